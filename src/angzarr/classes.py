@@ -10,7 +10,7 @@ from angzarr.errors import ConfigurationError
 def check_is(kind: type, base: type) -> None:
     """Raise ConfigurationError unless *kind* derives from *base*."""
     if not issubclass(kind, base):
-        msg = f"{kind.__qualname__} is no {base.__name__}: derive it from {base.__name__}"
+        msg = f"{kind.__qualname__} is not a {base.__name__}: derive it from {base.__name__}"
         raise ConfigurationError(msg)
 
 

@@ -62,7 +62,7 @@ class DashboardToken(Section):
     @classmethod
     def _is_hash(cls, given: str) -> str:
         if not _SHA256.match(given):
-            msg = "is no SHA-256 in hex: `angzarr dashboard token NAME --role ROLE` prints one"
+            msg = "is not a SHA-256 in hex: `angzarr dashboard token NAME --role ROLE` prints one"
             raise ValueError(msg)
         if given in _WELL_KNOWN:
             msg = "is the hash of a word that all guess: `angzarr dashboard token` makes a token"

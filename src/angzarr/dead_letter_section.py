@@ -188,7 +188,7 @@ class DeadLetterSettings(AwsSettings, ProtectionSettings):
     @classmethod
     def _pubsub_endpoint(cls, address: str | None) -> str | None:
         if address is not None and "/" in address:
-            msg = "it is a host, or host:port, without https://"
+            msg = "must be a host, or host:port, without https://"
             raise ValueError(msg)
         return address
 

@@ -67,7 +67,7 @@ class Enlisting(Escalating):
                 return cast("A", first)
             if kind.methods.reacts_to:
                 msg = (
-                    f"{kind.__qualname__} reacts to events, of which an aggregate is told nothing:"
+                    f"{kind.__qualname__} reacts to events; an aggregate takes commands only:"
                     " derive it from ProcessManager and register it with app.process_manager"
                 )
                 raise ConfigurationError(msg)
@@ -246,7 +246,7 @@ def _notifying(kind: AggregateType) -> Callable[[Chains, Context], Any]:
 def _expects(event: Event, headers: Mapping[str, Any]) -> None:
     """Refuse a command whose expectation cannot be read: unchecked it could be carried out."""
     if event.sequence is None and headers.get(names.SEQUENCE) is not None:
-        msg = f"{names.SEQUENCE} is no sequence: {headers[names.SEQUENCE]!r:.50}"
+        msg = f"{names.SEQUENCE} is not a sequence: {headers[names.SEQUENCE]!r:.50}"
         raise DecodeError(msg)
 
 
@@ -271,9 +271,7 @@ def _of_domain(domain: str | None, run: Callable[[C, Context], Any]) -> Callable
 
     def checked(road: C, context: Context) -> Any:
         if domain is not None and context.event.domain != domain:
-            msg = (
-                f"it is of domain {context.event.domain!r}, and the saga takes those of {domain!r}"
-            )
+            msg = f"the saga takes events of the domain {domain!r}, not {context.event.domain!r}"
             raise Skip(msg)
         return run(road, context)
 

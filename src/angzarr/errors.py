@@ -130,7 +130,7 @@ class PublishIncomplete(PublishError):
         super().__init__(
             f"event {event_id} was not sent to {', '.join(self.missing)}"
             + (f" ({cause})" if cause else "")
-            + f"; publish it again with id={event_id!r}, handlers that have it will not run twice"
+            + f"; publish it again with id={event_id!r}: handlers that have it will not run twice"
         )
 
     def __reduce__(self) -> tuple[type[PublishIncomplete], tuple[str, tuple[str, ...], str]]:

@@ -88,8 +88,8 @@ def read_url(url: str) -> Place:
     read = _READERS.get(parts.scheme)
     if read is None:
         # What has no scheme may be anything, also a password.
-        named = f"{parts.scheme[:20]}://" if "://" in url else "what was named"
-        msg = f"{named} is no kind of dead-letter queue: use {FORMS}"
+        named = f"{parts.scheme[:20]}://" if "://" in url else "the URL"
+        msg = f"{named} does not name a dead-letter queue: use {FORMS}"
         raise ConfigurationError(msg)
     create = _create_missing(options)
     try:

@@ -28,9 +28,7 @@ _TAKEN_UP_EVERY: Final = timedelta(seconds=30)
 TOLD_FOR: Final = 1.0
 #: Seconds that one who asks waits for another's answer: no thread must wait for a disk for ever.
 WAITED_FOR: Final = 4.0
-_HANGS: Final = (
-    "the answer to somebody before is still being made: look at the disk of TMPDIR, and of a spool"
-)
+_HANGS: Final = "an earlier answer is still being made: check the disk of TMPDIR and of the spool"
 _ELSEWHERE: Final = (
     "this app has set up an OpenTelemetry SDK of its own, which has all metrics: read them there"
 )
@@ -68,7 +66,7 @@ class Metrics:
         try:
             self._folder = folder.Folder()
         except OSError as error:
-            self._why_not = f"metrics need a folder, name one in TMPDIR: {error}"
+            self._why_not = f"metrics need a folder: set TMPDIR to one: {error}"
             _log.warning("metrics_not_measured: %s", self._why_not)
             return
         atexit.register(self._folder.remove)

@@ -76,7 +76,7 @@ def sha256_of(payload: bytes) -> str:
 def check_place(reference: PayloadReference, uri: str, store: object) -> None:
     """Raise PayloadGone unless *reference* lies at *uri*, where *store* puts what has its hash."""
     if reference.uri != uri or not _SHA256.fullmatch(reference.sha256):
-        msg = f"the body lies at {reference}, which is no place of the payload store {store}"
+        msg = f"the body lies at {reference}, which is not in the payload store {store}"
         raise PayloadGone(msg)
 
 

@@ -270,12 +270,12 @@ class Publishing(Celery):
             raise UnserializableEvent(msg) from error
         except AWAY as error:
             event_id, again = _identity(options)
-            cure = "mend that" if is_refusal(error) else "start it or set broker_url"
+            cure = "Fix that" if is_refusal(error) else "Start it or set broker_url"
             cure = CURE if isinstance(error, PreconditionFailed) else cure
             msg = (
                 f"the broker at {self._broker_shown} did not confirm {name} of event {event_id}"
-                f" ({error}), which may be sent or not; {cure}, then send it"
-                f" again with {again}, it will not run twice"
+                f" ({error}); it may have been sent. {cure}, then send it again with {again}:"
+                " it will not run twice"
             )
             raise unconfirmed(msg, error, event_id) from error
 

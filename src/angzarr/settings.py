@@ -144,7 +144,7 @@ def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Se
         raise ConfigurationError(_explain(error, path)) from None
     except SettingsError:  # its cause shows the value, which may be a key
         msg = (
-            f"{_unreadable_variable()} in the environment is no JSON: lists and objects are"
+            f"{_unreadable_variable()} in the environment is not JSON: lists and objects are"
             """ written as JSON there, e.g. ANGZARR_DLQ__REDACT='["**.password"]'"""
         )
         raise ConfigurationError(msg) from None

@@ -36,7 +36,7 @@ def read_yaml(path: Path, named: str) -> Any:
         msg = f"{named} is not valid YAML{_line(error)}"
         raise ConfigurationError(msg) from error
     except ValueError as error:  # a date that no calendar has, a number that is too long
-        msg = f"{named} holds a value that is none: {error}; in quotes it would be a text"
+        msg = f"{named} holds a value that cannot be read: {error}; quote it if it is text"
         raise ConfigurationError(msg) from error
 
 

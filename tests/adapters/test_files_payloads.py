@@ -113,7 +113,7 @@ class TestFilePayloadStore(SharedPayloadStoreContract):
         self, store: PayloadStore, tmp_path: Path
     ) -> None:
         elsewhere = FilePayloadStore(tmp_path / "elsewhere").put(BODY)
-        with pytest.raises(PayloadGone, match=r"elsewhere/.* no place of the payload store"):
+        with pytest.raises(PayloadGone, match=r"elsewhere/.* not in the payload store"):
             store.fetch(elsewhere)
         secret = tmp_path / "secret"
         secret.write_bytes(BODY)

@@ -150,7 +150,10 @@ class TestPubSubDeadLetterQueue(
         ("changes", "said"),
         [
             ({"topic": f"projects/{PROJECT}/topics/another"}, "another, not to projects/"),
-            ({"push_config": {"push_endpoint": "https://example.com"}}, "is no pull subscription"),
+            (
+                {"push_config": {"push_endpoint": "https://example.com"}},
+                "is not a pull",
+            ),
             ({"filter": 'attributes.domain = "x"'}, "has a filter, which would lose letters"),
         ],
     )

@@ -64,7 +64,7 @@ class TestS3PayloadStore(SharedPayloadStoreContract):
 
     def test_another_prefix_and_another_bucket_are_not_read(self, store: PayloadStore) -> None:
         for reference in (self.open(prefix="other").put(BODY), self.open(prefix="").put(BODY)):
-            with pytest.raises(PayloadGone, match="no place of the payload store"):
+            with pytest.raises(PayloadGone, match="not in the payload store"):
                 store.fetch(reference)
 
     def test_a_bucket_that_is_not_there_is_no_payload_gone(self, store: PayloadStore) -> None:

@@ -246,7 +246,7 @@ class TestSqsDeadLetterQueue(
         assert other in {receipt.domain for some in seen for receipt in some}
 
     def test_a_profile_that_is_nowhere_is_told_with_the_cure(self, domain: str) -> None:
-        with pytest.raises(DeadLetterQueueUnavailable, match="mend aws_profile"):
+        with pytest.raises(DeadLetterQueueUnavailable, match="fix aws_profile"):
             self.open(profile="nowhere").put([a_letter(domain)])
 
     def test_missing_credentials_are_told_with_the_cure(

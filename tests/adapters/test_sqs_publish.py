@@ -121,7 +121,7 @@ def test_it_is_our_error_where_the_queue_is_looked_up_as_well(
 
 
 def test_what_is_too_large_for_sqs_is_our_error_and_says_what_to_mend(app):
-    with pytest.raises(BrokerUnavailable, match=r"InvalidParameterValue.*; mend that") as caught:
+    with pytest.raises(BrokerUnavailable, match=r"InvalidParameterValue.*\. Fix that") as caught:
         app.publish({"text": "x" * 2**20}, type="placed")
     assert refuses(caught.value)
 

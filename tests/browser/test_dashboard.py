@@ -153,7 +153,7 @@ def test_an_edit_is_proposed_by_one_person_and_approved_by_another(careful, open
     expect(data).to_have_value('{\n  "total": 3\n}')
     data.fill("{")
     page.get_by_role("button", name="Show what changes").click()
-    expect(page.get_by_role("alert")).to_contain_text("no JSON")
+    expect(page.get_by_role("alert")).to_contain_text("not JSON")
     visit.complaints.clear()  # Chromium tells of the 422
     expect(data).to_have_value("{")
     data.fill('{\n  "total": 4\n}')

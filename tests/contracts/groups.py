@@ -238,7 +238,7 @@ class GroupsContract:
         assert all(group.by_status == {"failed": 1} for group in seen)
 
     def test_malformed_cursor_is_refused(self, ledger):
-        with pytest.raises(ValueError, match="no cursor"):
+        with pytest.raises(ValueError, match="not a cursor"):
             ledger.get_groups(after="yesterday")
 
     @pytest.mark.parametrize(

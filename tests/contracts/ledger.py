@@ -830,7 +830,7 @@ class LedgerContract:
         assert ledger.get_failed_events(limit=2).next == ""
 
     def test_malformed_cursor_is_refused(self, ledger):
-        with pytest.raises(ValueError, match="no cursor"):
+        with pytest.raises(ValueError, match="not a cursor"):
             ledger.get_failed_events(after="yesterday")
 
     @pytest.mark.parametrize(

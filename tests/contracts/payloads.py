@@ -113,7 +113,7 @@ class PayloadStoreContract(ABC):
             "\x1b[2J\ud800",
         ]
         for one in hostile:
-            with pytest.raises(PayloadGone, match="no place of the payload store") as caught:
+            with pytest.raises(PayloadGone, match="not in the payload store") as caught:
                 store.fetch(replace(reference, uri=one))
             assert "\x1b" not in str(caught.value)
 

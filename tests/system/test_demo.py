@@ -120,7 +120,7 @@ def test_a_server_that_is_away_is_named_in_one_sentence(tmp_path):
 def test_a_place_that_the_demo_cannot_use_is_told_with_those_that_it_can(dlq):
     with pytest.raises(ConfigurationError) as caught:
         dead_letter_settings(dlq)
-    assert "say channel, kafka://" in str(caught.value)
+    assert "use channel, kafka://" in str(caught.value)
     assert "sns-sqs://region, pubsub://project" in str(caught.value)
     assert "s3cret" not in str(caught.value)
     assert "spool" not in str(caught.value)

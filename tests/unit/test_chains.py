@@ -565,7 +565,7 @@ def test_a_saga_that_answers_otherwise_sends_nothing(answer):
 def test_a_saga_that_sends_what_is_no_command_is_refused(payload):
     world = world_of()
     kind = world.saga(saga_answering(Send(payload, domain="table", root="t-1")), "odd")
-    with pytest.raises(NotAnEvent, match="is no event or command"):
+    with pytest.raises(NotAnEvent, match="is not an event or command"):
         react(world, kind)
     assert world.outbox.sent == []
 
@@ -592,7 +592,7 @@ def test_what_is_for_sagas_is_no_event_of_an_aggregate(odd, among):
 
     world = world_of()
     world.aggregate(Confused, "table")
-    with pytest.raises(NotAnEvent, match=f"{type(odd).__name__} is no event or command, it is"):
+    with pytest.raises(NotAnEvent, match=f"{type(odd).__name__} is not an event or command but"):
         world.command(a_command(Seat(), "table", "t-1"))
     assert world.events("table", "t-1") == []
 
@@ -605,7 +605,7 @@ def test_flags_are_no_answer_of_a_process_to_an_event():
 
     world = world_of()
     world.manager(Confused, "confused")
-    with pytest.raises(NotAnEvent, match="Flags is no event"):
+    with pytest.raises(NotAnEvent, match="Flags is not an event"):
         managed(world, Confused)
     assert world.events("confused", "e-1") == []
 

@@ -533,7 +533,7 @@ def test_events_of_other_domains_than_the_source_are_skipped(room):
         event = Event(id=f"e-{domain}", type="Reserved", data={}, domain=domain, root="p-1")
         outcome = bring(room, "saga.seating.Reserved", event)
         assert isinstance(outcome, Skipped)
-        assert "the saga takes those of 'player'" in outcome.reason
+        assert "the saga takes events of the domain 'player'" in outcome.reason
     assert sent(room) == []
 
 
@@ -803,7 +803,7 @@ def test_a_command_with_an_expectation_that_is_no_sequence_is_refused(app, expec
 
 
 def test_a_command_without_a_root_is_refused(app):
-    with pytest.raises(InvalidRoot, match="a root is a text or a UUID"):
+    with pytest.raises(InvalidRoot, match="root must be a string or a UUID"):
         app.send_command(Reserve(), domain="player", root=None)
 
 
@@ -827,5 +827,5 @@ def test_a_command_whose_expectation_cannot_be_read_is_a_letter_and_not_carried_
     outcome = bring(room, "command.player.Reserve", event, **{names.SEQUENCE: header})
     assert isinstance(outcome, DeadLettered)
     assert outcome.claimed is False
-    assert "angzarr-sequence is no sequence" in outcome.letter.error_message
+    assert "angzarr-sequence is not a sequence" in outcome.letter.error_message
     assert room.book("player", "p-1").next_sequence == 0

@@ -105,9 +105,9 @@ def test_two_places_are_two(one, other):
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", "what was named is no kind"),
-        ("s3cret", "what was named is no kind"),
-        ("redis://:s3cret@h", "redis:// is no kind"),
+        ("", "the URL does not name a"),
+        ("s3cret", "the URL does not name a"),
+        ("redis://:s3cret@h", "redis:// does not name a"),
         ("kafka://", "named by its brokers"),
         ("kafka://u:s3cret@", "named by its brokers"),
         ("kafka://[h", "cannot be read"),

@@ -62,7 +62,7 @@ def test_an_sdk_of_the_apps_own_is_left_alone(metrics, monkeypatch):
 def test_without_a_folder_it_says_what_to_name(metrics, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     metrics.begin()
-    assert "name one in TMPDIR" in refusal(metrics)
+    assert "set TMPDIR to one" in refusal(metrics)
     assert metrics.provider() is None
 
 

@@ -37,7 +37,7 @@ def queue(**dlq):
             "'password' begins with 'password', where no letter has anything",
         ),
         ({"redact": ["event.pass*"]}, "steps of their own"),
-        ({"redact_text": ["("]}, "dlq.redact_text: '(' is no regular expression"),
+        ({"redact_text": ["("]}, "dlq.redact_text: '(' is not a regular expression"),
         ({"redact_text": ["(a+)+"]}, "repeats a repetition"),
         (
             {"encryption_keys": {"k": "c2hvcnQ="}},
@@ -88,7 +88,7 @@ def test_keys_may_come_from_the_environment(monkeypatch):
 
 def test_an_object_of_keys_that_is_no_json_is_refused_in_a_sentence_without_it(monkeypatch):
     monkeypatch.setenv("ANGZARR_DLQ__ENCRYPTION_KEYS", '{"k": "' + KEY)
-    with pytest.raises(ConfigurationError, match=r"DLQ__ENCRYPTION_KEYS .* no JSON") as refused:
+    with pytest.raises(ConfigurationError, match=r"DLQ__ENCRYPTION_KEYS .* not JSON") as refused:
         settings()
     assert KEY not in str(refused.value)
     assert refused.value.__cause__ is None

@@ -221,7 +221,7 @@ def test_a_sequence_that_a_worker_would_not_read_is_sent_to_nobody(ordered, sent
         lambda: ordered.publish_many([Publication(Placed(order_id="o-1"), **where)], check=check),
         lambda: ordered.publish_many([event], check=check),
     ):
-        with pytest.raises(EventDoesNotFit, match="a sequence is a whole number from 0 to 4294"):
+        with pytest.raises(EventDoesNotFit, match="sequence must be a whole number from 0 to 4294"):
             publish()
     assert sent("celery") == sent("slow") == sent("crm") == []
 

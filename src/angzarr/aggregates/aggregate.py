@@ -207,7 +207,7 @@ class Aggregate(Generic[State]):
     @classmethod
     def _read(cls, snapshot: Snapshot) -> Any:
         if snapshot.version != cls.state_version:
-            msg = f"it is of version {snapshot.version}, not {cls.state_version}"
+            msg = f"the snapshot has version {snapshot.version}, not {cls.state_version}"
             raise DecodeError(msg)
         return states.read(cls.state_type, snapshot.state)
 
@@ -251,12 +251,13 @@ def check_event(one: object) -> None:
     A class whose `__no_event__` says what it is instead is never one.
     """
     if other := getattr(type(one), "__no_event__", None):
-        msg = f"{type(one).__name__} is no event or command, it is {other}"
+        msg = f"{type(one).__name__} is not an event or command but {other}"
         raise NotAnEvent(msg)
     named = hasattr(type(one), "__event_type__") or is_dataclass(one)
     if isinstance(one, type) or not (named or isinstance(one, Typed | BaseModel | Message)):
         msg = (
-            f"{type(one).__name__} is no event or command: return a model, a dataclass or a message"
+            f"{type(one).__name__} is not an event or command: return a model, a dataclass or"
+            " a message"
         )
         raise NotAnEvent(msg)
 

@@ -49,15 +49,15 @@ def root_text(root: object) -> str:
     """
     if isinstance(root, str | UUID):
         return str(root)
-    msg = f"a root is a text or a UUID, not {type(root).__name__}"
+    msg = f"root must be a string or a UUID; got {type(root).__name__}"
     raise InvalidRoot(msg)
 
 
 def _check_key(what: str, text: str) -> None:
     if not text or len(text) > MAX_KEY_LENGTH or not text.isprintable():
         msg = (
-            f"{what} {text[:50]!r} cannot be used: it is 1 to {MAX_KEY_LENGTH} printable"
-            " characters, best a UUID"
+            f"{what} must have 1 to {MAX_KEY_LENGTH} printable characters, best a UUID;"
+            f" got {text[:50]!r}"
         )
         raise InvalidRoot(msg)
 

@@ -93,7 +93,7 @@ def _marking(say: Callable[[Marks], None]) -> Callable[[F], F]:
 
 def _check_method(method: Any) -> None:
     if not inspect.isfunction(method):
-        msg = f"{method!r} is no method that was written with def: what is said of it is lost"
+        msg = f"{method!r} is not a method written with def: decorate the method itself"
         raise ConfigurationError(msg)
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         msg = (

@@ -54,7 +54,7 @@ def unpack(packed: any_pb2.Any) -> tuple[str, Any]:
             return message.type, json.loads(message.data or "null", parse_constant=_no_constant)
         return name, json_format.MessageToDict(message, preserving_proto_field_name=True)
     except (ProtobufDecodeError, json_format.Error, ValueError, TypeError, RecursionError) as error:
-        msg = f"a payload is no {name}: {type(error).__name__}"
+        msg = f"a payload cannot be read as {name}: {type(error).__name__}"
         raise DecodeError(msg) from error
 
 
@@ -75,7 +75,7 @@ def _known(type_name: str) -> type[Message] | None:
 
 def _no_constant(name: str) -> Any:
     """Refuse what Python takes for JSON and nobody else does: NaN and the infinities."""
-    msg = f"{name} is no JSON"
+    msg = f"{name} is not JSON"
     raise ValueError(msg)
 
 

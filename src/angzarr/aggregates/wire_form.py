@@ -65,7 +65,7 @@ def _root_bytes(root: str) -> bytes:
         pass
     raw = root.encode()
     if len(raw) == _UUID_BYTES:
-        msg = f"root {root!r} has 16 bytes and is no UUID: other languages would take it for one"
+        msg = f"root {root!r} has 16 bytes but is not a UUID: other languages would read it as one"
         raise UnserializableEvent(msg)
     return raw
 
@@ -246,5 +246,5 @@ def _merge(page: book_pb2.CommandPage) -> MergeStrategy:
     try:
         return MergeStrategy(page.merge_strategy)
     except ValueError as error:
-        msg = f"there is no merge strategy {page.merge_strategy}"
+        msg = f"unknown merge strategy {page.merge_strategy}"
         raise DecodeError(msg) from error

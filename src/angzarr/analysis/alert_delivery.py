@@ -132,7 +132,7 @@ class AlertDelivery:
         if answer.gone:
             self._gone = True
             self._say("alert_sink_gone", "it answered 410 and gets no more alerts; take it out of"
-                      " analysis.alerts.webhooks, or mend it and start again")  # fmt: skip
+                      " analysis.alerts.webhooks, or fix it and restart")  # fmt: skip
         last_at = delivery.alert.raised_at + self.max_age
         again_at = min(now + self._delay(delivery, answer), last_at)
         late = now >= last_at

@@ -21,7 +21,7 @@ def chosen(sinks: Mapping[str, Sink], name: str | None) -> dict[str, Sink]:
     """
     if not sinks:
         msg = (
-            "this app has no webhooks: name one in analysis.alerts.webhooks, e.g."
+            "this app has no webhooks: add one to analysis.alerts.webhooks, e.g."
             " ops: {url: https://…, secrets: [whsec_…]}"
         )
         raise ConfigurationError(msg)

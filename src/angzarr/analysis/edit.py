@@ -50,7 +50,7 @@ def read_data(text: str, *, around: int = 0) -> Any:
     except RecursionError:
         return _TOO_DEEP
     except ValueError as error:
-        return Unfit(f"the data is no JSON: {error}")
+        return Unfit(f"the data is not JSON: {error}")
     return _TOO_DEEP if _is_deeper(value, DEEPEST + around) else value
 
 
@@ -184,7 +184,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> Any:
-    msg = f"{text} is no JSON number"
+    msg = f"{text} is not a JSON number"
     raise ValueError(msg)
 
 

@@ -131,7 +131,7 @@ class Outlook(NamedTuple):
 
 
 def _nobody_decodes(_letter: DeadLetter) -> Fit:
-    return Fit(why="nobody can decode it here")
+    return Fit(why="no handler here can decode it")
 
 
 def _undone_by_nothing(_handler: str) -> str:

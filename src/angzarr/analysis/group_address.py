@@ -39,5 +39,5 @@ def fingerprint_at(address: str) -> str:
             "utf-8", "surrogatepass"
         )
     except ValueError as error:  # of each of the codecs
-        msg = "no group has this address: it is ~ and base64 as a view of groups shows it"
+        msg = "no group has this address: use ~ and base64, as lists of groups show it"
         raise ValueError(msg) from error

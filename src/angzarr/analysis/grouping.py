@@ -117,7 +117,7 @@ def _rule(given: Any, source: str) -> GroupingRule:
     for condition in conditions:
         if condition.name not in OF_THE_LETTER:
             known = ", ".join(sorted(OF_THE_LETTER))
-            msg = f"{source}: {condition.name} may change; groups can be told by {known}"
+            msg = f"{source}: {condition.name} may change; group by one of {known}"
             raise ConfigurationError(msg)
     parts = _texts(source, "by", given["by"], PARTS)
     text = given.get("as", "")
@@ -125,7 +125,7 @@ def _rule(given: Any, source: str) -> GroupingRule:
         msg = f"{source}: as is a text, not {text!r}"
         raise ConfigurationError(msg)
     if not parts and not text:
-        msg = f"{source}: a group that is told by nothing needs a text, like as: quota"
+        msg = f"{source}: a group without conditions needs a name, such as as: quota"
         raise ConfigurationError(msg)
     in_app = _texts(source, "in_app", given.get("in_app", []), None)
     return GroupingRule(conditions=conditions, parts=parts, text=text, in_app=in_app)

@@ -90,7 +90,7 @@ def read_cursor(text: str) -> Cursor:
     at, tilde, entry_id = text.partition("~")
     moment = time_of(at)
     if not tilde or moment is None:
-        msg = f"{text!r} is no cursor of a page"
+        msg = f"{text!r} is not a cursor of a page"
         raise ValueError(msg)
     return Cursor(moment, fingerprint_at(entry_id))
 

@@ -52,7 +52,7 @@ def expression(pattern: str) -> Callable[[str], bool]:
             steps = SEARCHED * _cost(parser.parse(pattern)).steps
             search = re.compile(pattern).search
     except (re.error, Warning, RecursionError, OverflowError) as error:
-        msg = f"{pattern!r} is no regular expression: {error}"
+        msg = f"{pattern!r} is not a regular expression: {error}"
         raise ConfigurationError(msg) from error
     if steps > MOST_STEPS:
         msg = f"{pattern!r} {_TOO_DEAR}"

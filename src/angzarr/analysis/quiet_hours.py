@@ -85,7 +85,7 @@ def place_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        msg = "there is no such timezone: name one like Europe/Berlin or UTC"
+        msg = "unknown timezone: use one like Europe/Berlin or UTC"
         raise ConfigurationError(msg) from None
 
 

@@ -77,7 +77,7 @@ def conditions_of(source: str, given: Any) -> tuple[Condition, ...]:
 
 def _condition(source: str, name: Any, wanted: Any) -> Condition:
     if name not in CONDITIONS:
-        msg = f"{source}: {name!s} is no condition; there are {', '.join(CONDITIONS)}"
+        msg = f"{source}: {name!s} is not a condition; there are {', '.join(CONDITIONS)}"
         raise ConfigurationError(msg)
     known = CONDITIONS[name]
     try:

@@ -15,7 +15,7 @@ from angzarr.dead_letters.letter import DeadLetter
 _RUNS_SOMETHING: Final = frozenset({Action.REPLAY, Action.WAIT, Action.COMPENSATE})
 _NOT_COVERED: Final = (
     "its signature does not cover its error, attempts and dates: an older release wrote it, or"
-    " somebody cut it"
+    " somebody removed a part"
 )
 
 

@@ -214,7 +214,7 @@ class Waking:
         if detail is None:
             return ""
         if any(line.what == Verb.COMPENSATE for line in detail.history):
-            return f"it was compensated before, and is not again by itself: {decision.evidence}"
+            return f"it was compensated before, which is not repeated: {decision.evidence}"
         by, note = self.deciding.name, decision.evidence
         return self.compensator.compensate(one.entry, one.failure, by=by, note=note)
 

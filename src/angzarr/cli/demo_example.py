@@ -36,7 +36,7 @@ EXAMPLES: Final = {
 def check_name(name: str) -> str:
     """Return *name* if it is an example; raises ConfigurationError with all that are."""
     if name not in EXAMPLES:
-        msg = f"there is no example {name!r}: say {' or '.join(sorted(EXAMPLES))}"
+        msg = f"there is no example {name!r}: use {' or '.join(sorted(EXAMPLES))}"
         raise ConfigurationError(msg)
     return name
 

@@ -28,7 +28,7 @@ def dead_letter_settings(url: str | None) -> dict[str, Any]:
     if url == "channel":
         return {"backend": "channel"}
     if url.partition("://")[0] not in QUEUE_SCHEMES:  # what was named instead may be a secret
-        msg = f"--dlq names no dead-letter queue that the demo can use: say channel, {QUEUE_FORMS}"
+        msg = f"the demo cannot use the dead-letter queue of --dlq: use channel, {QUEUE_FORMS}"
         raise ConfigurationError(msg)
     place = read_url(url)
     return {"backend": place.backend, **place.given}

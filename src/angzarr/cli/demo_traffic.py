@@ -66,7 +66,7 @@ def _parsed(file: Path, number: int, line: str) -> tuple[str, Any]:
         return str(parsed["type"]), parsed["data"]
     except (ValueError, TypeError, KeyError) as error:
         msg = (
-            f'line {number} of {file} is no event: write {{"type": "…", "data": {{…}}}}'
+            f'line {number} of {file} is not an event: write {{"type": "…", "data": {{…}}}}'
             f" ({type(error).__name__}: {error})"
         )
         raise ConfigurationError(msg) from error

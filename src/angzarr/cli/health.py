@@ -67,7 +67,7 @@ def _place(url: str | None) -> _Place:
 def _number(text: str, name: str) -> int:
     if text.isascii() and text.isdigit() and 0 < int(text) < 2**16:
         return int(text)
-    msg = f"{name} is no port: set it to a number from 1 to 65535"
+    msg = f"{name} is not a port: set it to a number from 1 to 65535"
     raise click.ClickException(msg)
 
 
@@ -89,7 +89,7 @@ def _ask(place: _Place, path: str) -> tuple[int, dict[str, Any]]:
         msg = f"{where} did not answer within {PATIENCE:g} s"
         raise click.ClickException(msg) from None
     except (OSError, HTTPException, UnicodeError) as error:
-        msg = f"nobody answers on {where}: {error}"
+        msg = f"nothing answers on {where}: {error}"
         raise click.ClickException(msg) from None
     try:
         told = json.loads(body)

@@ -74,7 +74,7 @@ def chosen_domains(
 ) -> Sequence[str]:
     """Return the domains that a person named, each once."""
     if bool(domains) == all_domains:
-        msg = "say which letters: --domain (repeatable), or --all-domains of the app"
+        msg = "choose letters with --domain (repeatable) or --all-domains of the app"
         raise click.UsageError(msg)
     found = load_application(app_name).dead_letter_domains() if all_domains else domains
     by_queue: dict[str, str] = {}

@@ -147,7 +147,7 @@ class Position:
             same = kept["known_by"] == _digest(self._path, at)
             target = kept["to"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            msg = f"{self._note} is no position of an import: remove it to begin anew"
+            msg = f"{self._note} is not the position of an import: remove it to start over"
             raise click.ClickException(msg) from error
         if not same or self._path.stat().st_size < at:
             msg = f"{self._note} belongs to another {self._path.name}: remove it to begin anew"

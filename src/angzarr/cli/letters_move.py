@@ -45,7 +45,7 @@ class Rate(click.ParamType[float]):
         found = _RATE.fullmatch(str(value))
         if not found or float(found[1]) < _SLOWEST:
             self.fail(
-                f"{value!r} is no rate: say letters a second, from 0.1, e.g. 50/s", param, ctx
+                f"{value!r} is not a rate: write letters a second, from 0.1, e.g. 50/s", param, ctx
             )
         return float(found[1])
 

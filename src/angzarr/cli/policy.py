@@ -41,7 +41,7 @@ class _Span(click.ParamType[timedelta]):
         try:
             return timedelta(seconds=float(found[1]) * _UNITS[found[2]])  # type: ignore[index]
         except (TypeError, OverflowError):
-            self.fail(f"{value!r} is no span: write 30, 500ms, 30s, 5m, 2h or 1d", param, ctx)
+            self.fail(f"{value!r} is not a span: write 30, 500ms, 30s, 5m, 2h or 1d", param, ctx)
 
 
 @click.group()

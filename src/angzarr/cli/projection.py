@@ -62,7 +62,7 @@ def list_(app_name: str | None, *, quick: bool, as_json: bool) -> None:
     else:
         projection_view.print_list(rows)
     if away:
-        msg = f"nobody knows how far they are behind: {away}"
+        msg = f"how far they are behind cannot be read: {away}"
         raise click.ClickException(msg)
 
 
@@ -165,7 +165,7 @@ def _show_all(one: Ordered, stores: OrderingStores, limit: int, *, as_json: bool
     projection_view.print_facts(row, by_type)
     projection_view.print_waiting(one, lanes, datetime.now(UTC))
     if more:
-        click.echo("more waits: say --limit, or which aggregate")
+        click.echo("more waits: pass --limit, or name an aggregate")
 
 
 def _show_lane(

@@ -43,7 +43,7 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
     one = find(app, name)
     with opened(app) as stores, opened_books(app) as books:
         if books is None:
-            msg = "there are no event books (`books`), so nobody knows what has happened"
+            msg = "there are no event books (`books`), so the past events are not known"
             raise click.ClickException(msg)
         new = partial(_new, one, stores, books)
         if not yes:

@@ -70,7 +70,7 @@ class Place(click.ParamType[Address]):
         try:
             return check_address(Address(domain, root, edition))
         except (InvalidDomainName, InvalidRoot) as error:
-            self.fail(f"{value!r} is no DOMAIN/ROOT[@EDITION]: {error}", param, ctx)
+            self.fail(f"{value!r} is not a DOMAIN/ROOT[@EDITION]: {error}", param, ctx)
 
 
 def check_domain_of(one: Ordered, address: Address) -> Address:

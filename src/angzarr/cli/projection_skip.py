@@ -59,7 +59,7 @@ def skip(
     with opened(app) as stores, opened_books(app) as books:
         passing = _chosen(one, lane_at(stores.lanes, one.lane(place), _ALL), books, to["sequence"])
         if not yes:
-            what = f"{one.name} gives up on {passing}: nobody will handle that. Skip it?"
+            what = f"{one.name} gives up on {passing}: it will never be handled. Skip it?"
             click.confirm(printable(what), abort=True, err=True)
         now_at = stores.lanes.skip_to(one.lane(place), passing.to)
     _log.warning("lane_skipped: %s gave up on %s, by %s", one.name, passing, person())

@@ -73,7 +73,7 @@ def page_of(log: RejectionLog, wanted: Wanted, *, limit: int, after: str) -> Pag
     try:
         return pages.page_of(log, wanted, limit=limit, after=after)
     except ValueError as error:
-        msg = f"{after!r} is no cursor: give --after what the page before printed"
+        msg = f"{after!r} is not a cursor: pass the one that the page before printed"
         raise click.UsageError(msg) from error
 
 

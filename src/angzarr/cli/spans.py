@@ -33,7 +33,7 @@ class Span(click.ParamType[timedelta]):
         """Return the span that *value* names."""
         span = _span_in(str(value).strip())
         if span is None:
-            self.fail(f"{value!r} is no span: write 90s, 15m, 2h, 1d12h or 1w", param, ctx)
+            self.fail(f"{value!r} is not a span: write 90s, 15m, 2h, 1d12h or 1w", param, ctx)
         if not timedelta(0) < span <= _LONGEST:
             self.fail(f"{value!r} must be more than 0 s and at most {_LONGEST.days} d", param, ctx)
         return span
@@ -69,5 +69,5 @@ class Moment(click.ParamType[datetime]):
             return datetime.fromisoformat(text).astimezone()
         except (ValueError, OverflowError):
             ago = ", or 1h for an hour ago" if self._ago else ""
-            msg = f"{value!r} is no moment: write 2026-11-22, 2026-11-22T14:30 or …14:30Z{ago}"
+            msg = f"{value!r} is not a moment: write 2026-11-22, 2026-11-22T14:30 or …14:30Z{ago}"
             self.fail(msg, param, ctx)

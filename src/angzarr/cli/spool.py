@@ -149,7 +149,7 @@ def _read(folder: Any, one: Spooled, aside: str | None) -> tuple[Any, str]:
         return None, str(error)
     if isinstance(letter, RawLetter):
         why = read_receipt(letter.domain, letter.raw, letter.content_type, None).problem
-        return None, f"{len(letter.raw)} bytes of {letter.domain} that are no letter: {why}"
+        return None, f"{len(letter.raw)} bytes of {letter.domain} that are not a letter: {why}"
     return letter, "" if letter else "it has just been forwarded"
 
 

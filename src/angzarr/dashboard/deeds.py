@@ -130,7 +130,7 @@ def steer_job(
 
 def own_proposal(job: ReplayJob, caller: Caller) -> Problem:
     """Return that *caller* may be who proposed *job*, and what helps."""
-    msg = "somebody else must approve it: you proposed it"
+    msg = "another person must approve it: you proposed it"
     if is_anybody(job.created_by):
         msg = f"{job.created_by} proposed it, who may be anybody: cancel it, propose it by name"
     elif is_anybody(caller.name):

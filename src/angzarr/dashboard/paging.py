@@ -68,7 +68,7 @@ def _text_of(shown: str) -> str:
 
 def no_cursor() -> Problem:
     """Return that `after` is none of ours."""
-    return Problem(400, "bad-cursor", "`after` is no cursor that a page here named as its next")
+    return Problem(400, "bad-cursor", "`after` is not the `next` of a page")
 
 
 def page_after(shown: str, read: Callable[[str], P]) -> P:

@@ -112,7 +112,7 @@ class Shell:
     def _check_road(self, scope: Scope, headers: Headers) -> None:
         """Refuse a name that is not ours, and without tokens whoever is not on this machine."""
         if not self._is_ours(headers.get("host", "")):
-            msg = "it is not known by that name: list it in dashboard.hosts"
+            msg = "the dashboard does not serve this host name: add it to dashboard.hosts"
             raise Problem(421, "unknown-host", msg)
         if self._local_only and (
             not is_loopback(address_of(scope)) or is_proxied(scope["http_version"], headers)

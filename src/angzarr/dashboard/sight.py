@@ -49,7 +49,7 @@ def act_on_found(
         results = [Result(entry.id, why) for entry, why in question.found]
         return Outcome(results, Sight(question.until, question.mark))
     if sight is None:
-        msg = "send `seen` as the dry run of this request told it: nobody acts on a filter unseen"
+        msg = "send `seen` as the dry run of this request returned it"
         raise Problem(428, "seen-missing", msg)
 
     def found() -> list[Entry]:

@@ -17,7 +17,7 @@ from angzarr.dead_letters.signing import Signatures, Trust, Verdict
 
 _WHY: Final = {
     Trust.UNSIGNED: (
-        "it is not signed: somebody else wrote it, or a worker without dlq.signing_keys"
+        "it is not signed: another system wrote it, or a worker without dlq.signing_keys"
         " (dlq.accept_unsigned: true lets such letters pass)"
     ),
     Trust.UNKNOWN_KEY: "it is signed with the key {key!r}, which is not among dlq.signing_keys",

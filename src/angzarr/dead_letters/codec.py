@@ -169,7 +169,7 @@ def _form_of(raw: bytes, content_type: str) -> tuple[Form, bool]:
     media, *parameters = (part.strip() for part in content_type.split(";"))
     named = dict(p.partition("=")[::2] for p in parameters).get("messageType", "").strip("\"'")
     if named not in ("", TYPE_NAME, LATER_TYPE_NAME):
-        msg = f"the content type names {named[:100]!r}, which is no dead letter"
+        msg = f"the content type names {named[:100]!r}, not a dead letter"
         raise DecodeError(msg)
     later = named == LATER_TYPE_NAME
     if not media:

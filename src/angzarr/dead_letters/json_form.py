@@ -95,7 +95,7 @@ def _read_json_of_others(data: dict[str, Any], bounds: Bounds) -> DeadLetter:
     except json_format.ParseError as error:
         refused = _REFUSED.search(str(error))
         where = f": its {refused[1]} is malformed" if refused else ""
-        msg = f"the letter's JSON is no AngzarrDeadLetter{where}"
+        msg = f"the letter's JSON is not an AngzarrDeadLetter{where}"
         raise DecodeError(msg) from error
     require_letter(wire)
     rest = {key: value for key, value in data.items() if key not in _RESTATED}

@@ -76,7 +76,9 @@ def _object(line: bytes, bounds: Bounds) -> dict[str, Any]:
         msg = "it is not JSON"
         raise DecodeError(msg) from error
     if not isinstance(held, dict) or not ("letter" in held or "raw" in held):
-        msg = 'it is no letter: an object with "domain", "content_type" and "letter" or "raw"'
+        msg = (
+            'it is not a letter: use an object with "domain", "content_type" and "letter" or "raw"'
+        )
         raise DecodeError(msg)
     return held
 
@@ -84,6 +86,6 @@ def _object(line: bytes, bounds: Bounds) -> dict[str, Any]:
 def _text(held: dict[str, Any], key: str) -> str:
     value = held.get(key)
     if not isinstance(value, str):
-        msg = f"its {key} is no text"
+        msg = f"its {key} is not a string"
         raise DecodeError(msg)
     return value

@@ -30,7 +30,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
         found = re.compile(pattern)
         nested = _is_nested(importlib.import_module("re._parser").parse(pattern), within=False)
     except (re.error, RecursionError, OverflowError) as error:
-        msg = f"{pattern!r} is no regular expression: {error}"
+        msg = f"{pattern!r} is not a regular expression: {error}"
         raise ValueError(msg) from error
     if nested:
         msg = f"{pattern!r} repeats a repetition, which may take for ever: write it with one + or *"

@@ -28,8 +28,8 @@ def letter_for(given: RawLetter, routes: Routes) -> DeadLetter | Refusal:
     """
     if given.record is None:
         return Refusal(
-            "the letter could not be read, so there is no message to send: publish anew what is"
-            " an event of yours"
+            "the letter could not be read, so there is no message to send:"
+            " publish the event again if it is yours"
         )
     told = recognise(given.raw, given.content_type, given.record)
     if told.task:

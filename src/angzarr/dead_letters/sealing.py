@@ -76,7 +76,7 @@ def opened(letter: DeadLetter, cipher: Cipher | None) -> DeadLetter | Refusal:
     except Exception as error:  # who has the key may write anything
         if is_machine_fault(error):
             raise
-        return Refusal(f"its sealed body is no TaskMessage ({type(error).__name__})")
+        return Refusal(f"its sealed body is not a TaskMessage ({type(error).__name__})")
     return replace(letter, message=message, event=event)
 
 

@@ -281,6 +281,6 @@ def _priority(text: str) -> Priority:
 def _json_object(text: str, field: str) -> Mapping[str, Any]:
     value = from_json_text(text) if text else {}
     if not isinstance(value, dict):
-        msg = f"the {field} of its TaskMessage are no JSON object"
+        msg = f"the {field} of its TaskMessage are not a JSON object"
         raise DecodeError(msg)
     return value

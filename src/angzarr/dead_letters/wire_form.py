@@ -116,7 +116,7 @@ def require_letter(wire: AngzarrDeadLetter) -> None:
     Fields that are not known are kept in a letter, so all JSON and much else would pass for one.
     """
     if not (wire.rejection_reason or any(map(wire.WhichOneof, _TELLING))):
-        msg = "it is no letter of angzarr: it says neither what was rejected nor why"
+        msg = "it is not a letter of angzarr: it says neither what was rejected nor why"
         raise DecodeError(msg)
 
 

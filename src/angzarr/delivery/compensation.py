@@ -178,7 +178,7 @@ def _json(action: CompensationAction) -> str:
     try:
         text = json.dumps(action.data, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        msg = f"the data of step {action.name!r} are no JSON: {error}"
+        msg = f"the data of step {action.name!r} are not JSON: {error}"
         raise UnserializableEvent(msg) from error
     if len(text) > LONGEST_DATA:
         msg = (

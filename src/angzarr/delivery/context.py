@@ -25,7 +25,7 @@ RUNNING: ContextVar[Delivery | None] = ContextVar("angzarr_running", default=Non
 
 def no_breaker(name: str) -> BreakerGuard:
     """Refuse: this context belongs to no app."""
-    msg = f"there is no breaker {name!r} here: this context belongs to no app"
+    msg = f"this context does not belong to an app: the breaker {name!r} is not known here"
     raise ConfigurationError(msg)
 
 
@@ -41,7 +41,7 @@ class StepRetries(Protocol):
 
 def no_retries(_policy: Policy | str) -> StepRetries:
     """Refuse: this context belongs to no app."""
-    msg = "there is no policy to retry by: this context belongs to no app"
+    msg = "this context does not belong to an app: it has no retry policy"
     raise ConfigurationError(msg)
 
 

@@ -95,6 +95,6 @@ def _priority(value: object) -> int | None:
 
 def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        msg = f"{type(value).__name__} is no object"
+        msg = f"{type(value).__name__} is not an object"
         raise TypeError(msg)
     return value

@@ -114,7 +114,7 @@ class Waves:
         letter = outcome.letter
         _log.critical(
             "poison_wave: nearly all events of domain %r would become dead letters; they are kept"
-            " and one is tried from time to time. Mend the cause, last seen in %s: %s",
+            " and one is tried from time to time. Fix the cause, last seen in %s: %s",
             domain, letter.handler, letter.explanation,
         )  # fmt: skip
         self.facts.append([wave_fact(letter, self.clock.now())])

@@ -34,7 +34,7 @@ UNNAMED: Final = Check(
     area=_FLEET,
     severity=Severity.INFO,
     looks_at="ANGZARR_RELEASE of all living workers",
-    why="nobody can tell which letters a new release has mended, so they are not replayed for it",
+    why="nobody can tell which letters a new release has fixed, so they are not replayed for it",
 )
 NOWHERE: Final = Check(
     id="handler-nowhere",

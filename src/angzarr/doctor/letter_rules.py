@@ -187,7 +187,9 @@ def ledger(at: str) -> Finding:
 
 def _queue(seen: LettersSeen, queue: LetterQueueSeen, at: str) -> Iterator[Finding]:
     if queue.unfit:
-        yield UNFIT.found(at, queue.unfit, "mend it as it says, or delete it once it is empty")
+        yield UNFIT.found(
+            at, queue.unfit, "fix it as the error says, or delete it once it is empty"
+        )
         return
     if not queue.exists or queue.lacks:
         yield NOT_TAKEN.found(

@@ -162,4 +162,4 @@ def _change(seen: CelerySeen, one: Unsafe) -> str:
             return f"set {one.setting} = {one.cure.removeprefix(said)}"
     if one.setting == "task_always_eager":
         return f"set task_always_eager = False: {one.cure}"
-    return one.cure if one.setting == "broker_url" else f"mend {one.setting}: {one.cure}"
+    return one.cure if one.setting == "broker_url" else f"fix {one.setting}: {one.cure}"

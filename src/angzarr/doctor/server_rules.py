@@ -52,9 +52,7 @@ CHECKS: Final = (AWAY, NOT_LOOKED_AT, LOOK_FAILED, CLOCK, REFUSED)
 
 def away(at: str, reason: str) -> Finding:
     """Return that a server does not answer, or lets nobody in."""
-    return AWAY.found(
-        at, reason, "start it, or mend its address, user and password, or the network between"
-    )
+    return AWAY.found(at, reason, "start it, or check its address, credentials and network")
 
 
 def not_looked_at(at: str, reason: str, by_hand: str) -> Finding:

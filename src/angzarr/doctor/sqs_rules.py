@@ -85,7 +85,7 @@ def findings(queues: Sequence[SqsQueueSeen]) -> Iterator[Finding]:
 
 def _missing(queue: SqsQueueSeen, at: str) -> Finding:
     if not queue.made_with:
-        change = "create it, or mend its url in predefined_queues"
+        change = "create it, or fix its url in predefined_queues"
         return MISSING.found(at, "it does not exist", change)
     attributes = ",".join(f"{name}={value}" for name, value in queue.made_with.items())
     return MISSING.found(

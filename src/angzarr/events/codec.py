@@ -102,7 +102,7 @@ def _protobuf_decoder(declared: type[ProtobufMessage]) -> Callable[[Any], Any]:
 
     def decode(data: Any) -> Any:
         if not isinstance(data, dict) and not has_own_form:
-            raise _does_not_fit(name, "it is no JSON object")
+            raise _does_not_fit(name, "it is not a JSON object")
         try:
             return json_format.ParseDict(data, declared(), ignore_unknown_fields=True)
         except (json_format.ParseError, TypeError, AttributeError, ValueError) as error:
@@ -138,7 +138,7 @@ def _does_not_fit(name: str, why: str) -> DecodeError:
 def _field_of(error: Exception) -> str:
     """Name the field that protobuf refused; its own words repeat the value."""
     found = _FIELD.search(str(error))
-    return f"{found[1]} cannot be read" if found else "it is no JSON form of this message"
+    return f"{found[1]} cannot be read" if found else "it is not a JSON form of this message"
 
 
 def _explain(error: ValidationError) -> str:

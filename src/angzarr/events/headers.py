@@ -202,16 +202,13 @@ def check_sequence(headers: Mapping[str, Any]) -> None:
 
 def sequence_problem(value: object) -> str:
     """Say what is wrong with *value*, which is no sequence."""
-    return (
-        f"the sequence {_shown(value)} cannot be used: a sequence is a whole number from 0 to"
-        f" {MAX_SEQUENCE}"
-    )
+    return f"sequence must be a whole number from 0 to {MAX_SEQUENCE}; got {_shown(value)}"
 
 
 def _shown(value: object) -> str:
     """Return *value* for people; the digits of a large number are quadratic work."""
     if type(value) is int and value.bit_length() > _SHOWN_BITS:
-        return f"of {value.bit_length()} bits"
+        return f"a number of {value.bit_length()} bits"
     return f"{value!r:.50}"
 
 

@@ -54,9 +54,9 @@ class Publication:
         for name in _TEXTS:
             said = getattr(self, name)
             if said is not None and not isinstance(said, str):
-                raise _unfit(name, said, "it is a text")
+                raise _unfit(name, said, "a string")
         if self.occurred_at is not None and not isinstance(self.occurred_at, datetime):
-            raise _unfit("occurred_at", self.occurred_at, "it is a datetime")
+            raise _unfit("occurred_at", self.occurred_at, "a datetime")
         event_id = str(self.id or uuid.uuid4())
         flow, causing = (None, None) if cause is None else (cause.correlation_id, cause.id)
         return Event(
@@ -83,7 +83,7 @@ class Publication:
 
 
 def _unfit(name: str, value: object, what: str) -> EventDoesNotFit:
-    msg = f"the {name} {value!r:.50} of an event cannot be used: {what}"
+    msg = f"{name} must be {what}; got {value!r:.50} ({type(value).__name__})"
     return EventDoesNotFit(msg)
 
 
@@ -94,7 +94,7 @@ def _priority(said: Priority | str | None) -> Priority:
         return Priority(said)
     except ValueError as error:
         known = ", ".join(map(repr, map(str, Priority)))
-        raise _unfit("priority", said, f"it is one of {known}") from error
+        raise _unfit("priority", said, f"one of {known}") from error
 
 
 def _pins(said: Mapping[str, str] | None) -> dict[str, str]:
@@ -103,7 +103,7 @@ def _pins(said: Mapping[str, str] | None) -> dict[str, str]:
     if not isinstance(said, Mapping) or not all(
         isinstance(x, str) for x in chain(said, said.values())
     ):
-        raise _unfit("config_pins", said, "it is a mapping of texts to texts")
+        raise _unfit("config_pins", said, "a mapping of strings to strings")
     return dict(said)
 
 

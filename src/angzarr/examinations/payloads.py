@@ -31,7 +31,7 @@ def _folder(path: Path) -> Probe:
     def look() -> Iterator[Finding]:
         there, kind = adapter.ground(path)
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            problem, cure = f"{there} is no folder that this user may write to", "mend its rights"
+            problem, cure = f"this user may not write to the folder {there}", "fix its rights"
             seen = PayloadsSeen(at=at, problem=problem, cure=f"{cure}, or dlq.payloads.url")
         else:
             seen = PayloadsSeen(at=at, file_system=kind)

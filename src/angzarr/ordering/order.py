@@ -44,8 +44,8 @@ def check_first(sequence: object) -> None:
     """Raise ConfigurationError unless aggregates can begin with *sequence*."""
     if isinstance(sequence, bool) or not isinstance(sequence, int) or sequence < 0:
         msg = (
-            "first_sequence is the sequence with which aggregates begin, a whole number from 0,"
-            f" not {sequence!r:.50}"
+            "first_sequence must be a whole number from 0, the sequence with which aggregates"
+            f" begin; got {sequence!r:.50}"
         )
         raise ConfigurationError(msg)
 
@@ -53,20 +53,20 @@ def check_first(sequence: object) -> None:
 def refuse_order(options: Iterable[str]) -> None:
     """Refuse the names of *options* that only `handler` takes; raises ConfigurationError."""
     if not {"ordered_by", "first_sequence"}.isdisjoint(options):
-        msg = "only events are taken in order: say ordered_by and first_sequence to @app.handler"
+        msg = "only events have an order: pass ordered_by and first_sequence to @app.handler"
         raise ConfigurationError(msg)
 
 
 def _problem(by: str | None, domain: str | None, first: int) -> str:
     if by is None:
-        why = 'first_sequence is for handlers that take events in order: say ordered_by="root"'
+        why = 'first_sequence is for handlers that take events in order: pass ordered_by="root"'
         return f"{why} too, or leave it out" if first else ""
     if by != "root":
-        return f'ordered_by={by!r:.50} cannot be kept: events have an order by "root" only'
+        return f'ordered_by must be "root"; got {by!r:.50}'
     if domain is None:
         return (
-            'ordered_by="root" needs the domain whose aggregates are meant: say domain="order",'
-            " as their events do"
+            'ordered_by="root" needs the domain of the aggregates: pass domain="order", the domain'
+            " of their events"
         )
     return ""
 

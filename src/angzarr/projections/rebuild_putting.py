@@ -95,6 +95,6 @@ def told(failure: Failure) -> str:
     address, sequence, event_id, event_type, error = failure
     return (
         f"the rebuild stopped at event {event_id} ({event_type}), sequence {sequence} of"
-        f" {address}: {error}; everything before it is kept: mend the projection and run the"
+        f" {address}: {error}; everything before it is kept: fix the projection and run the"
         " rebuild again, or leave this aggregate as it is with --keep-going"
     )

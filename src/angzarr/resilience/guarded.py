@@ -50,7 +50,7 @@ def check_name(name: object, of: str = "a breaker") -> str:
     """Return *name* if it can be one: 1 to 200 printable characters, no space, no colon."""
     if not isinstance(name, str) or not _fits(name):
         msg = (
-            f"{name!r} is no name of {of}: it has 1 to 200 printable characters, without spaces"
+            f"{name!r} is not a name of {of}: use 1 to 200 printable characters, without spaces"
             " and colons"
         )
         raise ConfigurationError(msg)

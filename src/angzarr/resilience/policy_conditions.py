@@ -101,7 +101,7 @@ def _condition(source: str, name: str, wanted: Any) -> Condition:
         return Condition(name, wanted, partial(eq, wanted))
     if not wanted or (_is_pattern(wanted) and set(wanted) & set("[]")):
         msg = (
-            f"{source}: {name} cannot be {wanted!r}: it is a name, or a pattern in which * is any"
+            f"{source}: {name} cannot be {wanted!r}: use a name, or a pattern with *"
             " text and ? one character, without brackets"
         )
         raise ConfigurationError(msg)

@@ -178,7 +178,7 @@ def _of_settings(
     source = f"retry.rules[{number}]"
     conditions = {name: given[name] for name in ORDER if given.get(name) is not None}
     if not conditions:
-        msg = f"{source} has no condition: say retry.default instead"
+        msg = f"{source} has no condition: set retry.default instead"
         raise ConfigurationError(msg)
     try:
         policy = named(policies, given["policy"])

@@ -87,7 +87,7 @@ def check_switch(
     """Refuse what is no switch; raises ConfigurationError."""
     wrong = list(_wrong([*(part for part in selector if part is not None), by], reason))
     if action is Action.DROP and not reason:
-        wrong.append("a drop needs a reason: what is dropped is gone")
+        wrong.append("a drop needs a reason: dropped events are gone")
     if until is not None and not _is_end(until):
         wrong.append("it ends at a time with its zone before the year 3000, or within 100 years")
     if wrong:

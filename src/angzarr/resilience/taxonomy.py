@@ -74,7 +74,7 @@ def classify(
         for scope in scopes
     )
     return _say(error, in_scope, now, DEPTH) or Classification(
-        category=Category.UNKNOWN, reason=f"{class_paths(error)[0]}: nobody classified it"
+        category=Category.UNKNOWN, reason=f"{class_paths(error)[0]}: no rule classifies it"
     )
 
 

@@ -47,7 +47,7 @@ def check_cause(kind: AggregateType, rejection: Rejection, book: Book) -> None:
         return
     origin = rejection.origin
     if not book.next_sequence:
-        msg = f"there is no {origin.source}, of which {origin.saga} says it set it off"
+        msg = f"{origin.saga} names {origin.source} as its source, which does not exist"
         raise UnknownCommand(msg)
     sent_on = rejection.id != id_after(rejection.command.id, "rejected")
     if origin.sequence >= book.next_sequence and not sent_on:

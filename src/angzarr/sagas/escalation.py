@@ -129,7 +129,7 @@ def deliver(escalation: Escalation, post: Post) -> None:
     ill = answer.ill or answer.status in _AGAIN
     what = f"the webhook of escalations did not take it: {answer.problem}"
     if not ill:
-        what += "; mend it or set saga_compensation.escalation_webhook_url, then replay this letter"
+        what += "; fix it or set saga_compensation.escalation_webhook_url, then replay this letter"
     raise WebhookError(what, ill, answer.status, answer.retry_after)
 
 

@@ -32,6 +32,6 @@ def _place(cursor: str) -> tuple[datetime, str]:
     at, _, id_ = cursor.partition(",")
     place = time_of(at)
     if place is None or datetime.fromisoformat(at).tzinfo is None or not id_:
-        msg = f"{cursor!r} is no cursor of a page"
+        msg = f"{cursor!r} is not a cursor of a page"
         raise ValueError(msg)
     return place, id_

@@ -180,7 +180,7 @@ def _told(data: Any) -> _Written:
 def _refused(*places: str) -> DecodeError:
     """Return the error that names *places*, and none of their values."""
     named = ", ".join(sorted(places)) or "its data"
-    return DecodeError(f"it is no notification of a rejection: {named} does not fit")
+    return DecodeError(f"the event is not a notification of a rejection: {named} does not fit")
 
 
 def written_rejection(rejection: Rejection) -> dict[str, Any]:
@@ -194,4 +194,4 @@ def read_rejection(written: Any) -> Rejection:
     match written:
         case {"headers": Mapping() as headers, "data": data}:
             return from_event(from_headers(headers, data=data, event_id="", type=NOTIFICATION))
-    raise DecodeError("what is kept of the rejection is no notification")
+    raise DecodeError("the stored rejection is not a notification")

@@ -127,7 +127,7 @@ def _book(events: object) -> EventBook:
     for event in listed(list(events) if isinstance(events, Iterator) else events):
         check_answered(event)
         if isinstance(event, Send):
-            raise NotAnEvent("a command is no page of a book of events: return the Send itself")
+            raise NotAnEvent("a command is not a page of a book of events: return the Send itself")
         page = book.pages.add()
         page.header.sequence = 0
         page.event.CopyFrom(pack(event_type_of(event), to_json(event)))

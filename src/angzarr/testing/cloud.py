@@ -81,7 +81,7 @@ def localstack_address() -> str:
         _do_without(f"no LocalStack: start one and name it, {VARIABLES[0]}=http://localhost:4566")
     address = os.environ[named].rstrip("/")
     if not address.startswith(("http://", "https://")):
-        _do_without(f"{named} is no URL: {address}; e.g. http://localhost:4566")
+        _do_without(f"{named} is not a URL: {address}; e.g. http://localhost:4566")
     try:
         urllib.request.urlopen(f"{address}/_localstack/health", timeout=_PATIENCE).close()  # noqa: S310 - checked above
     except OSError as error:

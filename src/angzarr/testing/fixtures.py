@@ -73,7 +73,7 @@ def _checked(app: object) -> Angzarr:
     from angzarr.app import Angzarr
 
     if not isinstance(app, Angzarr):
-        pytest.fail(f"the app under test is no Angzarr but {app!r}", pytrace=False)
+        pytest.fail(f"the app under test is not an Angzarr but {app!r}", pytrace=False)
     return app
 
 

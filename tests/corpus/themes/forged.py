@@ -55,7 +55,7 @@ def tampered(order: OrderPlaced) -> None: ...
     corrupt(
         "it is not signed, and this app takes signed letters only",
         distrusted=True,
-        target_problem="it is not signed: somebody else wrote it",
+        target_problem="it is not signed: another system wrote it",
         breakers=breaker("stock-api", "open", 0.9),
     ),
     ill("this app takes unsigned letters, and the dependency is down", "stock-api"),

@@ -102,7 +102,9 @@ def test_a_snapshot_of_another_version_is_no_state():
     snapshot = Snapshot(sequence=1, state={"cents": 7, "moves": [7]})
     assert Account.reads(snapshot)
     assert not Newer.reads(snapshot)
-    with pytest.raises(BookUnreadable, match="snapshot at 1 of account/a-1: it is of version 1"):
+    with pytest.raises(
+        BookUnreadable, match="snapshot at 1 of account/a-1: the snapshot has version 1"
+    ):
         Newer(Book(address=ADDRESS, snapshot=snapshot, next_sequence=1))
 
 

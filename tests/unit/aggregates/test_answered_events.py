@@ -163,7 +163,7 @@ def test_what_is_no_event_is_refused(answered):
         def deposit(self, given):
             return [answered]
 
-    with pytest.raises(NotAnEvent, match="is no event"):
+    with pytest.raises(NotAnEvent, match="is not an event"):
         decided(Deposit(cents=1), of=Answering)
 
 

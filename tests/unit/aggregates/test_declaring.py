@@ -314,5 +314,5 @@ def test_a_wrapped_method_keeps_what_was_said_of_it():
 
 @pytest.mark.parametrize("kind", [staticmethod, classmethod, property])
 def test_what_is_said_of_no_method_is_refused(kind):
-    with pytest.raises(ConfigurationError, match="is no method"):
+    with pytest.raises(ConfigurationError, match="is not a method"):
         handles(Deposit)(kind(lambda *given: None))

@@ -99,7 +99,9 @@ def test_a_payload_without_a_type_is_malformed(url):
 def test_what_is_no_json_is_malformed_and_not_repeated(text):
     packed = any_pb2.Any()
     packed.Pack(JsonMessage(type="T", data=text))
-    with pytest.raises(DecodeError, match=r"is no angzarr\.worker\.JsonMessage") as caught:
+    with pytest.raises(
+        DecodeError, match=r"cannot be read as angzarr\.worker\.JsonMessage"
+    ) as caught:
         unpack(packed)
     assert len(str(caught.value)) < 200
 

@@ -250,7 +250,7 @@ def test_a_command_that_is_kept_elsewhere_is_malformed():
 def test_a_merge_strategy_that_does_not_exist_is_malformed(number):
     written = command_to_wire(command(Address("account", "a"), Deposit(cents=1)))
     written.pages[0].merge_strategy = number
-    with pytest.raises(DecodeError, match=f"no merge strategy {number}"):
+    with pytest.raises(DecodeError, match=f"unknown merge strategy {number}"):
         command_from_wire(written)
 
 

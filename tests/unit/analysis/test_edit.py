@@ -53,8 +53,8 @@ def test_what_a_person_writes_is_read_as_json(value):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "no JSON"),
-        ("NaN", "NaN is no JSON number"),
+        ("{", "not JSON"),
+        ("NaN", "NaN is not a JSON number"),
         ("[1e400]", "1e400 is too large a number"),
         ('{"a": 1, "a": 2}', "says one name twice"),
         ("[" * 60 + "]" * 60, f"deeper than {DEEPEST}"),

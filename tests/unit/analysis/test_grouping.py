@@ -88,7 +88,7 @@ def test_the_same_letter_has_the_same_group_and_any_part_can_tell(parts, message
         ({"when": {"dependency": "ill"}, "by": ["handler"]}, "dependency may change"),
         ({"when": {"handler": "x"}, "by": ["weather"]}, "by has no weather; there are handler"),
         ({"when": {"handler": "x"}, "by": "handler"}, "by is a list of texts"),
-        ({"when": {"handler": "x"}, "by": []}, "needs a text, like as: quota"),
+        ({"when": {"handler": "x"}, "by": []}, "needs a name, such as as: quota"),
         ({"when": {"handler": "x"}, "by": [], "as": 3}, "as is a text"),
         ({"when": {"handler": "x"}, "by": ["stack"], "in_app": [3]}, "in_app is a list of texts"),
         ({"when": {"handler": "x"}, "by": ["stack"], "name": "y"}, "has no name; there are as, by"),

@@ -62,7 +62,7 @@ def test_an_expression_with_one_open_repeat_and_little_behind_it_is_taken(patter
 
 @pytest.mark.parametrize("pattern", ["[", "(", "a{2,1}", "[[a]"])
 def test_what_is_no_expression_is_refused_in_a_sentence(pattern):
-    with pytest.raises(ConfigurationError, match="no regular expression"):
+    with pytest.raises(ConfigurationError, match="not a regular expression"):
         expression(pattern)
 
 

@@ -61,7 +61,10 @@ def test_the_first_of_the_users_rules_that_fits_decides():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"when": {"handlr": "x"}}, "crm-is-moving .*handlr is no condition; there are handler, "),
+        (
+            {"when": {"handlr": "x"}},
+            "crm-is-moving .*handlr is not a condition; there are handler, ",
+        ),
         ({"when": {}}, "lists at least one condition"),
         ({"when": None}, "lists at least one condition"),
         ({"when": {"category": "slow"}}, "category is one of transient, .* not 'slow'"),
@@ -132,7 +135,7 @@ def test_rules_are_read_from_a_file(tmp_path):
         ("false", "must hold a list"),
         ("''", "must hold a list"),
         ("0", "must hold a list"),
-        ("- 1" + "0" * 5000, "holds a value that is none: "),
+        ("- 1" + "0" * 5000, "holds a value that cannot be read: "),
         (
             "- name: a\n  when: {handler: a, handler: b}",
             "has 'handler' twice in one place in line 2",

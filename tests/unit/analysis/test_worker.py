@@ -390,7 +390,7 @@ def test_json_of_another_program_is_archived_whole_and_its_evidence_says_what_it
     world.worker.step()
     assert (world.entry.status, world.entry.reason) == (Status.ARCHIVED, "unreadable")
     assert world.entry.failure_class is FailureClass.DATA_CORRUPTION
-    assert "it is no letter of angzarr" in world.entry.evidence
+    assert "it is not a letter of angzarr" in world.entry.evidence
     assert world.ledger.open(world.entry.id).failure.raw == raw
     assert not world.queue.held
 

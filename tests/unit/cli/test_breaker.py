@@ -171,7 +171,7 @@ def test_a_breaker_nobody_has_used_is_isolated_only_if_asked_for(app, run):
 def test_what_is_no_name_is_not_created(app, run, name):
     result = run("isolate", name, "--create")
     assert result.exit_code == 1
-    assert "is no name of a breaker" in result.output
+    assert "is not a name of a breaker" in result.output
     assert set(app.breakers.states()) == {"crm"}
 
 

@@ -128,7 +128,7 @@ def test_list_pages_through_json(app, ledger, run):
 def test_malformed_cursor_is_refused(app, run):
     result = run("dlq", "list", "--after", "nonsense")
     assert result.exit_code == 2
-    assert "no cursor" in result.output
+    assert "not a cursor" in result.output
 
 
 def test_show_prints_everything_known(app, ledger, run):

@@ -91,7 +91,7 @@ def test_groups_are_json_for_programs_page_by_page(filled, run):
 
 
 def test_bad_cursor_is_said_in_one_sentence(filled, run):
-    assert "is no cursor" in run("dlq", "groups", "--after", "soon", code=2)
+    assert "is not a cursor" in run("dlq", "groups", "--after", "soon", code=2)
 
 
 def test_group_is_shown_with_its_entries_by_status(filled, run):

@@ -206,7 +206,7 @@ def test_a_limit_leaves_the_rest(move, queues):
 def test_a_rate_that_is_none_is_refused(move, rate):
     result = move("--rate", rate)
     assert result.exit_code == 2
-    assert "is no rate" in result.output
+    assert "is not a rate" in result.output
 
 
 @pytest.mark.parametrize("rate", ["50", "50/s", "0.5/s"])
@@ -230,7 +230,7 @@ def test_source_and_destination_must_be_two(run):
         (("--from", FROM, "--to", TO, "--all-domains"), "no app was named"),
         (("--from", "app", "--to", TO, "--domain", "a"), "no app was named"),
         (("--from", TO, "--to", FROM, "--domain", "a", "--group", "g"), "--group is Kafka's"),
-        (("--from", "http://u:s3cret@h", "--to", TO, "--domain", "a"), "http:// is no kind"),
+        (("--from", "http://u:s3cret@h", "--to", TO, "--domain", "a"), "http:// does not name a"),
         (("--from", FROM, "--to", TO, "--domain", "a.b", "--domain", "a-b"), "share the queue"),
     ],
 )
@@ -604,8 +604,8 @@ def test_lines_that_were_refused_are_tried_again_by_the_next_run(run, queues, ex
     [
         (lambda file, note: file.write_bytes(b"other" + file.read_bytes()), "belongs to another"),
         (lambda file, note: file.write_bytes(file.read_bytes()[:9000]), "belongs to another"),
-        (lambda file, note: note.write_text("{"), "is no position"),
-        (lambda file, note: note.write_text('{"line": "x"}'), "is no position"),
+        (lambda file, note: note.write_text("{"), "is not a position"),
+        (lambda file, note: note.write_text('{"line": "x"}'), "is not a position"),
     ],
 )
 def test_a_note_that_does_not_fit_is_refused(run, queues, exported, change, said):

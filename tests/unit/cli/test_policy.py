@@ -236,7 +236,7 @@ def test_an_errors_class_is_classified_by_the_apps_rules(explained, error, categ
         (["--error", "nope.Nope"], "there is no exception class of this name"),
         (["--error", "json.dumps"], "there is no exception class of this name"),
         (["--error", "KeyError", "--category", "client"], "either --category or --error"),
-        (["--time-left", "soon"], "is no span"),
+        (["--time-left", "soon"], "is not a span"),
         (["--category", "transcient"], "'transcient' is not one of"),
     ],
 )

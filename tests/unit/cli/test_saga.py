@@ -170,7 +170,7 @@ def test_people_are_shown_how_to_go_on(app, run, said):
 def test_a_cursor_that_is_none_is_refused(app, run, cursor):
     result = run("list", "--after", cursor)
     assert result.exit_code == 2
-    assert "is no cursor" in result.stderr
+    assert "is not a cursor" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_letters_are_listed_oldest_first_without_an_app(spool, look):
 def test_bytes_that_are_no_letter_are_told_as_such(spool, look):
     spool.put_raw([RawLetter(domain="order", raw=b"{damaged", content_type="application/json")])
     [row] = json.loads(look("list", "--json").stdout)["letters"]
-    assert row["problem"] == "8 bytes of order that are no letter: the letter is not JSON"
+    assert row["problem"] == "8 bytes of order that are not a letter: the letter is not JSON"
 
 
 def test_an_empty_spool_says_so(spool, run):

@@ -249,7 +249,7 @@ def test_an_entry_that_cannot_be_replayed_cannot_be_edited(world, client, entry)
     ("body", "said"),
     [
         ('{"data": {"a": 1, "a": 2}}', "says one name twice"),
-        ('{"data": NaN}', "NaN is no JSON number"),
+        ('{"data": NaN}', "NaN is not a JSON number"),
         ('{"data": 1e999}', "too large a number"),
         ('{"data": ' + "[" * DEEPEST + "[]" + "]" * DEEPEST + "}", f"deeper than {DEEPEST}"),
         ('{"data": "' + "x" * LARGEST + '"}', f"more than {LARGEST} characters"),
@@ -472,7 +472,7 @@ def test_a_replay_is_of_the_entry_as_its_page_showed_it(world, person, entry):
 
 
 def test_what_is_wrong_with_the_data_is_shown_beside_it(world, person, entry):
-    for data, said in (("{", "no JSON"), ('{"total": 3}', "nothing was changed")):
+    for data, said in (("{", "not JSON"), ('{"total": 3}', "nothing was changed")):
         answer = ask(person, entry, data)
         assert answer.status_code == 422
         assert said in answer.text

@@ -456,13 +456,13 @@ def test_json_of_others_with_unknown_types_and_fields_survives(form: Form) -> No
     ],
 )
 def test_json_that_says_neither_what_was_rejected_nor_why_is_no_letter(data: Any) -> None:
-    with pytest.raises(DecodeError, match="it is no letter of angzarr"):
+    with pytest.raises(DecodeError, match="it is not a letter of angzarr"):
         decode(json.dumps(data).encode(), JSON_CONTENT_TYPE)
 
 
 @pytest.mark.parametrize("wire", [AngzarrDeadLetter(), AngzarrDeadLetter(metadata={"a": "b"})])
 def test_protobuf_that_says_neither_is_no_letter_either(wire: AngzarrDeadLetter) -> None:
-    with pytest.raises(DecodeError, match="it is no letter of angzarr"):
+    with pytest.raises(DecodeError, match="it is not a letter of angzarr"):
         decode(wire.SerializeToString(), PROTOBUF_CONTENT_TYPE)
 
 
@@ -540,7 +540,7 @@ def test_bytes_of_the_wire_form_stay() -> None:
         (b"[]", JSON_CONTENT_TYPE, "JSON but no object"),
         (b'{"cover": 1}', JSON_CONTENT_TYPE, "cover is malformed"),
         (b"{}", "text/html", "'text/html' is neither protobuf nor JSON"),
-        (b"{}", 'application/json; messageType="a.B"', "names 'a.B', which is no dead letter"),
+        (b"{}", 'application/json; messageType="a.B"', "names 'a.B', not a dead letter"),
         (b"x" * (MAX_LETTER_BYTES + 1), "", "more than the 33554432"),
         (b"\x1a\x01r\x7b\x7c", PROTOBUF_CONTENT_TYPE, "nothing but unknown fields"),
     ],

@@ -152,7 +152,7 @@ def test_a_match_that_reaches_beyond_a_mark_is_hidden_whole():
 
 @pytest.mark.parametrize("pattern", ["(", "[a", "*a", "(?P<n", "a{2,1}"])
 def test_what_is_no_regular_expression_is_refused(pattern):
-    with pytest.raises(ValueError, match="is no regular expression"):
+    with pytest.raises(ValueError, match="is not a regular expression"):
         compiled(pattern)
 
 

@@ -105,7 +105,7 @@ def test_without_a_route_or_a_record_nothing_is_sent_and_it_is_said_what_helps()
     assert "dlq.foreign_routes" in refused
     refused = CLEARANCE.record(given(b"x", None))
     assert isinstance(refused, Refusal)
-    assert "publish anew" in refused
+    assert "publish the event again" in refused
 
 
 @pytest.mark.parametrize("record", [RECORD, CELERY])

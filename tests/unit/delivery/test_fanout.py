@@ -156,7 +156,7 @@ def test_an_event_that_may_be_of_two_domains_must_say_which():
         ({"root": "r"}, "says no sequence"),
         ({"sequence": 1}, "says no root"),
         ({"root": "r", "sequence": 0}, "first_sequence"),
-        ({"root": "", "sequence": 1}, "root '' cannot be used"),
+        ({"root": "", "sequence": 1}, "root must have 1 to 255"),
         ({"root": "r", "sequence": 1, "edition": "\n"}, "edition"),
         ({"type": "U"}, "no root and no sequence"),
     ],

@@ -96,7 +96,7 @@ def test_a_sequence_that_can_be_read_passes(sequence):
     "sequence", [MAX_SEQUENCE + 1, 10**5000, -1, True, "high", 0.5, {}], ids=type
 )
 def test_a_sequence_that_cannot_be_read_is_said_to_whoever_goes_by_it(sequence):
-    with pytest.raises(DecodeError, match="a sequence is a whole number from 0 to 4294967295"):
+    with pytest.raises(DecodeError, match="sequence must be a whole number from 0 to 4294967295"):
         check_sequence({names.SEQUENCE: sequence})
 
 

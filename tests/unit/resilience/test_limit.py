@@ -25,7 +25,7 @@ EVENT = Event(id="e", type="OrderPlaced", data={}, tenant_id="acme", root="o-1")
         ("crm", {"rate": 1, "burst": 0.5}, "burst must be 1 or more"),
         ("crm", {"concurrency": 0}, "concurrency must be 1 or more"),
         ("crm", {"rate": 1, "per": "week"}, "per must be one of tenant, event_type"),
-        ("a b", {"rate": 1}, "'a b' is no name of a limit"),
+        ("a b", {"rate": 1}, "'a b' is not a name of a limit"),
     ],
 )
 def test_what_cannot_work_is_refused(name, fields, said):
@@ -94,7 +94,7 @@ def test_settings_name_fields_only():
     "limits", [{"crm": {"rate": 0}}, {"a b": {"rate": 1}}, {"crm": {"per": "week"}}]
 )
 def test_settings_that_cannot_work_are_refused(limits):
-    with pytest.raises(ValueError, match=r"rate must|no name|Input should"):
+    with pytest.raises(ValueError, match=r"rate must|not a name|Input should"):
         FlowSettings(limits=limits)
 
 

@@ -328,7 +328,7 @@ def test_an_explanation_names_the_first_condition_that_was_missed():
             [{"policy": "webhok", "tenant": "a"}],
             r"retry.rules\[0\]: there is no backoff policy 'web",
         ),
-        ([{"policy": "webhook"}], r"retry.rules\[0\] has no condition: say retry.default instead"),
+        ([{"policy": "webhook"}], r"retry.rules\[0\] has no condition: set retry.default instead"),
         ([{"policy": "webhook", "handler": ""}], r"retry.rules\[0\]: handler cannot be ''"),
         ([{"policy": "webhook", "event_type": "[ab]*"}], r"event_type cannot be '\[ab\]\*'"),
         (

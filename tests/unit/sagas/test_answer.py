@@ -166,7 +166,7 @@ def test_the_helpers_of_process_managers_are_answers():
     ids=repr,
 )  # fmt: skip
 def test_what_is_neither_events_nor_flags_is_refused(said):
-    with pytest.raises(NotAnEvent, match="is no event or command: return a model"):
+    with pytest.raises(NotAnEvent, match="is not an event or command: return a model"):
         answer_of(said)
 
 
@@ -195,9 +195,10 @@ def test_one_answer_beside_flags_is_refused(alone):
     ("page", "why"),
     [(EventPage(), "holds no event"),
      (EventPage(event=AnyMessage()), "has no type"),
-     (EventPage(event=AnyMessage(type_url="x/angzarr.Cover", value=b"\xff")), "is no angzarr.Cove"),
+     (EventPage(event=AnyMessage(type_url="x/angzarr.Cover", value=b"\xff")),
+      "cannot be read as angzarr.Cove"),
      (EventPage(event=AnyMessage(type_url="x/angzarr.worker.JsonMessage", value=b"\x12\x01{")),
-      "is no angzarr.worker.JsonMessage")],
+      "cannot be read as angzarr.worker.JsonMessage")],
 )  # fmt: skip
 def test_a_page_that_cannot_be_read_is_refused(page, why):
     for said in (EventBook(pages=[page]), BusinessResponse(events=EventBook(pages=[page]))):

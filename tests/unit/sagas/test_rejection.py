@@ -114,7 +114,7 @@ OPTIONAL = {("command", "edition"), ("command", "data"), ("source", "edition"),
 
 
 def refused(data):
-    with pytest.raises(DecodeError, match="it is no notification of a rejection: ") as caught:
+    with pytest.raises(DecodeError, match="is not a notification of a rejection: ") as caught:
         from_event(Event(id="r", type="angzarr.Notification", data=data, domain="player"))
     return str(caught.value)
 

@@ -175,5 +175,5 @@ def test_the_same_rejection_has_the_same_bytes():
 def test_what_the_wire_cannot_carry_is_refused():
     odd = context(source=Address("player", "x" * 16))
     for make in (revoke_command, build_revoke_command_book, lambda c: notification_of(c, NOW)):
-        with pytest.raises(UnserializableEvent, match="would take it for one"):
+        with pytest.raises(UnserializableEvent, match="would read it as one"):
             make(odd)

@@ -180,5 +180,5 @@ def test_an_expectation_that_is_no_sequence_is_refused(expected):
 
 @pytest.mark.parametrize("root", [None, 7, b"t"])
 def test_a_root_that_is_neither_text_nor_uuid_is_refused(root):
-    with pytest.raises(InvalidRoot, match="a root is a text or a UUID"):
+    with pytest.raises(InvalidRoot, match="root must be a string or a UUID"):
         reaction(Send(Seat(), domain="table", root=root), CAUSE, "seating", None)

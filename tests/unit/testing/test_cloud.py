@@ -39,7 +39,7 @@ def test_without_localstack_a_test_is_skipped_with_a_sentence(nowhere):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("localhost:4566", "ANGZARR_TEST_SQS_ENDPOINT is no URL"),
+        ("localhost:4566", "ANGZARR_TEST_SQS_ENDPOINT is not a URL"),
         ("http://127.0.0.1:1", "no LocalStack answers at http://127.0.0.1:1"),
     ],
 )

@@ -126,4 +126,6 @@ def _each(steps: list[Callable[[], object]]) -> None:
         try:
             step()
         except Exception as error:  # noqa: BLE001 - a result backend away, a hook that raises
-            _log.warning("not_announced: the message is settled all the same: %r", error)
+            _log.warning(
+                "not_announced: the message is settled; Celery's events lack it: %r", error
+            )

@@ -68,7 +68,7 @@ def read_broadcast(message: Any, bounds: Bounds) -> None:
     _check_clock(message.headers)
     for said in _parts(message.decode()):
         if not isinstance(said, dict):
-            msg = f"its body is no mapping but {type(said).__name__}"
+            msg = f"its body is not a mapping but {type(said).__name__}"
             raise DecodeError(msg)
         _check_clock(said)
 
@@ -98,5 +98,5 @@ def _check_clock(said: Mapping[str, Any] | None) -> None:
     clock = said.get("clock") if said else None
     number = read_number(clock, _MOST_CLOCK)
     if clock is not None and (isinstance(number, NoNumber) or isinstance(clock, str)):
-        msg = f"its clock is no number from 0 to {_MOST_CLOCK}"
+        msg = f"its clock is not a number from 0 to {_MOST_CLOCK}"
         raise DecodeError(msg)

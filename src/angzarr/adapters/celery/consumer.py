@@ -147,7 +147,7 @@ class RoadConsumer(Consumer):
 
     def on_unknown_message(self, body: Any, message: Any) -> None:  # noqa: ARG002 - Celery's
         """Bury what is no task; Celery would reject it for good."""
-        error = DecodeError("it names no task: it is no Celery message")
+        error = DecodeError("it is not a Celery message: its headers do not name a task")
         self._bury(message, error, "FOREIGN_MESSAGE")
 
     def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:  # noqa: ARG002 - Celery's

@@ -80,7 +80,7 @@ class CeleryFollowers:
 
     def _send(self, link: Any, value: Any, seed: str, options: dict[str, Any]) -> None:
         if not isinstance(link, dict):
-            msg = f"{link!r:.100} is no task"
+            msg = f"the link {link!r:.100} is not a task"
             raise TypeError(msg)
         step = signature(link, app=self._app)
         identify(step, seed)
@@ -134,7 +134,7 @@ def tell_skipped(task: Any, request: Any) -> None:
             _tell_skipped(task.backend, step.get("options") or {})
         except Exception as error:  # noqa: BLE001 - a result backend away, or what is no step
             _log.warning(
-                "followers_not_told: what follows a skipped task may show as pending: %r", error
+                "followers_not_told: tasks after a skipped one may stay PENDING: %r", error
             )
 
 

@@ -49,7 +49,7 @@ def check_fields(message: Any) -> None:
     """Raise DamagedEnvelope unless all that is said of *message* has the type that it must have."""
     for name in ("properties", "delivery_info"):
         if not isinstance(getattr(message, name), dict):
-            msg = f"its {name} are no mapping: {getattr(message, name)!r:.100}"
+            msg = f"its {name} are not a mapping: {getattr(message, name)!r:.100}"
             raise DamagedEnvelope(msg)
     _check_type_of_body(message)
     check_received(
@@ -64,7 +64,7 @@ def _check_type_of_body(message: Any) -> None:
     if message.body is None:  # as a body of no bytes is
         message.body = b""
     if not isinstance(message.body, bytes | bytearray | memoryview | str):
-        msg = f"its body is no text but {type(message.body).__name__} {message.body!r:.100}"
+        msg = f"its body must be a string; got {type(message.body).__name__} {message.body!r:.100}"
         raise DamagedEnvelope(msg)
 
 
@@ -104,7 +104,7 @@ def _check_body(message: Any, bounds: Bounds) -> None:
     if message.content_type != _JSON:
         encoding = (message.content_encoding or "").lower()
         if encoding not in _TEXT_ENCODINGS:
-            msg = f"its content encoding {encoding!r:.50} is none of a text"
+            msg = f"its content encoding {encoding!r:.50} is not one of text"
             raise DecodeError(msg)
         return
     try:

@@ -62,10 +62,10 @@ PLAIN_TASK: Final = TASK | _OURS
 
 #: What a publish sets itself.
 _SET_HERE: Final = {
-    "task_id": "it is made of the event's id and its handler: pass id=…",
-    "headers": "they hold the event's own fields: put yours into its data",
-    "args": "they are the event",
-    "kwargs": "they are the event",
+    "task_id": "angzarr derives it from the event's id and its handler; pass id=…",
+    "headers": "they hold the event's own fields; put yours into its data",
+    "args": "the event itself is the argument",
+    "kwargs": "the event itself is the argument",
 }
 #: What goes with each message to the broker, AMQP's properties and those of SQS among it.
 _MESSAGE: Final = frozenset(
@@ -120,27 +120,29 @@ def check_send_options(given: Mapping[str, Any], ours: Iterable[str]) -> None:
         if name in stamps:
             continue
         if name in _SET_HERE:
-            msg = f"a publish takes no {name}: {_SET_HERE[name]}"
+            msg = f"publish does not take {name}: {_SET_HERE[name]}"
             raise ConfigurationError(msg)
         if name not in SEND:
             raise ConfigurationError(unknown("option", name, {*SEND, *ours}, "remove it"))
         if value is not None and (why := _unfit(name, value)):
-            msg = f"{name}={value!r:.50} cannot be used: {why}"
+            msg = f"{name} must be {why}; got {value!r:.50} ({type(value).__name__})"
             raise ConfigurationError(msg)
 
 
 def _unfit(name: str, value: Any) -> str:
-    """Return why *value* cannot be, or an empty string."""
+    """Return what the option *name* must be, or an empty string where *value* fits."""
     if name in _NUMBERS:
-        return "" if _is_number(value) else "say seconds as a number"
+        return "" if _is_number(value) else "a number of seconds"
     if name in ("eta", "expires"):
         fits = _is_time(value) or (name == "expires" and _is_number(value))
-        return "" if fits else "say a datetime" + (" or seconds" if name == "expires" else "")
+        return (
+            "" if fits else "a datetime" + (" or a number of seconds" if name == "expires" else "")
+        )
     if name in ("queue", "exchange", "routing_key"):
-        return "" if isinstance(value, str | Queue | Exchange) else "say its name"
+        return "" if isinstance(value, str | Queue | Exchange) else "a name"
     if name == "serializer":
-        return "" if value == "json" else "events are JSON"
-    return "" if name != "compression" or _is_compression(value) else "no such compression is known"
+        return "" if value == "json" else "'json', as events are JSON"
+    return "" if name != "compression" or _is_compression(value) else "a compression of kombu"
 
 
 def _is_number(value: Any) -> bool:

@@ -147,7 +147,7 @@ class RoadRequest(Request):
         try:
             super().on_accepted(pid, time_accepted)
         except Exception as error:  # noqa: BLE001 - the broker of events is away
-            _log.warning("not_announced: the task runs all the same: %r", error)
+            _log.warning("not_announced: the task runs; Celery's events lack it: %r", error)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
         """Log it; a hard limit was settled by `on_failure`, which comes first."""

@@ -53,7 +53,7 @@ def check_message(message: Any) -> None:
 def check_headers(found: Mapping[str, Any]) -> None:
     """Raise InvalidTaskError, saying which header is malformed."""
     if not _is_text(found.get("id")) or not found["id"]:
-        msg = f"its id is no text: {_shown(found.get('id'))}"
+        msg = f"its id is not a string: {_shown(found.get('id'))}"
         raise InvalidTaskError(msg)
     check_fields(found)
 
@@ -90,13 +90,13 @@ def checked_body(body: Any) -> tuple[Any, dict[str, Any], dict[str, Any] | None]
         raise InvalidTaskError(msg)
     args, kwargs, embed = body
     if not isinstance(args, list | tuple):
-        msg = f"its args are no list but {_kind(args)}"
+        msg = f"its args are not a list but {_kind(args)}"
         raise InvalidTaskError(msg)
     if not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs):
-        msg = f"its kwargs are no mapping of names but {_kind(kwargs)}"
+        msg = f"its kwargs are not a mapping of names but {_kind(kwargs)}"
         raise InvalidTaskError(msg)
     if embed is not None and not isinstance(embed, dict):
-        msg = f"what its body embeds is no mapping but {_kind(embed)}"
+        msg = f"the options in its body are not a mapping but {_kind(embed)}"
         raise InvalidTaskError(msg)
     if embed:
         check_embedded(embed)

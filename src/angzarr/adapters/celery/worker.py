@@ -152,7 +152,7 @@ class LeaseKeeper:
         try:
             self._tenure.end(self._owner)
         except StoreUnavailable:
-            _log.warning("owner_lease_not_ended: it ends by itself within %s", LEASE)
+            _log.warning("owner_lease_not_ended: it expires within %s", LEASE)
 
     def _keep(self) -> None:
         held, begun = True, self._monotonic()

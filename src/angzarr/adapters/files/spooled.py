@@ -116,11 +116,11 @@ def _read(path: Path) -> bytes | None:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        msg = "it is a link, no letter"
+        msg = "it is a link, not a letter"
         raise DecodeError(msg) from error
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            msg = "it is no file"
+            msg = "it is not a file"
             raise DecodeError(msg)
         with open(file, "rb", closefd=False) as opened:
             return opened.read(spool_file.MAX_FILE_BYTES + 1)

@@ -102,7 +102,7 @@ def _parsed(raw: bytes) -> EventBook:
     try:
         return EventBook.FromString(raw)
     except ProtobufDecodeError as error:
-        msg = "the answer is no EventBook"
+        msg = "the answer is not an EventBook"
         raise DecodeError(msg) from error
 
 

@@ -67,7 +67,7 @@ class CommandServer:
             raise ConfigurationError(msg)
         for path in (self.execute, self.get_event_book):
             if not _PATH.fullmatch(path):
-                msg = f"{path[:100]!r} is no method of gRPC: write /package.Service/Method"
+                msg = f"{path[:100]!r} is not a method of gRPC: write /package.Service/Method"
                 raise ConfigurationError(msg)
         for name, bound in (("max_message", self.max_message), ("max_metadata", self.max_metadata)):
             if not 0 < bound < 2**31:

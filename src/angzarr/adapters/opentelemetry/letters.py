@@ -24,7 +24,7 @@ _GAUGES: Final[dict[str, tuple[str, Callable[[SpoolTally, datetime], float]]]] =
         lambda tally, now: _age(tally.oldest_at, now),
     ),
     "dlq_spool_refused": ("Letters set aside that no queue takes", lambda tally, _: tally.refused),
-    "dlq_spool_damaged": ("Files set aside that are no letters", lambda tally, _: tally.damaged),
+    "dlq_spool_damaged": ("Files set aside that are not letters", lambda tally, _: tally.damaged),
 }
 
 

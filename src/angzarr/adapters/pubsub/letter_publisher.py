@@ -28,7 +28,9 @@ LIMIT: Final = 10_000_000
 _SHORT: Final = 1_024
 #: Seconds on top of the time-out in which the client says that it has run out.
 _GRACE: Final = 1.0
-_LONG_TYPE: Final = f"its content type is longer than Pub/Sub carries, {_SHORT} bytes, or no text"
+_LONG_TYPE: Final = (
+    f"its content type is not text, or longer than the {_SHORT} bytes that Pub/Sub carries"
+)
 _OVERTAKING: Final = "Pub/Sub did not take the letter before it, whose ordering key it shares"
 
 

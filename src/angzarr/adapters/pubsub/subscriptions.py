@@ -40,7 +40,7 @@ def problem_of(found: Any, topic: str, *, ordering: bool, reading: bool) -> str:
         return "" if reading else _orphaned(name)
     problems = (
         (found.topic != topic, f"belongs to {found.topic}, not to {topic}; delete it"),
-        (_is_pushed(found), "is no pull subscription; make it one, or delete it"),
+        (_is_pushed(found), "is not a pull subscription; make it one, or delete it"),
         (found.detached, "is detached from its topic; delete it"),
         (found.filter, "has a filter, which would lose letters; delete it"),
         (ordering and not reading and not found.enable_message_ordering, _UNORDERED),

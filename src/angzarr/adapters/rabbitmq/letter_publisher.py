@@ -133,7 +133,7 @@ class LetterPublisher:
     def _send_one(self, link: Link, letter: Outgoing) -> tuple[int, str]:
         body, content_type = encode(letter, self._form)
         if len(body) > MAX_LETTER_BYTES:
-            return self._unsent(f"nobody would read it: it has {len(body)} bytes")
+            return self._unsent(f"no worker would read it: it has {len(body)} bytes")
         name = _message_id(letter)
         message = amqp.Message(body, content_type=content_type, delivery_mode=2, message_id=name)
         tag = next(self._tags)

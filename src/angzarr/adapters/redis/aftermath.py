@@ -28,7 +28,7 @@ class Aftermath:
         """Tell what did not go as it should; usually all are empty."""
         for key in {name.decode(errors="replace") for name in odd} - self._odd:
             self._odd.add(key)
-            _log.error("queue_unreadable: the key %s is no list, another program wrote it", key)
+            _log.error("queue_unreadable: the key %s is not a list; another program wrote it", key)
         if missing:
             _log.warning(
                 "acknowledged_too_late: %d messages were given to others, since the lease of this"

@@ -133,7 +133,7 @@ class HoldingChannel(LinkedChannel):
         again = strays & self._strays
         self._strays = strays - again
         if again:
-            _log.warning("strays_given_back: %d messages that were held by nobody", len(again))
+            _log.warning("strays_given_back: %d messages that no worker held", len(again))
             session.give_back(list(again))
 
     def _may_bring(self, tag: str) -> bool:

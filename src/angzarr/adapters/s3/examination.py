@@ -35,7 +35,7 @@ def examine(
             client.head_bucket(Bucket=bucket)
         except ClientError as error:
             if _code(error) in _GONE:
-                cure = f"aws s3 mb s3://{bucket}, or mend dlq.payloads.url"
+                cure = f"aws s3 mb s3://{bucket}, or fix dlq.payloads.url"
                 return PayloadsSeen(at=at, problem="the bucket does not exist", cure=cure)
             if _code(error) not in _REFUSED:
                 raise  # who may write objects need not have the right to look

@@ -24,7 +24,9 @@ _LOGIN: Final = "check the user and the password of the address, and the server'
 _ROLE: Final = "make it with CREATE ROLE … LOGIN, or correct the user of the address"
 _MAY_LOG_IN: Final = "allow it with ALTER ROLE … LOGIN, or name another user in the address"
 _DATABASE: Final = "make it with CREATE DATABASE, or correct its name in the address"
-_CLOSED: Final = "somebody closed it: ALTER DATABASE … ALLOW_CONNECTIONS true opens it again"
+_CLOSED: Final = (
+    "it does not allow connections: ALTER DATABASE … ALLOW_CONNECTIONS true opens it again"
+)
 _SLOTS: Final = "raise max_connections of the server, or let fewer processes connect"
 _OF_ROLE: Final = "raise it with ALTER ROLE … CONNECTION LIMIT, or let fewer processes connect"
 _OF_DATABASE: Final = (

@@ -38,10 +38,13 @@ _CURES: Final[tuple[tuple[tuple[type[BaseException], ...], str], ...]] = (
         ),
     ),
     ((exceptions.NoRegionError,), "no AWS region is known; set aws_region or AWS_DEFAULT_REGION"),
-    ((exceptions.InvalidRegionError,), "the AWS region is none; set aws_region to its short name"),
+    (
+        (exceptions.InvalidRegionError,),
+        "there is no such AWS region; set aws_region to its short name",
+    ),
     (
         (exceptions.ProfileNotFound,),
-        "the AWS profile is in neither ~/.aws/config nor ~/.aws/credentials; mend aws_profile",
+        "the AWS profile is in neither ~/.aws/config nor ~/.aws/credentials; fix aws_profile",
     ),
     (
         (exceptions.SSOError, exceptions.TokenRetrievalError),

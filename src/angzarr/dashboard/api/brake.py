@@ -20,7 +20,9 @@ from angzarr.dashboard.revision import seen, tag_of
 
 see = seeing("brake")
 act = acting("brake")
-_STALE: Final = problems({400: "If-Match is no ETag.", 412: "Somebody moved it meanwhile."})
+_STALE: Final = problems(
+    {400: "If-Match is not an ETag.", 412: "Another person moved it meanwhile."}
+)
 _IfMatch = Annotated[str | None, Header(description='The ETag of what you saw, like "1".')]
 _Why = Annotated[str, Field(max_length=LONGEST_NOTE)]
 

@@ -31,7 +31,7 @@ from angzarr.dead_letters.refusal import Refusal
 see = seeing("entries")
 act = acting("entries")
 _NONE: Final = problems({404: "There is no such entry."})
-_STALE: Final = problems({400: "If-Match is no ETag.", 412: "It was changed meanwhile."})
+_STALE: Final = problems({400: "If-Match is not an ETag.", 412: "It was changed meanwhile."})
 _NOT_NOW: Final = problems({409: "It cannot be edited now, or its data cannot be had."})
 
 
@@ -58,7 +58,7 @@ async def _read_strictly(request: Request) -> None:
     try:
         read = read_data(body.decode(json.detect_encoding(body)), around=1)
     except UnicodeDecodeError:
-        raise Problem(400, "bad-request", "the body is no text") from None
+        raise Problem(400, "bad-request", "the body is not UTF-8 text") from None
     if isinstance(read, Refusal):
         raise Problem(422, "invalid", read)
 

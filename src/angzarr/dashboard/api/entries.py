@@ -37,7 +37,7 @@ from angzarr.dashboard.sight import Outcome, act_on_found, act_on_named
 see = seeing("entries")
 act = acting("entries")
 _NONE: Final = problems({404: "There is no such entry."})
-_STALE: Final = problems({400: "If-Match is no ETag.", 412: "It was changed meanwhile."})
+_STALE: Final = problems({400: "If-Match is not an ETag.", 412: "It was changed meanwhile."})
 #: What a verb for many may answer besides.
 AS_SEEN: Final = problems(
     {412: "By now it is about other entries; nothing was done.", 428: "`seen` is missing."}

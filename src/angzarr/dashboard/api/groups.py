@@ -40,7 +40,7 @@ act = acting("groups")
 _NONE: Final = problems({404: "There is no such group."})
 _STALE: Final = problems(
     {
-        400: "If-Match is no ETag.",
+        400: "If-Match is not an ETag.",
         412: "It was changed meanwhile.",
         428: "If-Match is missing.",
     }

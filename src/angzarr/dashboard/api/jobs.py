@@ -43,7 +43,7 @@ approve = approving("jobs")
 #: Entries that a job did not send and that are named.
 REFUSED_SHOWN: Final = 100
 _NONE: Final = problems({404: "There is no such job."})
-_STALE: Final = problems({400: "If-Match is no ETag.", 412: "It went on meanwhile."})
+_STALE: Final = problems({400: "If-Match is not an ETag.", 412: "It went on meanwhile."})
 JobId = Annotated[str, Path(pattern=r"^[0-9A-Za-z_-]{1,64}$")]
 
 
@@ -153,7 +153,7 @@ def approve_job(
     """
     revision, mark = seen_with(if_match)
     if revision is None:
-        msg = "send If-Match with the ETag of the job that you looked at: nobody approves unseen"
+        msg = "send If-Match with the ETag of the job that you looked at"
         raise Problem(428, "if-match-missing", msg)
     job = deeds.steer_job(desk, job_id, "approve", by=caller, revision=revision, mark=mark)
     return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})

@@ -94,7 +94,7 @@ class GuardedRoute(APIRoute):
 _WRITING: Final = {
     400: "A header or the body cannot be read.",
     409: "It does not apply now, or the same request is still worked on.",
-    415: "The body is no JSON.",
+    415: "The body is not JSON.",
 }
 
 

@@ -409,7 +409,10 @@ def test_what_is_known_to_be_the_messages_fault_is_a_letter_at_once(consumer, pu
     wait_until(lambda: message.ends)
     assert message.ends == ["acknowledged"]
     (letter,) = put
-    assert (letter.error_code, letter.error_message) == ("INVALID_TASK", "its id is no text: 7")
+    assert (letter.error_code, letter.error_message) == (
+        "INVALID_TASK",
+        "its id is not a string: 7",
+    )
 
 
 def test_a_message_that_brings_out_a_bug_goes_back_twice_and_is_a_letter_then(consumer, put):

@@ -98,7 +98,7 @@ def test_what_an_older_release_took_for_an_empty_letter_is_shown_with_its_bytes(
     failure = failure_from(SimpleNamespace(**row))
     assert isinstance(failure, Unreadable)
     assert failure.raw == row["body"]
-    assert "it is no letter of angzarr" in failure.problem
+    assert "it is not a letter of angzarr" in failure.problem
 
 
 # -- letters nested deeper than parsers go ------------------------------------------------------
