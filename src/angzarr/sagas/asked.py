@@ -47,7 +47,7 @@ def check_cause(kind: AggregateType, rejection: Rejection, book: Book) -> None:
         return
     origin = rejection.origin
     if not book.next_sequence:
-        msg = f"{origin.saga} names {origin.source} as its source, which does not exist"
+        msg = f"there is no {origin.source}, which {origin.saga} names as its source"
         raise UnknownCommand(msg)
     sent_on = rejection.id != id_after(rejection.command.id, "rejected")
     if origin.sequence >= book.next_sequence and not sent_on:

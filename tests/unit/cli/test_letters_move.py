@@ -225,8 +225,8 @@ def test_source_and_destination_must_be_two(run):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--from", FROM, "--to", TO), "say which letters"),
-        (("--from", FROM, "--to", TO, "--domain", "a", "--all-domains"), "say which letters"),
+        (("--from", FROM, "--to", TO), "choose letters with"),
+        (("--from", FROM, "--to", TO, "--domain", "a", "--all-domains"), "choose letters with"),
         (("--from", FROM, "--to", TO, "--all-domains"), "no app was named"),
         (("--from", "app", "--to", TO, "--domain", "a"), "no app was named"),
         (("--from", TO, "--to", FROM, "--domain", "a", "--group", "g"), "--group is Kafka's"),
@@ -604,8 +604,8 @@ def test_lines_that_were_refused_are_tried_again_by_the_next_run(run, queues, ex
     [
         (lambda file, note: file.write_bytes(b"other" + file.read_bytes()), "belongs to another"),
         (lambda file, note: file.write_bytes(file.read_bytes()[:9000]), "belongs to another"),
-        (lambda file, note: note.write_text("{"), "is not a position"),
-        (lambda file, note: note.write_text('{"line": "x"}'), "is not a position"),
+        (lambda file, note: note.write_text("{"), "is not the position"),
+        (lambda file, note: note.write_text('{"line": "x"}'), "is not the position"),
     ],
 )
 def test_a_note_that_does_not_fit_is_refused(run, queues, exported, change, said):
