@@ -16,6 +16,9 @@ from system.test_health import HealthSite
 
 pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
 
+#: Seconds of looking at what must not come: who asks has done so by then, and tells it.
+LOOK = 6
+
 
 def told(port: int, name: str) -> dict[str, float] | None:
     """Return *name* by domain as the worker at *port* tells it; None: it does not answer yet."""
@@ -49,7 +52,7 @@ def test_one_worker_tells_of_unread_letters_and_another_one_once_it_is_dead(
         assert told(site.port, "dlq_messages_total")[domain] == 3
         with site.begun_worker(pool="threads", ANGZARR_HEALTH__PORT=str(other)) as second:
             wait_until(lambda: told(other, "dlq_depth") is not None, "another worker")
-            until = time.monotonic() + 6  # who asks has done so by then, and tells it
+            until = time.monotonic() + LOOK
             while time.monotonic() < until:
                 assert told(other, "dlq_depth") == {}, "it asks nobody, and tells nothing"
                 time.sleep(0.2)
