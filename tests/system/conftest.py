@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +19,7 @@ import pytest
 
 import journal
 from adapters.tcp_proxy import LossyProxy
-from polling import PATIENCE, wait_until
+from polling import wait_until
 
 HERE = Path(__file__).parent
 #: Where workers find the app, and the sources that this process was told to test.
@@ -57,11 +56,6 @@ def pytest_runtest_makereport(item, call):
             if isinstance(told, Tells):
                 report.sections.append(("The workers' last words", told.text()[-LAST_WORDS:]))
     return report
-
-
-def wait_for(truth: Callable[[], object], seconds: float = 30, what: str = "it") -> object:
-    """Poll until *truth* holds, or fail naming *what*."""
-    return wait_until(truth, what, max(seconds, PATIENCE))
 
 
 class Site:

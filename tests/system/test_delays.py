@@ -13,9 +13,10 @@ import boto3
 import pytest
 import redis
 
+from polling import PATIENCE, wait_until
 from rabbitmq_servers import PrivateRabbitMQ
 from redis_servers import PrivateRedis
-from system.conftest import Site, wait_for
+from system.conftest import Site
 
 #: Longer than a worker takes to start, so that a wait goes on while there is none.
 DELAY = 8.0
@@ -62,13 +63,13 @@ class Delayed(Site):
         """Return seconds in which this machine, however slow it is, does much more than a test."""
         begun, n = time.time(), 1000
         self.app.publish(self.module.Thing(n=n))
-        wait_for(lambda: self.runs(n), 60, "an event to be handled")
+        wait_until(lambda: self.runs(n), "an event is handled")
         return DELAY + SLOWNESS * (time.time() - begun)
 
     def delay(self, n, seconds=DELAY):
         """Have one event retried after *seconds*; return when the retry is due."""
         self.app.publish(self.module.Thing(n=n, fate="later", seconds=seconds))
-        wait_for(lambda: self.settled(n), 30, "the retry to be settled")
+        wait_until(lambda: self.settled(n), "the retry is settled")
         (first,) = (line for line in self.ran("handle") if line["n"] == n)
         return first["at"] + seconds
 
@@ -80,8 +81,8 @@ class Delayed(Site):
     def runs(self, n):
         return [line for line in self.ran("handle") if line["n"] == n]
 
-    def wait_second_run(self, n, seconds=60):
-        wait_for(lambda: len(self.runs(n)) > 1, seconds, f"event {n} to run again")
+    def wait_second_run(self, n, seconds=PATIENCE):
+        wait_until(lambda: len(self.runs(n)) > 1, f"event {n} runs again", seconds)
         time.sleep(AFTERWARDS)
         assert [line["attempt"] for line in self.runs(n)] == [1, 2], "once"
         return self.runs(n)[1]["at"]
@@ -116,10 +117,10 @@ def test_a_retry_outlives_every_worker_holds_nothing_and_runs_once_at_its_time(d
         delayed.app.publish(delayed.module.Thing(n=1))
         delayed.wait_ran("handled", 2)
         assert len(delayed.runs(0)) == 1, "the only slot was free meanwhile"
-        wait_for(lambda: delayed.at_broker() == 0, 60, "an empty broker")
+        wait_until(lambda: delayed.at_broker() == 0, "the broker is empty")
         time.sleep(1)  # what RabbitMQ has unacked shows only below; let acknowledgements reach it
         os.killpg(victim.pid, signal.SIGKILL)
-        victim.wait(10)
+        victim.wait(60)
     time.sleep(1)
     assert delayed.at_broker() == 0, "nothing came back, so nothing was unacked"
     with delayed.worker("--concurrency", "1"):
@@ -138,13 +139,13 @@ def test_a_publishers_countdown_is_held_by_no_worker_and_runs_once_at_its_time(d
         delayed.wait_ran("add", 1)
         (first,) = delayed.ran("add")
         assert first["args"][0] == 99, "those that wait keep nobody"
-        wait_for(lambda: delayed.at_broker() == 0, 60, "an empty broker")
+        wait_until(lambda: delayed.at_broker() == 0, "the broker is empty")
         time.sleep(1)
         os.killpg(victim.pid, signal.SIGKILL)
-        victim.wait(10)
+        victim.wait(60)
     assert delayed.at_broker() == 0, "nothing came back, so nothing was unacked"
     with delayed.worker("--concurrency", "1"):
-        delayed.wait_ran("add", 31, seconds=100)
+        delayed.wait_ran("add", 31)
         time.sleep(AFTERWARDS)
     runs = [line for line in delayed.ran("add") if line["args"][0] != 99]
     assert sorted(line["args"][0] for line in runs) == list(range(30)), "each once"
@@ -168,7 +169,7 @@ def test_children_that_are_forked_while_a_mover_publishes_run_well(delayed):
     with delayed.worker("--max-tasks-per-child", "2"):
         for n in range(20):
             delayed.app.publish(delayed.module.Thing(n=n, fate="later", seconds=0.15))
-        delayed.wait_ran("handled", 20, seconds=100)
+        delayed.wait_ran("handled", 20)
     assert {line["n"] for line in delayed.ran("handled")} == set(range(20))
     assert len({line["pid"] for line in delayed.ran("handle")}) >= 10, "many were forked"
 
@@ -186,7 +187,6 @@ def private(kind, folder):
             yield server
 
 
-@pytest.mark.timeout(480)
 @pytest.mark.parametrize("kind", ["redis", "classic", "quorum"])
 def test_a_retry_outlives_a_restart_of_the_broker_and_of_every_worker(make_delayed, kind, tmp_path):
     with private(kind, tmp_path) as server:
@@ -196,7 +196,7 @@ def test_a_retry_outlives_a_restart_of_the_broker_and_of_every_worker(make_delay
             due = site.delay(0)
             server.restart()  # under the worker's feet
             site.app.publish(site.module.Thing(n=1))
-            site.wait_ran("handled", 1, seconds=60)
+            site.wait_ran("handled", 1)
         if kind == "redis":
             server.restart()
         with site.worker():
@@ -212,11 +212,12 @@ def test_what_falls_due_while_a_server_is_away_runs_once_when_it_is_back(
     broker, store = (url, redis_url) if away == "broker" else (amqp_url, url)
     site = make_delayed("classic", broker, store=store)
     with site.worker():
-        due = site.delay(0, seconds=3)
+        due = site.delay(0, site.long_enough())
         proxy.cut()
-        time.sleep(max(due - time.time(), 0) + 3)
+        begun, event = time.monotonic(), "broker_away" if away == "broker" else "schedule_away"
+        wait_until(lambda: time.time() > due and event in site.text(), "it is missed")
         assert len(site.runs(0)) == 1
-        logged = site.text().count("broker_away" if away == "broker" else "schedule_away")
+        logged, minutes = site.text().count(event), (time.monotonic() - begun) / 60
         proxy.mend()
         site.wait_second_run(0)
-    assert logged == 1, "one line a minute"
+    assert logged <= 1 + minutes, "one line a minute"
