@@ -57,7 +57,7 @@ def test_discarded_letters_are_logged_and_never_come_back(
 ) -> None:
     queue = DiscardedDeadLetterQueue()
     assert queue.put([a_letter("order")]) == [None]
-    assert "dead letter order-0 of shop.sync discarded" in caplog.text
+    assert "dead_letter_discarded: order-0 of shop.sync" in caplog.text
     assert queue.receive(["order"], limit=1, wait=timedelta(0)) == []
     queue.done([])
     queue.close()

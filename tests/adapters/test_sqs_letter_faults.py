@@ -101,7 +101,10 @@ class TestSqsLetterFaults(AwsLetters, FaultyLetters):
             assert ids(taken) == [f"{domain}-0"]
             queue.done(taken)
             queue.put([a_letter(domain)])
-        assert caplog.text.count(f"the dead letters of {other} cannot be received: Access") == 1
+        assert (
+            caplog.text.count(f"dead_letters_not_read: those of {other} cannot be received: Access")
+            == 1
+        )
         faults.codes.clear()
         assert len(take(queue, [other, domain], 2)) == 2
 

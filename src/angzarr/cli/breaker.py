@@ -14,7 +14,7 @@ from angzarr.cli import breaker_view
 from angzarr.cli.analyze import person
 from angzarr.cli.application import load_application
 from angzarr.cli.entry_json import print_json
-from angzarr.cli.entry_view import console
+from angzarr.cli.entry_view import console, draws
 from angzarr.printable import printable
 from angzarr.resilience.breaker import BreakerControls, State
 from angzarr.resilience.breaker_json import state_json, transition_json
@@ -94,7 +94,7 @@ def watch(app_name: str | None) -> None:
     controls = _controls(app_name)
     out = console()
     try:
-        if out.is_terminal:
+        if draws(out):
             with Live(console=out, auto_refresh=False) as live:
                 while True:
                     live.update(breaker_view.table(controls.states(), datetime.now(UTC)))

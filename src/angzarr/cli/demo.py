@@ -26,6 +26,7 @@ from angzarr.cli.demo_example import check_name
 from angzarr.cli.demo_run import Places, Run
 from angzarr.cli.demo_script import Result, Script
 from angzarr.cli.demo_traffic import Item, of_examples, of_file
+from angzarr.cli.entry_view import draws
 from angzarr.errors import ConfigurationError, Unavailable
 
 #: Events of the built-in traffic.
@@ -136,7 +137,7 @@ def demo(
         _enter(demo_run.environment(run))
         script = _script(run, items, count)
         console = Console(width=None if sys.stdout.isatty() else 140)
-        plain = plain or not console.is_terminal
+        plain = plain or not draws(console)
         result = Course(script, console, plain=plain, timeout=timeout, kill=kill).go()
         _leave(run, result, console, kept=folder is not None)
 

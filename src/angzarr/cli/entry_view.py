@@ -64,6 +64,11 @@ def console(*, err: bool = False) -> Console:
     return terminal if terminal.is_terminal else Console(highlight=False, width=_WIDTH, stderr=err)
 
 
+def draws(terminal: Console) -> bool:
+    """Tell whether *terminal* can be drawn over; one of ``TERM=dumb`` shows lines only."""
+    return terminal.is_terminal and not terminal.is_dumb_terminal
+
+
 def safe(value: object, style: str = "") -> Text:
     """Return *value* as text without markup and without what a terminal would act on."""
     return Text(printable(value, keep="\n\t"), style=style)

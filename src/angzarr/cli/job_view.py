@@ -17,7 +17,7 @@ from angzarr.analysis.edit_differences import Sides
 from angzarr.analysis.edit_review import EditReview
 from angzarr.analysis.entry import HistoryLine, counted
 from angzarr.analysis.job import JobItem, JobPage, JobStatus, ReplayJob, Selection
-from angzarr.cli.entry_view import SHORT_ID, console, safe
+from angzarr.cli.entry_view import SHORT_ID, console, draws, safe
 from angzarr.cli.local_time import moment
 
 #: Seconds between two looks at a job that is followed.
@@ -169,7 +169,7 @@ def follow(
 ) -> ReplayJob:
     """Show how a job goes on until it is over; return it as it is then."""
     out = Console(highlight=False)
-    show = (lambda jobs: _with_bar(out, jobs)) if out.is_terminal else _lines
+    show = (lambda jobs: _with_bar(out, jobs)) if draws(out) else _lines
     return show(_looks(look, sleep))
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from angzarr.cli.entry_json import print_json
+from angzarr.cli.entry_view import draws
 from angzarr.dead_letters.moving import Account
 from angzarr.printable import printable
 from angzarr.seldom import Seldom
@@ -28,7 +29,7 @@ Tell = Callable[[int], None]
 def progress(doing: str, total: int | None, *, bar: bool, what: str = "letters") -> Iterator[Tell]:
     """Give what is told how many were taken: a bar on a terminal, else a line at times."""
     console = Console(stderr=True)
-    if not (bar and console.is_terminal):
+    if not (bar and draws(console)):
         yield _lines(doing, total, what)
         return
     columns = (

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from angzarr.cli.entry_view import draws
 from angzarr.printable import printable
 from angzarr.projections.green import Compared, Failure
 from angzarr.projections.green import Progress as SoFar
@@ -29,7 +30,7 @@ Tell = Callable[[Standing], object]
 def bar(*, quiet: bool) -> Iterator[Tell]:
     """Give what is told how far a rebuild is: a bar on a terminal, else a line at times."""
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet or not draws(console):
         yield _lines()
         return
     columns = (

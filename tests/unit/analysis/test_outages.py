@@ -80,7 +80,10 @@ def test_another_cause_is_said_at_once_and_nothing_is_over_meanwhile(place):
 
 def test_two_causes_are_two_lines(place):
     lines = place.lines(letters=away("no queue"), answers=away(), recovery=away())
-    assert [line.split(" wait,")[0] for line in lines] == ["letters", "answers, recovery"]
+    assert [line.split(" wait,")[0] for line in lines] == [
+        "work_waits: letters",
+        "work_waits: answers, recovery",
+    ]
 
 
 def test_texts_that_differ_in_numbers_are_one_cause(place):

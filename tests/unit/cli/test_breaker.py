@@ -209,6 +209,7 @@ def test_watch_in_a_pipe_prints_each_change_once(app, run, monkeypatch):
 
 
 def test_watch_on_a_terminal_shows_the_table_as_it_changes(app, run, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     shown = Console(file=io.StringIO(), force_terminal=True, width=120)
     monkeypatch.setattr(command, "console", lambda: shown)
     at_each_look(monkeypatch, lambda: app.fail("crm"), lambda: None)
@@ -216,6 +217,15 @@ def test_watch_on_a_terminal_shows_the_table_as_it_changes(app, run, monkeypatch
     before, _, after = shown.file.getvalue().partition("threshold_exceeded")
     assert "closed" in before
     assert after
+
+
+def test_watch_on_a_terminal_that_cannot_draw_prints_each_change(app, run, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    shown = Console(file=io.StringIO(), force_terminal=True, width=120)
+    monkeypatch.setattr(command, "console", lambda: shown)
+    at_each_look(monkeypatch, lambda: app.fail("crm"), lambda: None)
+    assert "crm: closed to open" in run("watch").output
+    assert shown.file.getvalue() == ""
 
 
 # -- what came from outside ------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def test_an_editor_left_without_saving_changes_nothing(app, ledger, run, monkeyp
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{", "no JSON"), ('{"total": 3}', "nothing was changed"), ("{}", "total is missing")],
+    [("{", "not JSON"), ('{"total": 3}', "nothing was changed"), ("{}", "total is missing")],
 )
 def test_what_cannot_be_sent_is_one_clear_sentence(app, ledger, run, text, said):
     def decode(data):

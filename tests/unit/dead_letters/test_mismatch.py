@@ -17,6 +17,7 @@ from tests.unit.dead_letters.test_offloading import LimitedQueue
 from tests.unit.dead_letters.test_protection import BODY, CIPHER, SIGN, protection
 
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
+from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form, decode, encode, read_receipt
 from angzarr.dead_letters.foreign import LATER_TYPE_NAME
@@ -45,13 +46,13 @@ def test_it_survives_both_forms_whatever_its_strategy(form, mismatch):
 
 @pytest.mark.parametrize("mismatch", [STALE, Mismatch(0, 0, 0), Mismatch(1, 2, 77)])
 def test_it_is_read_the_fast_way(mismatch):
-    assert read_own(encode(stale(mismatch)).body) == stale(mismatch)
+    assert read_own(encode(stale(mismatch)).body, LETTER) == stale(mismatch)
 
 
 @pytest.mark.parametrize("told", [{"expectedSequence": True}, {"mergeStrategy": "MERGE_NOW"}, 7])
 def test_details_that_are_not_as_we_write_them_are_read_with_care(told):
     raw = json.loads(encode(stale(Mismatch(1, 0, 0))).body) | {"sequenceMismatch": told}
-    assert read_own(json.dumps(raw).encode()) is None
+    assert read_own(json.dumps(raw).encode(), LETTER) is None
 
 
 def test_numbers_beyond_what_the_wire_holds_are_cut_in_both_forms():

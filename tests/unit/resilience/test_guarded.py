@@ -50,7 +50,7 @@ def test_breakers_may_be_named_in_several_ways(named, expected):
     ],
 )
 def test_what_no_breaker_can_be_called_is_refused(named):
-    with pytest.raises(ConfigurationError, match="no name of a breaker"):
+    with pytest.raises(ConfigurationError, match="not a name of a breaker"):
         guards(named)
 
 
