@@ -166,7 +166,7 @@ def test_a_redis_that_evicts_and_was_away_is_refused_by_a_worker_once_it_is_ther
         options = {**AMQP, "store": server.url}
         with begun(tmp_path, "-P", "solo", options=options) as worker:
             log = tmp_path / "log"
-            wait_until(lambda: "owner_lease_not_renewed" in log.read_text(), "its wait", PATIENCE)
+            wait_until(lambda: "owner_lease_not_renewed" in log.read_text(), "its wait")
             assert worker.poll() is None
             server.start()
             said = ended(worker, tmp_path)
