@@ -7,7 +7,7 @@ then: whatever fails here is logged and changes nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -54,13 +54,10 @@ def announce_revoked(request: Any, outcome: Outcome | None, reason: str, **how: 
     ])  # fmt: skip
 
 
-def announce_unknown(consumer: Any, message: Any, error: Exception) -> None:
-    """Tell that *message* names a task that is not registered here."""
-    name, task_id = message.headers["task"], message.headers["id"]
-    args, kwargs, embed = checked_body(message.payload)
-    # Celery looks at none of what the body embeds: chain, chord and errbacks would wait for ever.
-    request = Context(
-        {**message.headers, **(embed or {})},
+def context_of(fields: Mapping[str, Any], message: Any, args: Any, kwargs: Any) -> Context:
+    """Return Celery's request, with *fields*, for *message*, whose task does not run."""
+    return Context(
+        fields,
         args=args,
         kwargs=kwargs,
         correlation_id=message.properties.get("correlation_id"),
@@ -68,6 +65,14 @@ def announce_unknown(consumer: Any, message: Any, error: Exception) -> None:
         delivery_info={},
         headers=custom_headers(message.headers),
     )
+
+
+def announce_unknown(consumer: Any, message: Any, error: Exception) -> None:
+    """Tell that *message* names a task that is not registered here."""
+    name, task_id = message.headers["task"], message.headers["id"]
+    args, kwargs, embed = checked_body(message.payload)
+    # Celery looks at none of what the body embeds: chain, chord and errbacks would wait for ever.
+    request = context_of({**message.headers, **(embed or {})}, message, args, kwargs)
     dispatcher = consumer.event_dispatcher
     failed = NotRegistered(name)
     steps: list[Callable[[], object]] = [

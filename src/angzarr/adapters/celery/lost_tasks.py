@@ -15,7 +15,7 @@ from celery.backends.rpc import RPCBackend
 from celery.states import READY_STATES
 from kombu.serialization import loads
 
-from angzarr.adapters.celery.custom_headers import custom_headers
+from angzarr.adapters.celery.announce import context_of
 from angzarr.adapters.celery.shape import checked_body, sound_fields
 from angzarr.events.message import Message
 from angzarr.json_bounds import Bounds, check_json
@@ -69,16 +69,7 @@ def _request_of(message: Message, bounds: Bounds) -> Context | None:
         return None
     args, kwargs, embed = _body_of(message, bounds)
     follows = {name: value for name, value in sound_fields(embed).items() if name in _FOLLOWERS}
-    return Context(
-        {**said, **follows},
-        task=message.task,
-        args=args,
-        kwargs=kwargs,
-        correlation_id=message.properties.get("correlation_id"),
-        reply_to=message.properties.get("reply_to"),
-        delivery_info={},
-        headers=custom_headers(message.headers),
-    )
+    return context_of({**said, **follows, "task": message.task}, message, args, kwargs)
 
 
 def _body_of(message: Message, bounds: Bounds) -> tuple[Any, Any, Mapping[str, Any]]:
