@@ -54,6 +54,11 @@ class Handover:
     _refusing: set[str] = field(default_factory=set, init=False)
     _tries: int = field(default=0, init=False)
 
+    @staticmethod
+    def looks_at(receipt: Receipt) -> bool:
+        """Tell whether a letter may be given on: once, out of the queue of no domain."""
+        return receipt.domain == UNKNOWN_DOMAIN
+
     def give(self, taken: Sequence[tuple[Receipt, Failure]]) -> list[Receipt]:
         """Return what is filed and done with, of *taken*; the rest is to be filed as ever.
 
@@ -63,7 +68,7 @@ class Handover:
         theirs = [
             _Theirs(receipt, failure, domain)
             for receipt, failure in taken
-            if receipt.domain == UNKNOWN_DOMAIN  # what was given once is not given again
+            if self.looks_at(receipt)
             and (domain := self.others.domain_of(failure))
             and self._may_have(domain)
         ]

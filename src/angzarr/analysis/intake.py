@@ -75,8 +75,12 @@ class Intake:
         """Let the letters of other apps go that those have by now, and return how many."""
         if self.handover is None:
             return 0
-        told = [(receipt, self._failure_of(receipt)) for receipt in self._receipts]
-        if not (given := self.handover.give(told)):
+        told = [
+            (receipt, self._failure_of(receipt))
+            for receipt in self._receipts
+            if self.handover.looks_at(receipt)
+        ]
+        if not told or not (given := self.handover.give(told)):
             return 0
         self.queue.done(given)
         gone = set(map(id, given))
