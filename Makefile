@@ -170,7 +170,7 @@ wire-check:
 
 # The base to build on; pin it with a digest: make image BASE=python:3.13.9-slim-trixie@sha256:…
 BASE ?=
-TOLD := VERSION=$$(sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/angzarr/__init__.py) \
+TOLD := VERSION=$$(sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/angzarr/_version.py) \
 	REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) CREATED=$$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 image: ## build the container image (needs a Docker engine; BASE=python:…@sha256:… pins its base)

@@ -43,7 +43,7 @@ def _release(root: Path, environment: Path) -> None:
 
 
 def _version(root: Path) -> str:
-    number = version.declared((root / "src/angzarr/__init__.py").read_text())
+    number = version.declared((root / "src/angzarr/_version.py").read_text())
     here = checkout.tags(root, "--points-at", "HEAD")
     changelog = (root / "CHANGELOG.md").read_text()
     refuse(version.wrongs(number, changelog, here, checkout.tags(root)))

@@ -1,6 +1,6 @@
 """One version, said once: the package's, its tag's and the changelog's agree. Pure.
 
-The number stands in src/angzarr/__init__.py alone; pyproject.toml takes it from there. A commit
+The number stands in src/angzarr/_version.py alone; pyproject.toml takes it from there. A commit
 that carries the tag v<number> is that release; any other is on its way to it.
 """
 

@@ -17,19 +17,19 @@ from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin, origin_headers
 from angzarr.aggregates.deciding import Decider
-from angzarr.chains import Chains, Reacting
-from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import read
 from angzarr.delivery.domains import Domains
+from angzarr.delivery.failure_policy import Judge
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.judge import Judge
+from angzarr.delivery.letter_builder import Autopsy
 from angzarr.errors import GiveUp, Postpone, Skip
 from angzarr.events.event import Event, canonical_json
 from angzarr.events.headers import to_headers
 from angzarr.events.message import Message
 from angzarr.resilience.policies import POLICIES
 from angzarr.resilience.policy_rules import policy_rules
+from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
 from angzarr.sagas.flags import Flags
 from angzarr.sagas.outbox import Outbox

@@ -8,7 +8,7 @@ from html import unescape
 
 import httpx
 
-from angzarr.dashboard_section import Role
+from angzarr.settings.dashboard import Role
 from dashboard_world import TOKENS, World
 
 HOST = "http://testserver"

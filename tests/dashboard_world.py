@@ -18,35 +18,35 @@ from angzarr.adapters.memory.peers import MemoryPeers
 from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.adapters.memory.writes import MemoryWrites
 from angzarr.aggregates.book import Address
-from angzarr.analysis.classify import Classifier
-from angzarr.analysis.compensation import Compensator
-from angzarr.analysis.editor import Editor
-from angzarr.analysis.gathering import Gathering
-from angzarr.analysis.pauses import Pauses
-from angzarr.analysis.replay import ReplayTargets
-from angzarr.analysis.replayer import Replayer
-from angzarr.analysis.rule_file import built_in_rules
-from angzarr.analysis.skip import Skips
-from angzarr.analysis.unattended import Unattended
-from angzarr.analysis_section import AnalysisSettings
-from angzarr.books_wiring import Shelves
+from angzarr.analysis.classification.classify import Classifier
+from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.classification.replay_delays import Pauses
+from angzarr.analysis.classification.rule_file import built_in_rules
+from angzarr.analysis.classification.unattended import Unattended
+from angzarr.analysis.replay.compensation import Compensator
+from angzarr.analysis.replay.editor import Editor
+from angzarr.analysis.replay.replay import ReplayTargets
+from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.skip import Skips
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.ordered_desk import OrderedDesk
 from angzarr.dashboard.rejected_desk import RejectedDesk
 from angzarr.dashboard.site import build_site
 from angzarr.dashboard.survey import Surveyor
-from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import BrokerUnavailable
 from angzarr.ordering.order import Order
-from angzarr.ordering_wiring import OrderingStores
 from angzarr.projections.ordered_handler import Ordered
+from angzarr.projections.stores import OrderingStores
 from angzarr.resilience.breaker import BreakerSettings
 from angzarr.sagas.hiding import Hiding
 from angzarr.sagas.log import case_of
+from angzarr.settings.analysis import AnalysisSettings
+from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
+from angzarr.wiring.event_store import Shelves
 from contracts.ledger import letter_of, ordered_letter_of
 from contracts.rejections import AT, a_rejection
 from contracts.waiting_events import early_of

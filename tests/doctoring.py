@@ -13,8 +13,8 @@ from tests.conftest import manage
 
 from angzarr.doctor.finding import Finding
 from angzarr.doctor.report import Report
-from angzarr.examinations.patient import Patient
-from angzarr.examinations.whole import examine
+from angzarr.doctor_probes.run import examine
+from angzarr.doctor_probes.target import Patient
 
 
 def examined(app: Any, **known: Any) -> Report:

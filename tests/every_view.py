@@ -9,11 +9,11 @@ from html import unescape
 from urllib.parse import urljoin
 
 from angzarr.adapters.memory.jobs import MemoryReplayJobs
-from angzarr.analysis.alert import BodyFormat
-from angzarr.analysis.alert_body import body_of
-from angzarr.analysis.alert_text import Speaker
-from angzarr.analysis.alert_watch import AlertRules
-from angzarr.analysis.alerting import Alerting
+from angzarr.analysis.alerts.alert import BodyFormat
+from angzarr.analysis.alerts.alert_body import body_of
+from angzarr.analysis.alerts.alert_raiser import Alerting
+from angzarr.analysis.alerts.alert_state import AlertRules
+from angzarr.analysis.alerts.alert_text import Speaker
 from angzarr.dashboard.api.route import PREFIX
 
 #: Pages that show rows of the ledger, and what asks a person first.

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

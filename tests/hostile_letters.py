@@ -11,10 +11,10 @@ from decimal import Decimal
 from hypothesis import strategies as st
 from tests.contracts.ledger import letter_of, message_of
 
-from angzarr.analysis.entry import Unreadable
+from angzarr.analysis.ledger.entry import Unreadable
 from angzarr.dead_letters.letter import HANDLER, ORDERED_HANDLER, PROJECTOR, Mismatch, Reason
 from angzarr.events.event import Event
-from angzarr.payloads import PayloadReference, StorageKind
+from angzarr.payloads.store import PayloadReference, StorageKind
 
 #: West and east of Greenwich as far as it goes, and there.
 ZONES = ("America/New_York", "UTC", "Pacific/Kiritimati")

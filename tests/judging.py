@@ -7,15 +7,15 @@ from datetime import timedelta
 from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 
-from angzarr.analysis.classify import Classifier
-from angzarr.analysis.evidence import BreakerSeen, Evidence
-from angzarr.analysis.pauses import Pauses
-from angzarr.analysis.peers import Fared
-from angzarr.analysis.rule_file import built_in_rules
-from angzarr.analysis.rules import in_order, rules_from
-from angzarr.analysis.unattended import Unattended
-from angzarr.analysis_section import AnalysisSettings
+from angzarr.analysis.classification.classify import Classifier
+from angzarr.analysis.classification.evidence import BreakerSeen, Evidence
+from angzarr.analysis.classification.replay_delays import Pauses
+from angzarr.analysis.classification.rule_file import built_in_rules
+from angzarr.analysis.classification.rules import in_order, rules_from
+from angzarr.analysis.classification.unattended import Unattended
+from angzarr.analysis.ledger.similar_failures import Fared
 from angzarr.resilience.breaker import Phase
+from angzarr.settings.analysis import AnalysisSettings
 
 
 def classifier(rules=(), python=(), *, replacement=None, chance=lambda: 0.0, **settings):

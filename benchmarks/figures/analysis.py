@@ -18,8 +18,8 @@ from harness.letter_rates import fill, letter
 from harness.pairs import alternate, medians, ratios
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.intake import BATCH
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.analysis.worker.intake import BATCH
 
 PAIRS = int(os.environ.get("BENCH_RUNS", "7"))
 #: Letters a run, and those filed between two looks at the clock.

@@ -14,12 +14,12 @@ from harness import ledger_fill
 from harness.figure import Figure, Measured
 from harness.ledger_fill import NOW, Filled
 
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_groups import SqlGroups
-from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.group import GroupFilter
-from angzarr.analysis.ledger import EntryFilter
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.groups import SqlGroups
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.analysis.ledger.entry import FailureClass, Status
+from angzarr.analysis.ledger.group import GroupFilter
+from angzarr.analysis.ledger.ledger import EntryFilter
 
 ENTRIES = int(os.environ.get("BENCH_LEDGER_ENTRIES", "1000000"))
 RUNS = int(os.environ.get("BENCH_RUNS", "7"))

@@ -11,7 +11,7 @@ from harness.pairs import alternate, medians, ratios
 from harness.worker import BENCHMARKS
 from sqlalchemy import Engine, text
 
-from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.engine.engine import build_engine
 from figures.sides import PAIRS
 
 #: Fewer for a quick look while working on the code; the report tells how many there were.

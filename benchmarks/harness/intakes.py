@@ -14,26 +14,26 @@ import confluent_kafka
 import psycopg
 
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.jobs import SqlReplayJobs
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.peers import SqlPeers
-from angzarr.analysis.classify import Classifier
-from angzarr.analysis.deciding import Deciding
-from angzarr.analysis.gathering import Gathering
-from angzarr.analysis.intake import BATCH, Intake
-from angzarr.analysis.pauses import Pauses
-from angzarr.analysis.replay import ReplayTargets
-from angzarr.analysis.replayer import Replayer
-from angzarr.analysis.rule_file import built_in_rules
-from angzarr.analysis.rules import in_order
-from angzarr.analysis.unattended import Unattended
-from angzarr.analysis_section import AnalysisSettings
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.peers import SqlPeers
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
+from angzarr.analysis.classification.classify import Classifier
+from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.classification.replay_delays import Pauses
+from angzarr.analysis.classification.rule_file import built_in_rules
+from angzarr.analysis.classification.rules import in_order
+from angzarr.analysis.classification.unattended import Unattended
+from angzarr.analysis.replay.replay import ReplayTargets
+from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.worker.decisions import Deciding
+from angzarr.analysis.worker.intake import BATCH, Intake
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.settings.analysis import AnalysisSettings
 from harness import servers
 from harness.figure import NotMeasured
 from harness.letter_rates import PATIENCE

@@ -20,13 +20,13 @@ from typing import Any
 
 from sqlalchemy import Engine, text
 
-from angzarr.adapters.sql.bulk import insert_rows
-from angzarr.adapters.sql.engine import build_engine, patient
-from angzarr.adapters.sql.ledger_rows import entry_row
-from angzarr.adapters.sql.ledger_schema import LEDGER
-from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, ledger_letters
+from angzarr.adapters.sql.engine.bulk import insert_rows
+from angzarr.adapters.sql.engine.engine import build_engine, patient
+from angzarr.adapters.sql.ledger.rows import entry_row
+from angzarr.adapters.sql.ledger.schema import LEDGER
+from angzarr.adapters.sql.ledger.tables import ledger_entries, ledger_history, ledger_letters
 from angzarr.adapters.sql.migrations.ledger import r0004_counted
-from angzarr.analysis.entry import Entry, FailureClass, Status
+from angzarr.analysis.ledger.entry import Entry, FailureClass, Status
 from harness import servers
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -17,14 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.jobs import SqlReplayJobs
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.entry import FailureClass
-from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.ledger import Decided, EntryFilter
-from angzarr.analysis.transition import Action, Decision
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
+from angzarr.analysis.ledger.entry import FailureClass
+from angzarr.analysis.ledger.ledger import Decided, EntryFilter
+from angzarr.analysis.ledger.transition import Action, Decision
+from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id
 from angzarr.events import headers as names
 from angzarr.events.event import Event

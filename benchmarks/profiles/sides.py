@@ -14,14 +14,14 @@ from kombu.message import Message
 from pydantic import BaseModel
 
 from angzarr import Angzarr
-from angzarr.adapters.celery.riding import Riding
+from angzarr.adapters.celery.claim_batch import Riding
 from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
 from angzarr.adapters.structlog.facts import StructlogFactLog
 from angzarr.adapters.structlog.logs import dress
-from angzarr.per_process import OncePerProcess
 from angzarr.resilience.completed_cache import CompletedCache
 from angzarr.resilience.idempotency import Claimed
-from angzarr.wiring import Claims
+from angzarr.runtime.per_process import OncePerProcess
+from angzarr.wiring.stores import Claims
 
 #: No server: nothing connects to it.
 NOWHERE = "redis://127.0.0.1:1/0"

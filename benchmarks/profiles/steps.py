@@ -8,16 +8,16 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from angzarr.adapters.celery import task as tasks
-from angzarr.adapters.celery.followers import CeleryFollowers
+from angzarr.adapters.celery.publish.followers import CeleryFollowers
+from angzarr.adapters.celery.worker import task as tasks
 from angzarr.adapters.opentelemetry.hook import OpenTelemetryHook
 from angzarr.adapters.structlog.facts import StructlogFactLog
 from angzarr.adapters.structlog.hook import LogHook
 from angzarr.delivery import settle
 from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.executor import Road
 from angzarr.delivery.hooks import Hooks
 from angzarr.delivery.pipeline import Pipeline
-from angzarr.delivery.road import Road
 from angzarr.delivery.settle import Settler
 from angzarr.resilience.completed_cache import CompletedCache
 from profiles.course import one_round

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from angzarr._version import __version__
 
 __all__ = [
     "Address",
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from angzarr.aggregates.declaring import applies, handles, merge_strategy, reacts_to, rejected
     from angzarr.aggregates.execute import Intent, aexecute_with_retry, execute_with_retry
     from angzarr.aggregates.merge import MergeStrategy
-    from angzarr.app import Angzarr
+    from angzarr.app.angzarr import Angzarr
     from angzarr.delivery.compensation import CompensationAction
     from angzarr.delivery.context import Context
     from angzarr.errors import (
@@ -112,7 +112,7 @@ else:  # hidden from type checkers, which would take every name for granted
 
     #: Module → the public names it holds.
     _HOMES = {
-        "angzarr.app": ("Angzarr",),
+        "angzarr.app.angzarr": ("Angzarr",),
         "angzarr.delivery.compensation": ("CompensationAction",),
         "angzarr.aggregates.aggregate": ("Aggregate",),
         "angzarr.aggregates.book": ("Address",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Engine, text
 
-from angzarr.adapters.sql.engine import reading
+from angzarr.adapters.sql.engine.engine import reading
 
 
 class Effects:

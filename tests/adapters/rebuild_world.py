@@ -20,13 +20,13 @@ from uuid import uuid4
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
 
-from angzarr.adapters.sql.books import SqlEventBooks
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.event_store import SqlEventStore
-from angzarr.adapters.sql.green import SqlGreen
-from angzarr.adapters.sql.green_digest import digest
-from angzarr.adapters.sql.green_in_place import InPlace
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.event_store import SqlEventStore
+from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.ordering.store import SqlLanes
+from angzarr.adapters.sql.rebuild.digest import digest
+from angzarr.adapters.sql.rebuild.in_place import InPlace
+from angzarr.adapters.sql.rebuild.shadow import SqlGreen
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.aggregates.declaring import handles
 from angzarr.clock import SystemClock
@@ -290,8 +290,10 @@ def kill_at(fault: str) -> None:
 
         return call
 
-    import angzarr.adapters.sql.green as module
-    from angzarr.adapters.sql import green_copying, green_lanes, green_progress
+    import angzarr.adapters.sql.rebuild.shadow as module
+    from angzarr.adapters.sql.rebuild import copying as green_copying
+    from angzarr.adapters.sql.rebuild import progress as green_progress
+    from angzarr.adapters.sql.rebuild import store as green_lanes
 
     places = {
         "work": (World, "work"),
@@ -306,8 +308,8 @@ def kill_at(fault: str) -> None:
         "places": (module, "places"),
     }
     if name == "remove":
-        from angzarr.adapters.sql.green_postgresql import PostgresqlSpace
-        from angzarr.adapters.sql.green_sqlite import SqliteSpace
+        from angzarr.adapters.sql.rebuild.postgresql import PostgresqlSpace
+        from angzarr.adapters.sql.rebuild.sqlite import SqliteSpace
 
         for kind in (PostgresqlSpace, SqliteSpace):
             kind.removed = counted(kind.removed)  # type: ignore[method-assign]

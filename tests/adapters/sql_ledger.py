@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_groups import SqlGroups
+from angzarr.adapters.sql.ledger.groups import SqlGroups
+from angzarr.adapters.sql.ledger.store import SqlLedger
 
 
 class Both(SqlLedger, SqlGroups):

@@ -12,15 +12,15 @@ from tests.adapters.revisions import failing_at, indexes, run_ddl
 from tests.contracts.books import deciding, event
 from tests.contracts.rejections import a_case
 
-from angzarr.adapters.sql.book_schema import BOOKS
-from angzarr.adapters.sql.book_tables import HEAD, METADATA, books_version
-from angzarr.adapters.sql.books import SqlEventBooks
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger_schema import LEDGER
-from angzarr.adapters.sql.rejections import SqlRejectionLog
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.rejections import SqlRejectionLog
+from angzarr.adapters.sql.event_store.schema import BOOKS
+from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.event_store.tables import HEAD, METADATA, books_version
+from angzarr.adapters.sql.ledger.schema import LEDGER
 from angzarr.aggregates.book import Address, Write
 from angzarr.errors import StoreUnavailable
-from angzarr.revisions import Standing
+from angzarr.maintenance.schema_versions import Standing
 from angzarr.sagas.log import Wanted
 
 #: A row of each table, as the release before wrote it.

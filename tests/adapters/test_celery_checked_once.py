@@ -8,7 +8,9 @@ import pytest
 from celery.contrib.testing.worker import start_worker
 
 from angzarr import Angzarr
-from angzarr.adapters.celery import consumer, intake, request, riding
+from angzarr.adapters.celery import claim_batch as riding
+from angzarr.adapters.celery.worker import consumer, request
+from angzarr.adapters.celery.worker import message_limits as intake
 from angzarr.events import received
 from polling import wait_until
 

@@ -21,10 +21,11 @@ from kombu.transport.native_delayed_delivery import (
 from tests.apps import apps
 from tests.conftest import manage
 
-from angzarr.adapters.celery import amqp_queues, dropped_hand
-from angzarr.adapters.celery.dropped import DroppedReader
-from angzarr.adapters.celery.moving import MoverThread
-from angzarr.adapters.celery.publisher import LonePublisher
+from angzarr.adapters.celery.publish import amqp_queues
+from angzarr.adapters.celery.publish.publisher import LonePublisher
+from angzarr.adapters.celery.worker import rejected_in_hand as dropped_hand
+from angzarr.adapters.celery.worker.rejected_by_broker import DroppedReader
+from angzarr.adapters.celery.worker.worker import MoverThread
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.errors import BrokerUnavailable, ConfigurationError, LetterTooLarge
 from redis_servers import wait_until

@@ -14,7 +14,7 @@ from kombu.transport.native_delayed_delivery import (
 )
 
 from angzarr import Angzarr
-from angzarr.adapters.celery.publisher import CelerySchedule
+from angzarr.adapters.celery.publish.publisher import CelerySchedule
 from angzarr.clock import SystemClock
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names

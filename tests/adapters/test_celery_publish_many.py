@@ -13,11 +13,11 @@ from tests.adapters.tcp_proxy import LossyProxy
 from tests.apps import apps
 
 from angzarr import NotAllPublished, Publication
-from angzarr.adapters.celery import confirmed_wire
-from angzarr.adapters.celery.batch import MOST_MESSAGES
-from angzarr.adapters.celery.confirmed_wire import ConfirmedWire
-from angzarr.adapters.celery.pipelined_wire import PipelinedWire
-from angzarr.adapters.celery.wires import wire_for
+from angzarr.adapters.celery.publish import confirmed_wire
+from angzarr.adapters.celery.publish.batch import MOST_MESSAGES
+from angzarr.adapters.celery.publish.confirmed_wire import ConfirmedWire
+from angzarr.adapters.celery.publish.pipelined_wire import PipelinedWire
+from angzarr.adapters.celery.publish.wires import wire_for
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names
 

@@ -11,7 +11,7 @@ import pytest
 
 from adapters.tcp_proxy import LossyProxy
 from angzarr import Angzarr
-from angzarr.adapters.celery import replay_outcomes
+from angzarr.adapters.celery.publish import replay_outcomes
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable
 from polling import PATIENCE, wait_until

@@ -15,9 +15,9 @@ from kombu.common import Broadcast
 from tests.conftest import manage
 
 from angzarr import Angzarr
-from angzarr.adapters.celery.consumer import RoadConsumer
-from angzarr.adapters.celery.publisher import CelerySchedule
-from angzarr.adapters.celery.reading import message_of
+from angzarr.adapters.celery.publish.publisher import CelerySchedule
+from angzarr.adapters.celery.worker.consumer import RoadConsumer
+from angzarr.adapters.celery.worker.delivery_from_envelope import message_of
 from angzarr.clock import SystemClock
 from angzarr.delivery.delivery import read
 from angzarr.delivery.schedule import copy_of

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 from tests.contracts.event_store import event, fill
 
 from angzarr import Projection, handles
-from angzarr.adapters.sql import examination
+from angzarr.adapters.sql.engine import doctor as examination
 from angzarr.aggregates.book import Address
 from angzarr.fleet import Member
 from angzarr.ordering.lane import Lane, Step

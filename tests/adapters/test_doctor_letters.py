@@ -13,15 +13,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
 
-from angzarr.adapters.files.examination import file_system_of
-from angzarr.adapters.s3.examination import deleting
+from angzarr.adapters.files.doctor import file_system_of
+from angzarr.adapters.s3.doctor import deleting
 from angzarr.adapters.sqs.client import Service
 from angzarr.adapters.sqs.queue_policy import policy_for
 from angzarr.adapters.sqs.topics import Topics
 from angzarr.dead_letters.names import EXCHANGE, queue_name
+from angzarr.doctor_probes.run import mend
+from angzarr.doctor_probes.target import Patient
 from angzarr.errors import DeadLetterQueueUnavailable
-from angzarr.examinations.patient import Patient
-from angzarr.examinations.whole import mend
 from apps import apps
 from doctoring import examined, found, ids, stock_app, virtual_host
 from polling import wait_until

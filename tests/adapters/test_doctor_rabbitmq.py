@@ -15,8 +15,8 @@ from angzarr.adapters.rabbitmq.management import Management
 from angzarr.adapters.rabbitmq.queue_arguments import drops, in_force
 from angzarr.dead_letters.names import dropped_queue, queue_name
 from angzarr.doctor.finding import Area
-from angzarr.examinations.patient import Patient
-from angzarr.examinations.whole import mend
+from angzarr.doctor_probes.run import mend
+from angzarr.doctor_probes.target import Patient
 from apps import apps
 from doctoring import examined, found, ids, stock_app, untold, virtual_host
 from polling import wait_until
@@ -196,7 +196,7 @@ def test_a_default_limit_is_critical_only_where_policies_are_known(
     vhost, channel, management, monkeypatch
 ):
     """The shared server has none by default, so it says here that it is a RabbitMQ 4."""
-    monkeypatch.setattr("angzarr.adapters.rabbitmq.examination.release_of", lambda _told: 4)
+    monkeypatch.setattr("angzarr.adapters.rabbitmq.doctor.release_of", lambda _told: 4)
     quorum = {"x-queue-type": "quorum"}
     channel.queue_declare("celery", durable=True, auto_delete=False, arguments=quorum)
     with stock_app(vhost) as app:

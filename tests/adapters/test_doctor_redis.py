@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from angzarr.doctor.finding import Fix
-from angzarr.examinations.patient import Patient
-from angzarr.examinations.whole import mend
+from angzarr.doctor_probes.run import mend
+from angzarr.doctor_probes.target import Patient
 from angzarr.fleet import Member
 from apps import apps
 from doctoring import examined, found, ids, stock_app, untold

@@ -10,7 +10,7 @@ import pytest
 
 from angzarr.adapters.files.payloads import FilePayloadStore
 from angzarr.errors import PayloadGone, PayloadStoreUnavailable
-from angzarr.payloads import PayloadReference, PayloadStore, StorageKind, sha256_of
+from angzarr.payloads.store import PayloadReference, PayloadStore, StorageKind, sha256_of
 from contracts.payloads import BODY, SharedPayloadStoreContract
 
 

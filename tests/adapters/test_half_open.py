@@ -23,17 +23,18 @@ from adapters.redis_loop import looped
 from adapters.redis_sides import connect, publish
 from adapters.tcp_proxy import LossyProxy
 from angzarr import Angzarr
-from angzarr.adapters.celery import dropped, replay_outcomes
 from angzarr.adapters.celery.connection import RoadConnection
-from angzarr.adapters.celery.dropped import DroppedReader
-from angzarr.adapters.celery.publisher import CeleryPublisher
-from angzarr.adapters.celery.replay_outcomes import CeleryReplayOutcomes
+from angzarr.adapters.celery.publish import replay_outcomes
+from angzarr.adapters.celery.publish.publisher import CeleryPublisher
+from angzarr.adapters.celery.publish.replay_outcomes import CeleryReplayOutcomes
+from angzarr.adapters.celery.worker import rejected_by_broker as dropped
+from angzarr.adapters.celery.worker.rejected_by_broker import DroppedReader
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.pubsub.client import CHANNEL
 from angzarr.adapters.pubsub.dead_letters import PubSubDeadLetterQueue
 from angzarr.adapters.rabbitmq import hearing, letter_receiver
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
-from angzarr.adapters.sql.engine import build_engine, in_transaction, patient
+from angzarr.adapters.sql.engine.engine import build_engine, in_transaction, patient
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable, StoreUnavailable

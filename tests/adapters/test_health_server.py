@@ -15,7 +15,7 @@ from angzarr.adapters.http import health_server
 from angzarr.adapters.http.health_server import MOST, Answer, HealthServer
 from angzarr.cli.main import main
 from angzarr.errors import ConfigurationError
-from angzarr.probes.report import Condition, Report
+from angzarr.runtime.health_report import Condition, Report
 from polling import wait_until
 from redis_servers import free_port
 

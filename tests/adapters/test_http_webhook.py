@@ -12,11 +12,12 @@ from tests.contracts.alerts import alert_of, sighting_of
 from tests.hand_clock import START, HandClock
 from tests.polling import wait_until
 
-from angzarr import alert_wiring, ledger_wiring
 from angzarr.adapters.http.signature import signed_headers
 from angzarr.adapters.http.webhook import Webhook
-from angzarr.analysis.alert import BodyFormat, Fate
-from angzarr.settings import load
+from angzarr.analysis.alerts.alert import BodyFormat, Fate
+from angzarr.settings.settings import load
+from angzarr.wiring import alerts as alert_wiring
+from angzarr.wiring import ledger as ledger_wiring
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
 NEW = "whsec_" + base64.b64encode(b"n" * 24).decode()

@@ -19,7 +19,7 @@ from angzarr.dead_letters.moving import name_of
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import ConfigurationError
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 from contracts.dead_letters import (
     CheckedDeadLetterQueueContract,
     CountedLettersContract,

@@ -16,7 +16,7 @@ from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.durability import Found, lacks_in_sync, settings_for, weaknesses
 from angzarr.adapters.kafka.topic_check import TopicCheck
 from angzarr.dead_letters.names import queue_name
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 from contracts.dead_letters import a_letter
 from polling import PATIENCE, wait_until
 

@@ -12,17 +12,17 @@ from sqlalchemy import event, insert, text
 from tests.contracts.ledger import LEASE, letter_of
 from tests.hand_clock import START, HandClock
 
-from angzarr.adapters.sql import ledger_merging
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_rows import entry_row
-from angzarr.adapters.sql.ledger_tables import METADATA, ledger_entries
-from angzarr.analysis import transition
-from angzarr.analysis.brake import BrakeState, Scope, asleep
-from angzarr.analysis.entry import Status
-from angzarr.analysis.ledger import EntryFilter
-from angzarr.analysis.quiet_hours import QuietHours
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger import merging as ledger_merging
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.rows import entry_row
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.adapters.sql.ledger.tables import METADATA, ledger_entries
+from angzarr.analysis.ledger import transition
+from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope, asleep
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.ledger import EntryFilter
+from angzarr.analysis.ledger.quiet_hours import QuietHours
 
 ASLEEP = 2_000
 UTC = ZoneInfo("UTC")

@@ -11,11 +11,11 @@ from sqlalchemy import text
 from tests.polling import wait_until
 
 from angzarr import Angzarr
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.shared_engine import ENGINES, SharedEngines
-from angzarr.cli.analyze import open_worker
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.engine.shared_engine import ENGINES, SharedEngines
 from angzarr.cli.dashboard import open_desk
 from angzarr.errors import ConfigurationError
+from angzarr.wiring.analysis_worker import open_worker
 
 #: Those of the worker that file letters, what raises alerts, and what tells the log of them.
 THREADS = 4

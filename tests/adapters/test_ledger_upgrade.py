@@ -15,11 +15,12 @@ from tests.contracts.groups import Hand, assert_counts_are_exact
 from tests.contracts.ledger import letter_of
 from tests.hand_clock import HandClock
 
-from angzarr.adapters.sql import schema
-from angzarr.adapters.sql.engine import build_engine, patient
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_schema import LEDGER
-from angzarr.adapters.sql.ledger_tables import (
+from angzarr.adapters.sql.engine import schema
+from angzarr.adapters.sql.engine.engine import build_engine, patient
+from angzarr.adapters.sql.engine.schema import Schema
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.schema import LEDGER
+from angzarr.adapters.sql.ledger.tables import (
     HEAD,
     METADATA,
     ledger_counts,
@@ -29,13 +30,12 @@ from angzarr.adapters.sql.ledger_tables import (
     ledger_letters,
     ledger_version,
 )
-from angzarr.adapters.sql.ledger_upkeep import SqlUpkeep
+from angzarr.adapters.sql.ledger.upkeep import SqlUpkeep
 from angzarr.adapters.sql.migrations.ledger import r0004_counted
-from angzarr.adapters.sql.schema import Schema
-from angzarr.analysis.entry import Status
-from angzarr.analysis.group import GroupFilter
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.group import GroupFilter
 from angzarr.errors import LedgerUnavailable
-from angzarr.revisions import Revision, Standing
+from angzarr.maintenance.schema_versions import Revision, Standing
 
 FIRST = (ledger_entries, ledger_letters, ledger_history)
 #: Tables of later revisions that need no others of them.

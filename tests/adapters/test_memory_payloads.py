@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
-from angzarr.payloads import PayloadReference, PayloadStore, StorageKind
+from angzarr.payloads.store import PayloadReference, PayloadStore, StorageKind
 from contracts.payloads import PayloadStoreContract
 
 

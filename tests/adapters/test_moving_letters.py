@@ -21,8 +21,8 @@ from adapters.pubsub_site import PROJECT
 from angzarr.cli.main import main
 from angzarr.dead_letters.moving import waiting
 from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, put_raw
-from angzarr.letter_urls import read_url
-from angzarr.letter_wiring import open_backend
+from angzarr.settings.dlq_urls import read_url
+from angzarr.wiring.dead_letters import open_backend
 from contracts.dead_letters import letters_of, take
 from polling import wait_until
 

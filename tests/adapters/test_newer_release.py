@@ -12,28 +12,28 @@ from tests.contracts.alerts import sighting_of
 from tests.contracts.jobs import CANARY
 from tests.contracts.ledger import LEASE, letter_of
 from tests.hand_clock import START, HandClock
-from tests.unit.analysis.test_alerting import Site
+from tests.unit.analysis.alerts.test_alert_raiser import Site
 
-from angzarr.adapters.sql.alert_tables import ledger_alert_watches, ledger_alerts
-from angzarr.adapters.sql.alerts import SqlAlerts
-from angzarr.adapters.sql.brake import SqlBrake
-from angzarr.adapters.sql.brake_tables import ledger_brake
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.job_tables import replay_job_items, replay_jobs, replay_orders
-from angzarr.adapters.sql.jobs import SqlReplayJobs
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_tables import METADATA, ledger_entries, ledger_groups
-from angzarr.analysis.alert import GROUP as GROUP_SUBJECT
-from angzarr.analysis.alert import BodyFormat, Kind, Severity
-from angzarr.analysis.alert_body import body_of
-from angzarr.analysis.brake import Scope
-from angzarr.analysis.entry import Status
-from angzarr.analysis.entry_json import seen_json
-from angzarr.analysis.job import JobPlan, JobStatus, Selection
-from angzarr.analysis.replay import ReplayTargets
-from angzarr.analysis.replay_order import Expectation, ReplayOrder
-from angzarr.analysis.transition import replayable
-from angzarr.analysis.verb import Act, Verb
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.alert_tables import ledger_alert_watches, ledger_alerts
+from angzarr.adapters.sql.ledger.alerts import SqlAlerts
+from angzarr.adapters.sql.ledger.brake import SqlBrake
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.job_tables import replay_job_items, replay_jobs, replay_orders
+from angzarr.adapters.sql.ledger.tables import METADATA, ledger_entries, ledger_groups
+from angzarr.adapters.sql.ledger.write_tables import ledger_brake
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
+from angzarr.analysis.alerts.alert import GROUP as GROUP_SUBJECT
+from angzarr.analysis.alerts.alert import BodyFormat, Kind, Severity
+from angzarr.analysis.alerts.alert_body import body_of
+from angzarr.analysis.ledger.emergency_stop import Scope
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.entry_json import seen_json
+from angzarr.analysis.ledger.operator_actions import Act, Verb
+from angzarr.analysis.ledger.replay_options import Expectation, ReplayOrder
+from angzarr.analysis.ledger.transition import replayable
+from angzarr.analysis.replay.job import JobPlan, JobStatus, Selection
+from angzarr.analysis.replay.replay import ReplayTargets
 from angzarr.dashboard.api.shapes import EntryShape
 
 JOB_LEASE = timedelta(seconds=15)

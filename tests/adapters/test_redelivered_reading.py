@@ -10,7 +10,7 @@ import pytest
 from kombu import Exchange, Queue
 
 from angzarr.adapters.celery.connection import RoadConnection
-from angzarr.adapters.celery.consumed import NamingConsumer, consumed_from
+from angzarr.adapters.celery.worker.consumed_queue import NamingConsumer, consumed_from
 from polling import wait_until
 
 BODY = {"n": 1, "text": "x" * 1000}

@@ -9,7 +9,7 @@ from tests.contracts.schedule import LONG, ScheduleContract, message
 
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.schedule import RedisSchedule
-from angzarr.delivery.schedule_row import id_of
+from angzarr.delivery.schedule import id_of
 from angzarr.errors import StoreUnavailable
 from redis_servers import PrivateRedis
 

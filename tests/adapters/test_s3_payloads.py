@@ -15,7 +15,7 @@ from angzarr.adapters.sqs.dead_letters import SqsDeadLetterQueue
 from angzarr.adapters.sqs.letter_sender import LIMIT
 from angzarr.dead_letters.offloading import OffloadingQueue, without_body
 from angzarr.errors import PayloadGone, PayloadStoreUnavailable
-from angzarr.payloads import PayloadReference, PayloadStore, StorageKind
+from angzarr.payloads.store import PayloadReference, PayloadStore, StorageKind
 from contracts.dead_letters import a_letter, take
 from contracts.payloads import BODY, SharedPayloadStoreContract
 

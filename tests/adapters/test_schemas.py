@@ -6,13 +6,13 @@ import pytest
 from sqlalchemy import inspect
 from tests.adapters.revisions import indexes
 
-from angzarr.adapters.sql.book_schema import BOOKS
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lane_schema import ORDERING
-from angzarr.adapters.sql.ledger_schema import LEDGER
-from angzarr.adapters.sql.schema import Schema
-from angzarr.revisions import Revision, Standing
-from angzarr.tables_wiring import NAMES
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.engine.schema import Schema
+from angzarr.adapters.sql.event_store.schema import BOOKS
+from angzarr.adapters.sql.ledger.schema import LEDGER
+from angzarr.adapters.sql.ordering.tables import ORDERING
+from angzarr.maintenance.schema_versions import Revision, Standing
+from angzarr.wiring.schemas import NAMES
 
 SCHEMAS = (LEDGER, BOOKS, ORDERING)
 

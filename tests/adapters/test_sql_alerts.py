@@ -4,10 +4,10 @@ import pytest
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.alerts import LEASE, AlertsContract, alert_of, sighting_of
 
-from angzarr.adapters.sql.alert_tables import ledger_alerts
-from angzarr.adapters.sql.alerts import SqlAlerts
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.alert_tables import ledger_alerts
+from angzarr.adapters.sql.ledger.alerts import SqlAlerts
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.errors import LedgerUnavailable
 
 

@@ -10,9 +10,9 @@ from sqlalchemy import inspect, select, text
 from tests.adapters.tcp_proxy import LossyProxy, unused_port
 from tests.contracts.books import EventBooksContract, deciding, event
 
-from angzarr.adapters.sql.book_tables import book_snapshots
-from angzarr.adapters.sql.books import SqlEventBooks
-from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.event_store.tables import book_snapshots
 from angzarr.aggregates.book import Address, Kept, Retention, Snapshot, Write
 from angzarr.errors import StoreUnavailable
 

@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import delete, insert
 from tests.contracts.brake import BrakeContract
 
-from angzarr.adapters.sql.brake import SqlBrake
-from angzarr.adapters.sql.brake_tables import ledger_brake
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.brake import MOST_PULLS, Scope
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.brake import SqlBrake
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.write_tables import ledger_brake
+from angzarr.analysis.ledger.emergency_stop import MOST_PULLS, Scope
 
 
 class SqlBrakeContract(BrakeContract):

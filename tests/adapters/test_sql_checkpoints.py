@@ -7,9 +7,9 @@ from sqlalchemy import inspect
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.checkpoints import CheckpointsContract
 
-from angzarr.adapters.sql.checkpoints import SqlCheckpoints
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
+from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.errors import StoreUnavailable
 
 PATIENT = timedelta(seconds=30)

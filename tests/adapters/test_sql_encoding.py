@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
-from angzarr.adapters.sql.engine import build_engine, in_transaction
+from angzarr.adapters.sql.engine.engine import build_engine, in_transaction
 
 
 @pytest.fixture(params=["SQL_ASCII", "LATIN1"])

@@ -12,11 +12,11 @@ from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.books import event
 from tests.contracts.event_store import EventStoreContract, fill
 
-from angzarr.adapters.sql.book_schema import BOOKS
-from angzarr.adapters.sql.book_tables import book_events, event_books
-from angzarr.adapters.sql.books import SqlEventBooks
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.event_store import SqlEventStore
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.event_store import SqlEventStore
+from angzarr.adapters.sql.event_store.schema import BOOKS
+from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.event_store.tables import book_events, event_books
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import Head
 from angzarr.errors import StoreUnavailable

@@ -12,8 +12,8 @@ from sqlalchemy import text
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.facts import AT, FactLogContract, a_fact, facts_of
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.facts import SqlFactLog
+from angzarr.adapters.sql.delivery.facts import SqlFactLog
+from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import Unavailable
 from polling import wait_until
 
@@ -183,7 +183,7 @@ def test_a_database_that_is_away_blocks_no_delivery_and_is_reported(caplog):
 
 def test_a_refused_fact_holds_up_no_other(url, engine, monkeypatch, caplog):
     log = SqlFactLog(engine)
-    import angzarr.adapters.sql.facts as module
+    import angzarr.adapters.sql.delivery.facts as module
 
     def row_of(fact, real=module.row_of):
         row = real(fact)

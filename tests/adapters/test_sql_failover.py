@@ -16,12 +16,12 @@ from tests.contracts.idempotency import fresh
 from tests.contracts.schedule import message
 from tests.postgresql_servers import PrivatePostgreSQL
 
-from angzarr.adapters.sql.engine import build_engine, in_transaction, reading
-from angzarr.adapters.sql.facts import SqlFactLog
-from angzarr.adapters.sql.idempotency import SqlIdempotencyStore, SqlOwnerLeases
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.schedule import SqlSchedule
+from angzarr.adapters.sql.delivery.facts import SqlFactLog
+from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, SqlOwnerLeases
+from angzarr.adapters.sql.delivery.schedule import SqlSchedule
+from angzarr.adapters.sql.engine.engine import build_engine, in_transaction, reading
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
 from angzarr.resilience.idempotency import Claim, Claimed
 from polling import wait_until

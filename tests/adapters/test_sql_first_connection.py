@@ -8,7 +8,7 @@ import threading
 
 from sqlalchemy import text
 
-from angzarr.adapters.sql.engine import build_engine, in_transaction
+from angzarr.adapters.sql.engine.engine import build_engine, in_transaction
 
 
 def test_a_child_forked_amid_the_first_connection_can_read(postgresql_url):

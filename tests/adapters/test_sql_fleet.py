@@ -11,11 +11,10 @@ from sqlalchemy import delete, insert, inspect
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.fleet import LONG, FleetContract, member
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.fleet import SqlFleet
-from angzarr.adapters.sql.fleet_tables import METADATA, fleet_members
-from angzarr.adapters.sql.idempotency import SqlOwnerLeases
-from angzarr.adapters.sql.tables import create_tables, owner_leases
+from angzarr.adapters.sql.delivery.fleet import METADATA, SqlFleet, fleet_members
+from angzarr.adapters.sql.delivery.idempotency import SqlOwnerLeases
+from angzarr.adapters.sql.delivery.tables import create_tables, owner_leases
+from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import StoreUnavailable
 from hand_clock import START
 

@@ -21,9 +21,9 @@ from tests.contracts.idempotency import (
 )
 from tests.contracts.idempotency_model import compare_with_memory
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.idempotency import SqlIdempotencyStore, SqlOwnerLeases
-from angzarr.adapters.sql.tables import create_tables, idempotency_keys, owner_leases
+from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, SqlOwnerLeases
+from angzarr.adapters.sql.delivery.tables import create_tables, idempotency_keys, owner_leases
+from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.resilience.idempotency import Claim, Claimed, Complete, Fail, InProgress
 

@@ -12,15 +12,15 @@ from tests.adapters.test_ledger_plans import steps_of
 from tests.contracts.jobs import CANARY, GROUP, JobsContract, ids_of_dry_run, ids_of_job
 from tests.contracts.ledger import resolve
 
-from angzarr.adapters.sql import job_choosing
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.job_tables import replay_job_edits
-from angzarr.adapters.sql.jobs import SqlReplayJobs
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_tables import METADATA, UtcTime, ledger_entries
-from angzarr.analysis.entry import Status
-from angzarr.analysis.job import Selection
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.job_tables import replay_job_edits
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.adapters.sql.ledger.tables import METADATA, UtcTime, ledger_entries
+from angzarr.adapters.sql.replay_jobs import choosing as job_choosing
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.replay.job import Selection
 from angzarr.errors import DecodeError, LedgerUnavailable
 
 LEASE = timedelta(seconds=15)

@@ -11,8 +11,8 @@ from sqlalchemy import event, text
 from tests.adapters.counting_proxy import CountingProxy
 from tests.contracts.waiting_events import AT, MANY, MINUTE, early_of, new_lane, step_of
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.ordering.lane import Lane, Moved
 
 #: After so many a driver has prepared its statements, and asks no more about them.

@@ -12,9 +12,9 @@ from tests.adapters.lane_effects import Effects
 from tests.adapters.tcp_proxy import LossyProxy, unused_port
 from tests.contracts.waiting_events import AT, MANY, MINUTE, early_of, letter_of, new_lane, step_of
 
-from angzarr.adapters.sql.checkpoints import SqlCheckpoints
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
+from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.errors import StoreUnavailable
 from angzarr.ordering.lane import Elsewhere, Moved, Parked, Place
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import event
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.aggregates.book import Address
 
 

@@ -19,12 +19,14 @@ from tests.contracts.waiting_events import (
 )
 from tests.polling import wait_until
 
-from angzarr.adapters.sql import lane_gate, lane_resetting, lane_waiting
-from angzarr.adapters.sql.checkpoints import SqlCheckpoints
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lane_moving import LaneMoving
-from angzarr.adapters.sql.lane_rows import by_key
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ordering import gate as lane_gate
+from angzarr.adapters.sql.ordering import resetting as lane_resetting
+from angzarr.adapters.sql.ordering import waiting as lane_waiting
+from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
+from angzarr.adapters.sql.ordering.moving import LaneMoving
+from angzarr.adapters.sql.ordering.store import SqlLanes
+from angzarr.adapters.sql.ordering.tables import by_key
 from angzarr.errors import StoreUnavailable
 from angzarr.ordering.lane import Elsewhere, Moved, Parked, Place, Ready
 
@@ -262,7 +264,7 @@ def test_who_counts_waits_for_nobody_who_counts_elsewhere(lanes, moving, engine,
     lane = new_lane()
     other = lane._replace(address=new_lane().address)
     slots = iter([1, 2])
-    monkeypatch.setattr("angzarr.adapters.sql.checkpoint_counting.slot", lambda: next(slots))
+    monkeypatch.setattr("angzarr.adapters.sql.ordering.checkpoints.slot", lambda: next(slots))
     with engine.begin() as connection:
         moving.move(connection, step_of(lane, 0))
         assert lanes.move(step_of(other, 0)) == Moved(None)

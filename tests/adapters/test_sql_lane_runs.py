@@ -14,9 +14,9 @@ from tests.adapters.lane_effects import Effects
 from tests.contracts.waiting_events import MANY, early_of, new_lane, step_of
 from tests.polling import wait_until
 
-from angzarr.adapters.sql.checkpoints import SqlCheckpoints
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
+from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.ordering.lane import Elsewhere, Moved, Place
 

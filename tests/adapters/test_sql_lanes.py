@@ -9,11 +9,10 @@ from tests.contracts.lane_races import LaneRacesContract, SideBySideContract
 from tests.contracts.lanes import LanesContract
 from tests.contracts.waiting_events import AT, MANY, MINUTE, early_of, new_lane, step_of
 
-from angzarr.adapters.sql.checkpoints import SqlCheckpoints
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lane_rows import at
-from angzarr.adapters.sql.lane_tables import ordering_lanes
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
+from angzarr.adapters.sql.ordering.store import SqlLanes
+from angzarr.adapters.sql.ordering.tables import at, ordering_lanes
 from angzarr.ordering.lane import Moved, Place
 from hand_clock import HandClock
 

@@ -9,12 +9,12 @@ from sqlalchemy import event, text, update
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.ledger import LedgerContract, letter_of
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_tables import METADATA, ledger_letters
-from angzarr.analysis.entry import Unreadable
-from angzarr.analysis.ledger import EntryFilter
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.adapters.sql.ledger.tables import METADATA, ledger_letters
+from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.errors import LedgerUnavailable
 
 END_OTHER_SESSIONS = """

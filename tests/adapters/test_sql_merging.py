@@ -8,8 +8,8 @@ import pytest
 from tests.contracts.merging import MergingContract, SharedMergingContract
 
 from angzarr.adapters.memory.books import MemoryEventBooks
-from angzarr.adapters.sql.books import SqlEventBooks
-from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.store import SqlEventBooks
 
 PATIENT = timedelta(seconds=30)
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from tests.chain_world import a_rejection
 from tests.hand_clock import START
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.rejections import SqlRejectionLog
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.rejections import SqlRejectionLog
 from angzarr.sagas.log import case_of
 
 FIRST = START + timedelta(microseconds=123456)

@@ -8,7 +8,7 @@ import pytest
 from tests.order_model.broker import POINTS
 from tests.order_model.runs import run
 
-from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.engine.engine import build_engine
 
 #: Histories in CI; `make bench ONLY=projection_model_runs` plays a thousand.
 RUNS = 60

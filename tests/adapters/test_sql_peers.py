@@ -5,11 +5,11 @@ from sqlalchemy import delete, event
 from tests.contracts.ledger import letter_of
 from tests.contracts.peers import LATELY, PeersContract
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_tables import ledger_entries, ledger_history, ledger_letters
-from angzarr.adapters.sql.peers import SqlPeers
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.peers import SqlPeers
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.adapters.sql.ledger.tables import ledger_entries, ledger_history, ledger_letters
 
 
 class TestSqlitePeers(PeersContract):

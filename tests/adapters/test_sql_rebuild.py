@@ -17,10 +17,13 @@ from tests.adapters import rebuild_world
 from tests.adapters.rebuild_world import Balances, World, Writers
 from tests.contracts.waiting_events import AT, MINUTE, early_of, letter_of
 
-from angzarr.adapters.sql import green_in_place, green_lanes, lane_gate, lane_waiting
-from angzarr.adapters.sql.green import SqlGreen
-from angzarr.adapters.sql.lane_moving import LaneMoving
-from angzarr.adapters.sql.lane_tables import ordering_waiting
+from angzarr.adapters.sql.ordering import gate as lane_gate
+from angzarr.adapters.sql.ordering import waiting as lane_waiting
+from angzarr.adapters.sql.ordering.moving import LaneMoving
+from angzarr.adapters.sql.ordering.tables import ordering_waiting
+from angzarr.adapters.sql.rebuild import in_place as green_in_place
+from angzarr.adapters.sql.rebuild import store as green_lanes
+from angzarr.adapters.sql.rebuild.shadow import SqlGreen
 from angzarr.aggregates.book import Address
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.ordering.lane import Lane, Moved, Place, Step, Waiting, Why

@@ -7,8 +7,8 @@ from sqlalchemy import inspect, text
 from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.rejections import RejectionLogContract, a_case
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.rejections import SqlRejectionLog
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.rejections import SqlRejectionLog
 from angzarr.errors import StoreUnavailable
 from angzarr.sagas.log import Wanted
 

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, delete, func, insert, select
 
-from angzarr.adapters.sql.checkpoints import SqlCheckpoints
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
+from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.aggregates.book import Address
 from angzarr.ordering.lane import Lane, Step
 

@@ -11,25 +11,27 @@ from sqlalchemy import func, insert, select, text
 from tests.contracts.alerts import sighting_of, storm_of, watch_of
 from tests.contracts.ledger import HOLD, letter_of
 
-from angzarr.adapters.sql import job_choosing, jobs, ledger_recount
-from angzarr.adapters.sql.alerts import SqlAlerts
-from angzarr.adapters.sql.brake import SqlBrake
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.job_choosing import _CHOOSE_LOCK
-from angzarr.adapters.sql.jobs import SqlReplayJobs
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_recount import recount
-from angzarr.adapters.sql.ledger_tables import ledger_counts
-from angzarr.adapters.sql.write_tables import remembered_writes
-from angzarr.adapters.sql.writes import SqlWrites
-from angzarr.analysis.brake import Scope
-from angzarr.analysis.entry import Status
-from angzarr.analysis.job import ONE_ENTRY, JobPlan, Selection
-from angzarr.analysis.job_edit import JobEdit
-from angzarr.analysis.replay_order import ReplayOrder
-from angzarr.analysis.verb import Act, Verb
-from angzarr.analysis.write import Begun, Running, WriteKey
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger import recount as ledger_recount
+from angzarr.adapters.sql.ledger.alerts import SqlAlerts
+from angzarr.adapters.sql.ledger.brake import SqlBrake
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.recount import recount
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.adapters.sql.ledger.tables import ledger_counts
+from angzarr.adapters.sql.ledger.write_tables import remembered_writes
+from angzarr.adapters.sql.ledger.writes import SqlWrites
+from angzarr.adapters.sql.replay_jobs import choosing as job_choosing
+from angzarr.adapters.sql.replay_jobs import store as jobs
+from angzarr.adapters.sql.replay_jobs.choosing import _CHOOSE_LOCK
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
+from angzarr.analysis.ledger.emergency_stop import Scope
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.idempotent_requests import Begun, Running, WriteKey
+from angzarr.analysis.ledger.operator_actions import Act, Verb
+from angzarr.analysis.ledger.replay_options import ReplayOrder
+from angzarr.analysis.replay.job import ONE_ENTRY, JobPlan, Selection
+from angzarr.analysis.replay.job_edit import JobEdit
 from angzarr.errors import LedgerUnavailable
 
 
@@ -129,9 +131,9 @@ def test_workers_that_file_the_same_letters_at_once_file_them_all(open_database,
 
 def test_storms_and_their_groups_are_stored_in_one_order(database, monkeypatch):
     alerts, order = SqlAlerts(database), []
-    store = "angzarr.adapters.sql.alerts._store_watch"
+    store = "angzarr.adapters.sql.ledger.alerts._store_watch"
     monkeypatch.setattr(store, lambda _connection, watch: order.append(watch.subject) or True)
-    monkeypatch.setattr("angzarr.adapters.sql.alerts._store_alerts", lambda *_raised: None)
+    monkeypatch.setattr("angzarr.adapters.sql.ledger.alerts._store_alerts", lambda *_raised: None)
     alerts.raise_([sighting_of("b"), storm_of(), sighting_of("a")])
     alerts.raise_([sighting_of("b"), storm_of(watch_of("a"))])
     assert order == ["storm", "group:a", "group:b"] * 2

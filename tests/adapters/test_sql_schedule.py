@@ -11,9 +11,9 @@ from tests.adapters.tcp_proxy import LossyProxy, unused_port
 from tests.contracts.schedule import LONG, ScheduleContract, message
 from tests.polling import wait_until
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.schedule import SqlSchedule
-from angzarr.adapters.sql.tables import create_tables, waiting_messages
+from angzarr.adapters.sql.delivery.schedule import SqlSchedule
+from angzarr.adapters.sql.delivery.tables import create_tables, waiting_messages
+from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import StoreUnavailable
 
 PATIENT = timedelta(seconds=30)

@@ -13,10 +13,10 @@ from tests.apps import apps
 
 from adapters.sqs_faults import Faults
 from angzarr.adapters.celery.envelope import Envelope
-from angzarr.adapters.celery.publisher import LonePublisher, refuses, refuses_for_good
-from angzarr.delivery.mover import AWAY_FOR, REFUSED_FOR, Mover
+from angzarr.adapters.celery.publish.publisher import LonePublisher, refuses, refuses_for_good
 from angzarr.delivery.outcome import Retried
-from angzarr.delivery.schedule_row import read
+from angzarr.delivery.schedule import read
+from angzarr.delivery.schedule_mover import AWAY_FOR, REFUSED_FOR, Mover
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
 from angzarr.events.event import task_id_for
 from angzarr.events.message import Message

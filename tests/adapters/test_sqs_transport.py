@@ -9,7 +9,7 @@ import pytest
 
 from angzarr.adapters.celery.connection import RoadConnection
 from angzarr.adapters.celery.envelope import Envelope
-from angzarr.adapters.celery.intake import as_a_whole, check_fields
+from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fields
 from angzarr.events.received import UNREADABLE, DamagedEnvelope
 from polling import wait_until
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from angzarr import wiring
 from angzarr.adapters.redis.client import RedisClient
-from angzarr.adapters.sql.database_time import ask_time
-from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.engine.advisory_lock import ask_time
+from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import StoreUnavailable
-from angzarr.settings import load
+from angzarr.settings.settings import load
+from angzarr.wiring import stores as wiring
 
 NEAR = timedelta(seconds=30)
 

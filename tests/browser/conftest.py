@@ -10,7 +10,7 @@ import pytest
 
 from angzarr.clock import SystemClock
 from angzarr.dashboard.serving import bind, server_of
-from angzarr.dashboard_section import Role
+from angzarr.settings.dashboard import Role
 from dashboard_world import TOKENS, World
 from polling import wait_until
 

@@ -7,13 +7,13 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from angzarr.analysis.brake import Scope
-from angzarr.analysis.entry import Status
-from angzarr.analysis.job import JobStatus
-from angzarr.analysis.ledger import EntryFilter
-from angzarr.dashboard_section import Role
+from angzarr.analysis.ledger.emergency_stop import Scope
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.ledger import EntryFilter
+from angzarr.analysis.replay.job import JobStatus
 from angzarr.events.event import Event
 from angzarr.sagas.log import Status as SagaStatus
+from angzarr.settings.dashboard import Role
 from contracts.alerts import sighting_of
 from contracts.ledger import letter_of
 
@@ -255,19 +255,19 @@ def test_every_page_fits_a_telephone_in_the_dark_too(open_visit, world, group, s
 
 
 def selection(entry):
-    from angzarr.analysis.job import Selection
+    from angzarr.analysis.replay.job import Selection
 
     return Selection(entry_ids=(entry.id,))
 
 
 def all_of(group):
-    from angzarr.analysis.job import Selection
+    from angzarr.analysis.replay.job import Selection
 
     return Selection(wanted=EntryFilter(fingerprint=group))
 
 
 def plan():
-    from angzarr.analysis.job import JobPlan
+    from angzarr.analysis.replay.job import JobPlan
 
     return JobPlan()
 

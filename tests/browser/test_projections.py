@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from angzarr.aggregates.book import Address
-from angzarr.dashboard_section import Role
 from angzarr.errors import StoreUnavailable
 from angzarr.ordering.lane import Lane
 from angzarr.sagas.log import Status
+from angzarr.settings.dashboard import Role
 from contracts.ledger import letter_of
 from contracts.waiting_events import early_of, step_of
 from contracts.waiting_events import letter_of as lane_letter_of

@@ -22,7 +22,7 @@ def apply(name: str, folder: Path) -> None:
 
 def _early_ack(_folder: Path) -> None:
     """Acknowledge when the run begins, not when its outcome is true."""
-    from angzarr.adapters.celery.request import RoadRequest
+    from angzarr.adapters.celery.worker.request import RoadRequest
 
     accepted = RoadRequest.on_accepted
 

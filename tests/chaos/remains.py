@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import redis
 
-from angzarr.analysis.entry import EntryDetail, Unreadable
-from angzarr.analysis.ledger import LONGEST_PAGE, Ledger
+from angzarr.analysis.ledger.entry import EntryDetail, Unreadable
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE, Ledger
 from chaos.evidence import Entry
 from chaos.fates import QUEUES
 from chaos.history import Pair

@@ -8,7 +8,7 @@ from functools import cache
 
 from pydantic import BaseModel
 
-from angzarr.settings import Settings
+from angzarr.settings.settings import Settings
 
 #: Read by the app or the command line, not by the settings; see docs/reference/configuration.md.
 _OTHERS = {"ANGZARR_APP", "ANGZARR_CONFIG", "ANGZARR_RELEASE"}

@@ -175,7 +175,7 @@ def test_a_digest_wins_over_a_tag():
 
 def test_settings_are_read_by_angzarr_as_they_were_written(tmp_path, monkeypatch):
     """Helm writes large numbers as 1e+06, which YAML reads as text: they must stay numbers."""
-    from angzarr.settings import load
+    from angzarr.settings.settings import load
 
     config = {
         "prefix": "shop",

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import START, HandClock
 
-from angzarr.analysis.alert import (
+from angzarr.analysis.alerts.alert import (
     GROUP,
     STORM,
     Alert,

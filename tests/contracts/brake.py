@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import HandClock
 
-from angzarr.analysis import brake as brakes
-from angzarr.analysis.brake import Brake, BrakeMoved, Scope
+from angzarr.analysis.ledger import emergency_stop as brakes
+from angzarr.analysis.ledger.emergency_stop import Brake, BrakeMoved, Scope
 
 
 class BrakeContract:

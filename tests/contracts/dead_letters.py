@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 
-from angzarr.analysis.intake import Intake
+from angzarr.analysis.worker.intake import Intake
 from angzarr.clock import SystemClock
-from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.depth import QueueDepth, depths_of
@@ -40,6 +39,7 @@ from angzarr.dead_letters.record import ForeignRecord
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
 from angzarr.events.message import Message
+from angzarr.settings.dead_letters import DeadLetterSettings
 from polling import PATIENCE, wait_until
 
 NOTHING = timedelta(milliseconds=300)

@@ -14,11 +14,11 @@ import pytest
 from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of, resolve
 from tests.hand_clock import START, HandClock
 
-from angzarr.analysis.entry import OPEN, Status
-from angzarr.analysis.group import Amendment, GroupFilter, GroupStatus
-from angzarr.analysis.ledger import Decided, EntryFilter
-from angzarr.analysis.transition import Action
-from angzarr.analysis.verb import Act, Verb
+from angzarr.analysis.ledger.entry import OPEN, Status
+from angzarr.analysis.ledger.group import Amendment, GroupFilter, GroupStatus
+from angzarr.analysis.ledger.ledger import Decided, EntryFilter
+from angzarr.analysis.ledger.operator_actions import Act, Verb
+from angzarr.analysis.ledger.transition import Action
 from angzarr.errors import ConfigurationError
 
 ALL = GroupFilter(open_only=False)

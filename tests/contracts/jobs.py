@@ -14,15 +14,15 @@ import pytest
 from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of, resolve
 from tests.hand_clock import START, HandClock
 
-from angzarr.analysis import job_approval
-from angzarr.analysis.choosing import mark_of
-from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
-from angzarr.analysis.job_dry_run import dry_run
-from angzarr.analysis.job_edit import job_edit
-from angzarr.analysis.job_work import Noted
-from angzarr.analysis.ledger import Answer, Decided, EntryFilter
-from angzarr.analysis.replay_order import Expectation, ReplayOrder
+from angzarr.analysis.ledger.entry import FailureClass, Status
+from angzarr.analysis.ledger.ledger import Answer, Decided, EntryFilter
+from angzarr.analysis.ledger.replay_options import Expectation, ReplayOrder
+from angzarr.analysis.replay import job_approval
+from angzarr.analysis.replay.bulk_actions import mark_of
+from angzarr.analysis.replay.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
+from angzarr.analysis.replay.job_dry_run import dry_run
+from angzarr.analysis.replay.job_edit import job_edit
+from angzarr.analysis.replay.job_executor_port import Noted
 
 CANARY = JobPlan(rate=None)
 AT_ONCE = JobPlan(stages=(), rate=None)

@@ -14,11 +14,11 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import START, HandClock
 
-from angzarr.analysis.entry import FailureClass, Hold, Status, Unreadable, entry_id_of
-from angzarr.analysis.ledger import Answer, Decided, EntryFilter, Ledger
-from angzarr.analysis.replay_order import AS_IT_IS, Expectation, ReplayOrder
-from angzarr.analysis.transition import UNDECIDED, Action, Decision
-from angzarr.analysis.verb import UNSENT, Act, Verb
+from angzarr.analysis.ledger.entry import FailureClass, Hold, Status, Unreadable, entry_id_of
+from angzarr.analysis.ledger.ledger import Answer, Decided, EntryFilter, Ledger
+from angzarr.analysis.ledger.operator_actions import UNSENT, Act, Verb
+from angzarr.analysis.ledger.replay_options import AS_IT_IS, Expectation, ReplayOrder
+from angzarr.analysis.ledger.transition import UNDECIDED, Action, Decision
 from angzarr.dead_letters.letter import (
     ORDERED_HANDLER,
     DeadLetter,

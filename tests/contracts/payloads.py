@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from angzarr.errors import PayloadCorrupt, PayloadGone
-from angzarr.payloads import PayloadReference, PayloadStore, StorageKind, sha256_of
+from angzarr.payloads.store import PayloadReference, PayloadStore, StorageKind, sha256_of
 
 BODY = b'[[{"order_id": "\xc3\xb6"}], {}, {}]\x00\xff'
 

@@ -8,8 +8,8 @@ import pytest
 from tests.contracts.ledger import letter_of, resolve
 from tests.hand_clock import START, HandClock
 
-from angzarr.analysis.ledger import Ledger
-from angzarr.analysis.peers import MOST, Fared, Peers
+from angzarr.analysis.ledger.ledger import Ledger
+from angzarr.analysis.ledger.similar_failures import MOST, Fared, Peers
 
 LATELY = START - timedelta(minutes=5)
 

@@ -12,8 +12,7 @@ from decimal import Decimal
 import pytest
 from tests.contracts.schedule_model import run_random_histories
 
-from angzarr.delivery.schedule import OpenSchedule
-from angzarr.delivery.schedule_row import id_of, read
+from angzarr.delivery.schedule import OpenSchedule, id_of, read
 from angzarr.events import headers as names
 from angzarr.events.message import Message
 

@@ -10,8 +10,7 @@ from datetime import timedelta
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from angzarr.delivery.schedule import OpenSchedule
-from angzarr.delivery.schedule_row import id_of
+from angzarr.delivery.schedule import OpenSchedule, id_of
 from contracts.histories import run_histories
 
 LONG = timedelta(hours=1)

@@ -8,7 +8,14 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import HandClock
 
-from angzarr.analysis.write import Answer, Begun, Differs, Running, WriteKey, Writes
+from angzarr.analysis.ledger.idempotent_requests import (
+    Answer,
+    Begun,
+    Differs,
+    Running,
+    WriteKey,
+    Writes,
+)
 
 KEY = WriteKey("ada", "k1")
 LEASE = timedelta(seconds=60)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.ledger.entry import FailureClass
 
 #: The release that every letter of the set failed under, and the one after it.
 RELEASE, NEXT_RELEASE = "2026.05.1", "2026.05.2"

@@ -15,17 +15,17 @@ from tests.corpus.events import OrderPlaced
 from tests.corpus.lines import Line
 from tests.corpus.score import Score, score
 
-from angzarr.analysis.classify import Classifier
-from angzarr.analysis.entry import FailureClass
-from angzarr.analysis.evidence import BreakerSeen, Evidence, Fit
-from angzarr.analysis.pauses import Pauses
-from angzarr.analysis.peers import Fared
-from angzarr.analysis.rule_file import built_in_rules
-from angzarr.analysis.unattended import Unattended
-from angzarr.analysis_section import AnalysisSettings
+from angzarr.analysis.classification.classify import Classifier
+from angzarr.analysis.classification.evidence import BreakerSeen, Evidence, Fit
+from angzarr.analysis.classification.replay_delays import Pauses
+from angzarr.analysis.classification.rule_file import built_in_rules
+from angzarr.analysis.classification.unattended import Unattended
+from angzarr.analysis.ledger.entry import FailureClass
+from angzarr.analysis.ledger.similar_failures import Fared
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Distrusted, NoTarget, Refusal
 from angzarr.resilience.breaker import Phase
+from angzarr.settings.analysis import AnalysisSettings
 
 #: How long after its failure a letter is judged, and the calls that each breaker's window has.
 _LATER, _CALLS = timedelta(minutes=10), 100

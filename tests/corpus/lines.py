@@ -14,7 +14,7 @@ from typing import Any
 from tests.corpus import held_out, themes
 from tests.corpus.scenario import SCENARIOS, Scenario
 
-from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, decode, encode
 from angzarr.dead_letters.letter import DeadLetter
 

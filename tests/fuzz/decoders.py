@@ -18,11 +18,11 @@ from kombu import compression
 from kombu.transport.virtual import Message as VirtualMessage
 from kombu.utils.json import loads
 
-from angzarr.adapters.celery.decompression import Way, _ways, unpack
 from angzarr.adapters.celery.envelope import Envelope
-from angzarr.adapters.celery.intake import as_a_whole, read_body
-from angzarr.adapters.celery.replay_outcomes import _outcome_in
-from angzarr.adapters.celery.shape import check_headers, checked_body
+from angzarr.adapters.celery.message_check import check_headers, checked_body
+from angzarr.adapters.celery.publish.replay_outcomes import _outcome_in
+from angzarr.adapters.celery.worker.decompression import Way, _ways, unpack
+from angzarr.adapters.celery.worker.message_limits import as_a_whole, read_body
 from angzarr.adapters.rabbitmq.frames import readable
 from angzarr.adapters.redis.damaged import read as read_envelope
 from angzarr.adapters.redis.session import _is_whole, _returned
@@ -31,13 +31,13 @@ from angzarr.dead_letters import codec
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.delivery.delivery import read as read_delivery
-from angzarr.delivery.schedule_row import read as read_row
-from angzarr.delivery.schedule_row import row_of
+from angzarr.delivery.schedule import read as read_row
+from angzarr.delivery.schedule import row_of
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event
 from angzarr.events.message import Message
 from angzarr.events.received import DamagedEnvelope
-from angzarr.sections import MessageSettings
+from angzarr.settings.base import MessageSettings
 
 BOUNDS = MessageSettings().bounds
 MOST_UNPACKED = MessageSettings().most_unpacked

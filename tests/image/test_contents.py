@@ -31,8 +31,9 @@ print(json.dumps({one.metadata["Name"]: one.version for one in distributions()})
 #: Imports what the processes import, and says what of it would be compiled at every start.
 UNCOMPILED = """
 import os, sys
-import angzarr.cli.analyze, angzarr.cli.dashboard, angzarr.dashboard.site, celery.bin.celery
-import celery.apps.beat, celery.apps.worker, celery.concurrency.prefork, angzarr.app
+import angzarr.wiring.analysis_worker, angzarr.cli.dashboard, angzarr.dashboard.site
+import celery.bin.celery
+import celery.apps.beat, celery.apps.worker, celery.concurrency.prefork, angzarr.app.angzarr
 import angzarr.adapters.redis.transport, angzarr.adapters.rabbitmq.transport, psycopg, uvicorn
 about = {name: getattr(module, "__spec__", None) for name, module in sys.modules.items()}
 compiled = {name: spec.cached for name, spec in about.items() if spec and spec.cached}
@@ -49,8 +50,8 @@ print(json.dumps({name: one.exit_code for name, one in ended.items()}))
 """
 #: Bit 0: by hash. Bit 1: which is compared (PEP 552).
 FLAGS = """
-import angzarr.app, kombu.message
-print([open(one.__cached__, "rb").read(8)[4] for one in (angzarr.app, kombu.message)])
+import angzarr.app.angzarr, kombu.message
+print([open(one.__cached__, "rb").read(8)[4] for one in (angzarr.app.angzarr, kombu.message)])
 """
 #: Every folder that can be written to, but for what the kernel shows.
 LOOK_FOR_PLACES = "find / -path /proc -prune -o -type d -writable -print 2>/dev/null | sort"

@@ -14,7 +14,7 @@ from collections import Counter
 
 from tests.order_model.runs import run
 
-from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.engine.engine import build_engine
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from angzarr.aggregates.book import Address
-from angzarr.delivery.lane_keeper import LaneKeeper
+from angzarr.delivery.gap_monitor import LaneKeeper
 from angzarr.delivery.outcome import Outcome, Parked
 from angzarr.errors import GiveUp
 from angzarr.events import headers as names

@@ -7,8 +7,8 @@ from collections import defaultdict
 from sqlalchemy import Column, Integer, MetaData, Table, Text, delete, insert, select
 
 from angzarr.adapters.memory.lanes import MemoryLanes
-from angzarr.adapters.sql.engine import create_missing
-from angzarr.adapters.sql.lanes import SqlLanes
+from angzarr.adapters.sql.engine.engine import create_missing
+from angzarr.adapters.sql.ordering.store import SqlLanes
 
 _METADATA = MetaData()
 #: A row for each effect: one that happened twice is there twice.

@@ -13,13 +13,13 @@ from datetime import timedelta
 from typing import Any
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.analysis.replay import replay_message
-from angzarr.assembly import build_chains, build_road
+from angzarr.analysis.replay.replay import replay_message
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.delivery import delivery as deliveries
 from angzarr.errors import GivenBack
 from angzarr.events.message import Message
 from angzarr.facts import Fact
+from angzarr.wiring.delivery import build_chains, build_road
 from saga_model.crashes import Crash, Saboteur
 
 #: Replays of one event before the model says that it never ends.

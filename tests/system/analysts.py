@@ -48,7 +48,7 @@ def work() -> None:
 
     import road_app
 
-    from angzarr.cli.analyze import open_worker
+    from angzarr.wiring.analysis_worker import open_worker
 
     with open_worker(road_app.app, ["thing"]) as worker:
         (runner,) = (duty for duty in worker.duties if duty.name == "replay jobs")
@@ -61,7 +61,7 @@ def main() -> None:
     """Fork a worker a line; the dead are not waited for, since somebody else killed them."""
     import road_app  # noqa: F401 - each fork has them already
 
-    import angzarr.cli.analyze  # noqa: F401
+    import angzarr.wiring.analysis_worker  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for _ in sys.stdin:

@@ -16,8 +16,8 @@ from celery.concurrency.thread import TaskPool
 from celery.signals import task_prerun, task_received
 from road_app import PREFIX, Thing, add, app, handle
 
-from angzarr.adapters.celery import request, settle_thread
-from angzarr.adapters.celery.settle_thread import SettleThread
+from angzarr.adapters.celery.worker import request, settle_thread
+from angzarr.adapters.celery.worker.settle_thread import SettleThread
 
 __all__ = ["PREFIX", "Thing", "add", "app", "handle"]
 

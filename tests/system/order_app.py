@@ -24,9 +24,10 @@ from sqlalchemy.dialects.postgresql import insert
 
 import journal
 from angzarr import Angzarr, GiveUp, Policy, Projection, handles
-from angzarr.adapters.sql.lanes import SqlLanes
-from angzarr.delivery import lane_keeper, ordering
-from angzarr.delivery.claiming import Claiming
+from angzarr.adapters.sql.ordering.store import SqlLanes
+from angzarr.delivery import gap_monitor as lane_keeper
+from angzarr.delivery import ordering
+from angzarr.delivery.claims import Claiming
 from angzarr.delivery.turn import Turn
 from angzarr.ordering.lane import Why
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from angzarr.analysis.entry import Status
-from angzarr.analysis.ledger import Decided
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.ledger import Decided
 from angzarr.events import headers as names
 from polling import wait_until
 from system.analysts import analysts

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from angzarr.cli.demo_run import Run
-from angzarr.cli.demo_servers import dead_letter_settings
+from angzarr.demo.run import Run
+from angzarr.demo.servers import dead_letter_settings
 from angzarr.errors import ConfigurationError
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -12,15 +12,15 @@ from functools import partial
 
 import pytest
 
-from angzarr.analysis.entry import Status
-from angzarr.analysis.job import JobPlan, JobStatus
-from angzarr.analysis.ledger import Decided
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.ledger import Decided
+from angzarr.analysis.replay.job import JobPlan, JobStatus
 from angzarr.cli.dashboard import open_desk
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.site import build_site
-from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
+from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
 from polling import wait_until
 from system.analysts import analysts
 from system.test_replay_jobs import GROUP, HOLD, letter_of

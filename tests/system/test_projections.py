@@ -12,15 +12,15 @@ from datetime import timedelta
 import pytest
 from click.testing import CliRunner
 
-from angzarr.adapters.sql.books import SqlEventBooks
-from angzarr.adapters.sql.engine import build_engine
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.store import SqlEventBooks
 from angzarr.aggregates.book import Address, Write
-from angzarr.analysis.entry import Status
-from angzarr.cli.analyze import open_worker
+from angzarr.analysis.ledger.entry import Status
 from angzarr.cli.main import main
 from angzarr.dead_letters.letter import Reason
 from angzarr.events.event import Event
 from angzarr.ordering.lane import Why
+from angzarr.wiring.analysis_worker import open_worker
 from contracts.books import deciding
 from polling import wait_until
 from redis_servers import PrivateRedis

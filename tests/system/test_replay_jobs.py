@@ -12,15 +12,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.job import JobPlan, JobStatus, Selection
-from angzarr.analysis.ledger import Decided, EntryFilter
-from angzarr.analysis.transition import Action, Decision
-from angzarr.cli.analyze import open_worker
+from angzarr.analysis.ledger.entry import FailureClass, Status
+from angzarr.analysis.ledger.ledger import Decided, EntryFilter
+from angzarr.analysis.ledger.transition import Action, Decision
+from angzarr.analysis.replay.job import JobPlan, JobStatus, Selection
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.events.message import Message
+from angzarr.wiring.analysis_worker import open_worker
 from polling import wait_until
 from system.analysts import analysts
 

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.entry import Status
-from angzarr.analysis.waking import Waking
-from angzarr.cli.analyze import open_worker
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.worker.due_entries import Waking
 from angzarr.dead_letters.codec import decode
+from angzarr.wiring.analysis_worker import open_worker
 from polling import wait_until
 
 SECRET = 'hunter two\'s "pass"'

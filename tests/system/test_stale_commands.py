@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from angzarr.aggregates.command import Command
-from angzarr.analysis.entry import FailureClass, Status
-from angzarr.cli.analyze import open_worker
+from angzarr.analysis.ledger.entry import FailureClass, Status
 from angzarr.cli.main import main
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import CommandAbortedError
 from angzarr.events.event import Event
+from angzarr.wiring.analysis_worker import open_worker
 from polling import wait_until
 from system.conftest import Site
 

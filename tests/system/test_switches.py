@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.facts import SqlFactLog
+from angzarr.adapters.sql.delivery.facts import SqlFactLog
+from angzarr.adapters.sql.engine.engine import build_engine
 from polling import wait_until
 from system.conftest import HERE, PATH
 

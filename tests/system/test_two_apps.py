@@ -13,10 +13,10 @@ import pytest
 
 import journal
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.entry import Entry, Status
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.analysis.ledger.entry import Entry, Status
 from polling import PATIENCE, wait_until
 from system.conftest import HERE, PATH, stop
 

@@ -13,7 +13,7 @@ import sys
 import angzarr
 
 #: Run only by Alembic, and only by the demo's own worker.
-WITH_THEIR_CALLER = ("angzarr.adapters.sql.migrations.env", "angzarr.cli.demo_app")
+WITH_THEIR_CALLER = ("angzarr.adapters.sql.migrations.env", "angzarr.demo.app")
 
 found: dict[str, str] = {}
 for module in pkgutil.walk_packages(angzarr.__path__, "angzarr.", onerror=lambda _: None):

@@ -8,7 +8,7 @@ from typing import Any, assert_type
 from pydantic import BaseModel
 
 from angzarr import Aggregate, Angzarr
-from angzarr.analysis.entry import Entry
+from angzarr.analysis.ledger.entry import Entry
 from angzarr.facts import Fact
 from angzarr.testing import (
     Aws,

@@ -23,7 +23,7 @@ import angzarr
 from angzarr import errors
 from angzarr.cli.main import main
 from angzarr.events import headers
-from angzarr.settings import Settings, load
+from angzarr.settings.settings import Settings, load
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCS = CHECKOUT / "docs"

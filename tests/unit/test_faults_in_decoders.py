@@ -18,13 +18,13 @@ from angzarr.adapters.jose import sealing as jose
 from angzarr.adapters.kafka import letter_consumer
 from angzarr.adapters.rabbitmq import frames
 from angzarr.adapters.redis import damaged
-from angzarr.adapters.sql import ledger_rows
+from angzarr.adapters.sql.ledger import rows as ledger_rows
 from angzarr.adapters.sqs.transport import Channel
-from angzarr.analysis import edit_review, job_runner
+from angzarr.analysis.replay import edit_review, job_runner
 from angzarr.dead_letters import codec, foreign_pages, sealing
 from angzarr.dead_letters.record import ForeignRecord, wrapped
 from angzarr.errors import DecodeError
-from angzarr.machine_faults import is_machine_fault
+from angzarr.runtime.machine_faults import is_machine_fault
 
 FAULTS = [
     MemoryError(),

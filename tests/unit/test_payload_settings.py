@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
-from angzarr import letter_wiring, payload_wiring
 from angzarr.adapters.files.payloads import FilePayloadStore
 from angzarr.adapters.s3.payloads import S3PayloadStore
 from angzarr.dead_letters.offloading import OffloadingQueue
 from angzarr.errors import ConfigurationError, MissingExtra
-from angzarr.settings import load
+from angzarr.settings.settings import load
+from angzarr.wiring import dead_letters as letter_wiring
+from angzarr.wiring import dead_letters as payload_wiring
 
 
 def payloads(**given):

@@ -11,7 +11,7 @@ from angzarr import Projection, handles
 from angzarr.aggregates.book import Address
 from angzarr.errors import ConfigurationError
 from angzarr.ordering.lane import Lane, Step
-from angzarr.projecting_reset import reset_projection
+from angzarr.wiring.projections import reset_projection
 
 LANE = Lane("projection.sales", Address("order", "o-1"))
 

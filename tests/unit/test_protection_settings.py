@@ -9,12 +9,13 @@ from contextlib import closing
 
 import pytest
 
-from angzarr import letter_wiring, protection_wiring
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.app import Angzarr
+from angzarr.app.angzarr import Angzarr
 from angzarr.dead_letters.protection import Encrypt, ProtectedQueue
 from angzarr.errors import ConfigurationError, MissingExtra
-from angzarr.settings import load
+from angzarr.settings.settings import load
+from angzarr.wiring import dead_letters as letter_wiring
+from angzarr.wiring import protection as protection_wiring
 
 KEY = base64.b64encode(b"k" * 32).decode()
 SECRET = "a secret of some length"

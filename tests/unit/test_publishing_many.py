@@ -23,10 +23,10 @@ from pydantic import BaseModel
 from tests.apps import apps
 
 from angzarr import NotAllPublished, Publication
-from angzarr.adapters.celery import batch as batching
-from angzarr.adapters.celery.batch import MOST_MESSAGES, MOST_TEXT, chunks
-from angzarr.adapters.celery.parcel import Leg, Parcel
-from angzarr.adapters.celery.sketch import Writer, json_of
+from angzarr.adapters.celery.publish import batch as batching
+from angzarr.adapters.celery.publish.batch import MOST_MESSAGES, MOST_TEXT, chunks
+from angzarr.adapters.celery.publish.batch_item import Leg, Parcel
+from angzarr.adapters.celery.publish.message_template import Writer, json_of
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read
 from angzarr.delivery.fanout import Subscription

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.adapters.celery.restarts import LONGEST, SETTLED, Restarts
+from angzarr.adapters.celery.worker.restarts import LONGEST, SETTLED, Restarts
 
 
 class Stopped(Exception):

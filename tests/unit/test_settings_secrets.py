@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from angzarr.errors import ConfigurationError
-from angzarr.settings import Settings, load
+from angzarr.settings.settings import Settings, load
 
 SECRET = "SECRETpw"
 VALUES = [

@@ -16,7 +16,7 @@ from angzarr.aggregates.book import Address, Decision, EventBooks
 from angzarr.clock import Clock
 from angzarr.errors import BrokerUnavailable, Unavailable, text_of
 from angzarr.events.event import Event
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.aggregates")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from angzarr.books_wiring import removals
 from angzarr.cli.application import load_application
-from angzarr.cli.entry_choice import JSON
-from angzarr.cli.entry_json import print_json
-from angzarr.cli.saga_choice import opened
+from angzarr.cli.dlq.selection import JSON
+from angzarr.cli.saga.selection import opened
+from angzarr.cli.standard_output import print_json
 from angzarr.clock import SystemClock
-from angzarr.pruning import Removal
+from angzarr.maintenance.retention import Removal
+from angzarr.wiring.event_store import removals
 
 
 @click.group()

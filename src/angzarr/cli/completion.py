@@ -10,9 +10,9 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from angzarr.analysis.ledger import EntryFilter, Ledger
+from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
 from angzarr.cli.application import load_application
-from angzarr.printable import printable
+from angzarr.runtime.text import printable
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 _VARIABLE: Final = "_ANGZARR_COMPLETE"

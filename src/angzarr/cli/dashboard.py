@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from angzarr.analysis.skip import Skips
-from angzarr.cli.analyze import (
+from angzarr.analysis.replay.skip import Skips
+from angzarr.cli.application import LOG_LEVEL, load_application
+from angzarr.cli.dlq.behind import open_behind
+from angzarr.dead_letters.depth import QueueDepth
+from angzarr.errors import ConfigurationError
+from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.settings.dashboard import DashboardToken, Role
+from angzarr.wiring.analysis_worker import (
     follow_clock,
     open_barred,
     open_compensator,
@@ -19,15 +25,9 @@ from angzarr.cli.analyze import (
     open_gathering,
     open_replayer,
 )
-from angzarr.cli.application import Application, load_application
-from angzarr.cli.behind import open_behind
-from angzarr.cli.log_level import LOG_LEVEL
-from angzarr.cli.ordered_desk import open_ordered_desk, open_rejected_desk
-from angzarr.dashboard_section import DashboardToken, Role
-from angzarr.dead_letters.depth import QueueDepth
-from angzarr.errors import ConfigurationError
-from angzarr.turn_thread import TurnThread
-from angzarr.wiring import extra, write_logs
+from angzarr.wiring.application import Application
+from angzarr.wiring.dashboard import open_ordered_desk, open_rejected_desk
+from angzarr.wiring.stores import extra, write_logs
 
 if TYPE_CHECKING:
     from angzarr.dashboard.desk import Desk

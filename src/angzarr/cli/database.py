@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from angzarr.cli.application import load_application
-from angzarr.cli.entry_choice import JSON
-from angzarr.cli.entry_json import print_json
+from angzarr.cli.dlq.selection import JSON
 from angzarr.cli.revision_view import differences_of, revision_json, upgraded_text, version_text
-from angzarr.printable import printable
-from angzarr.revisions import TablesUpkeep
-from angzarr.tables_wiring import NAMES
+from angzarr.cli.standard_output import print_json
+from angzarr.maintenance.schema_versions import TablesUpkeep
+from angzarr.runtime.text import printable
+from angzarr.wiring.schemas import NAMES
 
 #: Which schemas; without any all that the app has a database for.
 SCHEMAS = click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(NAMES))

@@ -9,14 +9,14 @@ from typing import Any, Final
 import click
 
 from angzarr.cli.application import load_celery
-from angzarr.cli.entry_choice import YES
-from angzarr.cli.entry_json import print_json
+from angzarr.cli.dlq.selection import YES
 from angzarr.cli.spans import Seconds
+from angzarr.cli.standard_output import print_json
 from angzarr.doctor.catalogue import CHECKS, IDS, misspelt
 from angzarr.doctor.finding import Finding, Fix, Severity
 from angzarr.doctor.report import Report, as_json
 from angzarr.errors import AngzarrError, ConfigurationError
-from angzarr.printable import printable
+from angzarr.runtime.text import printable
 
 _NEVER: Final = "never"
 _FORMS: Final = ("text", "json")
@@ -102,8 +102,8 @@ def _examine(  # the options by their names
     yes: bool,
     **known: Any,
 ) -> None:
-    from angzarr.examinations.patient import Patient
-    from angzarr.examinations.whole import examine
+    from angzarr.doctor_probes.run import examine
+    from angzarr.doctor_probes.target import Patient
 
     patient = Patient(app=load_celery(app_name), **known)
     report = examine(patient, only=only, skip=skip)
@@ -128,7 +128,7 @@ def _fix_of(finding: Finding) -> Fix | None:
 
 
 def _make(patient: Any, fix: Fix, *, yes: bool) -> dict[str, Any]:
-    from angzarr.examinations.whole import mend
+    from angzarr.doctor_probes.run import mend
 
     what = printable(fix.what)
     if not yes and not _agrees(what):

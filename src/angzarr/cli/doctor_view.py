@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from angzarr.cli.entry_view import console, safe
+from angzarr.cli.dlq.entry_view import console, safe
 from angzarr.doctor.finding import Check, Finding, Severity
 from angzarr.doctor.report import Report
 

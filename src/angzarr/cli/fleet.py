@@ -10,11 +10,11 @@ from typing import Final
 import click
 from rich.table import Table
 
-from angzarr.ages import ago
 from angzarr.cli.application import load_application
-from angzarr.cli.entry_json import print_json
-from angzarr.cli.entry_view import console, safe
+from angzarr.cli.dlq.entry_view import console, safe
+from angzarr.cli.standard_output import print_json
 from angzarr.fleet import Member, Release
+from angzarr.runtime.text import ago
 
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 #: Stands for a release that nobody named.

@@ -100,7 +100,7 @@ def _ask(place: _Place, path: str) -> tuple[int, dict[str, Any]]:
 
 def _said(told: dict[str, Any]) -> str:
     """Say the conditions that do not hold, else all, each in a few words."""
-    from angzarr.printable import printable
+    from angzarr.runtime.text import printable
 
     conditions = told.get("conditions")
     known = conditions.items() if isinstance(conditions, dict) else ()

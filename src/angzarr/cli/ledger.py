@@ -8,13 +8,13 @@ from typing import Final
 
 import click
 
-from angzarr.analysis.upkeep import LedgerUpkeep
+from angzarr.analysis.ledger.upkeep import LedgerUpkeep
 from angzarr.cli.application import load_application
-from angzarr.cli.entry_choice import JSON
-from angzarr.cli.entry_json import print_json
+from angzarr.cli.dlq.selection import JSON
 from angzarr.cli.ledger_export import export
 from angzarr.cli.revision_view import differences_of, revision_json, upgraded_text, version_text
-from angzarr.printable import printable
+from angzarr.cli.standard_output import print_json
+from angzarr.runtime.text import printable
 
 #: As what is said of revisions names it.
 _SAID: Final[Mapping[str, str]] = {"name": "the ledger", "cure": "ledger upgrade"}

@@ -10,16 +10,16 @@ from typing import Any
 
 import click
 
-from angzarr.analysis.choosing import in_status
-from angzarr.analysis.entry import Entry
-from angzarr.analysis.export import Format, entry_lines, letter_lines
-from angzarr.analysis.ledger import Ledger
-from angzarr.cli.analyze import stopped_by_signal
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.export import Format, entry_lines, letter_lines
+from angzarr.analysis.ledger.ledger import Ledger
+from angzarr.analysis.replay.bulk_actions import in_status
 from angzarr.cli.application import load_application
-from angzarr.cli.entry_choice import STATUS, filter_of, filtered, opened, status_of
-from angzarr.cli.letters_view import Tell, progress
+from angzarr.cli.dlq.letters_move import Tell, progress
+from angzarr.cli.dlq.selection import STATUS, filter_of, filtered, opened, status_of
 from angzarr.cli.new_file import new_file
 from angzarr.cli.standard_output import Sink, standard_output
+from angzarr.wiring.analysis_worker import stopped_by_signal
 
 
 @click.command()

@@ -9,27 +9,27 @@ from typing import Any, Final
 
 import click
 
-from angzarr import __version__
+from angzarr._version import __version__
 from angzarr.errors import AngzarrError
-from angzarr.printable import printable
+from angzarr.runtime.text import printable
 
 #: Command → where it is defined.
 _COMMANDS: Final = {
     "books": "angzarr.cli.books:books",
-    "breaker": "angzarr.cli.breaker:breaker",
+    "breaker": "angzarr.cli.breaker.main:breaker",
     "completion": "angzarr.cli.completion:completion",
     "dashboard": "angzarr.cli.dashboard:dashboard",
     "database": "angzarr.cli.database:database",
-    "demo": "angzarr.cli.demo:demo",
-    "dlq": "angzarr.cli.dlq:dlq",
+    "demo": "angzarr.demo.command:demo",
+    "dlq": "angzarr.cli.dlq.main:dlq",
     "doctor": "angzarr.cli.doctor:doctor",
     "fleet": "angzarr.cli.fleet:fleet",
-    "flow": "angzarr.cli.flow:flow",
+    "flow": "angzarr.cli.flow.main:flow",
     "health": "angzarr.cli.health:health",
     "ledger": "angzarr.cli.ledger:ledger",
-    "policy": "angzarr.cli.policy:policy",
-    "projection": "angzarr.cli.projection:projection",
-    "saga": "angzarr.cli.saga:saga",
+    "policy": "angzarr.cli.policy.main:policy",
+    "projection": "angzarr.cli.projection.main:projection",
+    "saga": "angzarr.cli.saga.main:saga",
 }
 
 

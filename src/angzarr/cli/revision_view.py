@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from angzarr.revisions import Revision, Standing, TablesUpkeep
+from angzarr.maintenance.schema_versions import Revision, Standing, TablesUpkeep
 
 _SAYS: Final[Mapping[Standing, str]] = {
     Standing.MISSING: "no tables yet; they are made when {name} is first used",

@@ -1,4 +1,7 @@
-"""Spans of time and moments as a person writes them: ``90s``, ``1d12h``, ``2026-11-22T14:30Z``."""
+"""Spans of time and moments as a person writes them: ``90s``, ``1d12h``, ``2026-11-22T14:30Z``.
+
+Local time: how every table tells when something was; JSON has UTC.
+"""
 
 from __future__ import annotations
 
@@ -71,3 +74,18 @@ class Moment(click.ParamType[datetime]):
             ago = ", or 1h for an hour ago" if self._ago else ""
             msg = f"{value!r} is not a moment: write 2026-11-22, 2026-11-22T14:30 or …14:30Z{ago}"
             self.fail(msg, param, ctx)
+
+
+def moment(at: datetime | None) -> str:
+    """Return *at* in local time with its zone, as --since and --until take it; empty for None.
+
+    At the ends of the calendar, such as the zero time of Go and .NET, it is in UTC: local time
+    there is in a year that Python does not count.
+    """
+    if at is None:
+        return ""
+    try:
+        local = at.astimezone()
+    except (ValueError, OverflowError, OSError):
+        local = at
+    return local.isoformat(" ", "seconds")

@@ -2,6 +2,8 @@
 
 A terminal would act on what stands in them; there it is spelt out, and a line of JSON stays the
 same JSON.
+
+JSON on standard output, for programs.
 """
 
 from __future__ import annotations
@@ -9,7 +11,10 @@ from __future__ import annotations
 import sys
 from typing import BinaryIO, Protocol
 
-from angzarr.printable import escaped
+import click
+
+from angzarr.analysis.ledger.entry_json import json_text
+from angzarr.runtime.text import escaped
 
 
 class Sink(Protocol):
@@ -42,3 +47,8 @@ class _Shown:
     def flush(self) -> None:
         """Flush the terminal."""
         self._raw.flush()
+
+
+def print_json(value: object) -> None:
+    """Print *value* as one JSON document."""
+    click.echo(json_text(value, indent=2))

@@ -6,7 +6,7 @@ import secrets
 from datetime import timedelta
 from typing import Final
 
-from angzarr.analysis.write import Begun, WriteKey, Writes
+from angzarr.analysis.ledger.idempotent_requests import Begun, WriteKey, Writes
 from angzarr.clock import Clock
 from angzarr.dashboard.problem import Problem
 

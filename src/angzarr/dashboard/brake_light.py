@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from angzarr.analysis.brake import Brake, BrakeState
+from angzarr.analysis.ledger.emergency_stop import Brake, BrakeState
 from angzarr.clock import Clock
 from angzarr.errors import AngzarrError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from angzarr.analysis.brake import BrakeMoved, BrakeState, Scope
+from angzarr.analysis.ledger.emergency_stop import BrakeMoved, BrakeState, Scope
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.brake_light import BrakeLight
 from angzarr.dashboard.desk import Desk

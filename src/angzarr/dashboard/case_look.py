@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from angzarr.analysis.entry import Entry
-from angzarr.analysis.ledger import EntryFilter
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.dashboard.desk import Desk
 from angzarr.errors import AngzarrError
 from angzarr.sagas.log import Case

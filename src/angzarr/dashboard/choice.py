@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from angzarr.analysis.entry import Entry
-from angzarr.analysis.write import WriteKey, Writes
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.idempotent_requests import WriteKey, Writes
 from angzarr.dashboard.problem import Problem
 
 

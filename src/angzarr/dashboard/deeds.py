@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-from angzarr.analysis.choosing import CHANGED, act_on_all
-from angzarr.analysis.edit_review import review
-from angzarr.analysis.entry import Entry
-from angzarr.analysis.group import Amendment, Group
-from angzarr.analysis.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.job_approval import is_anybody, same_person
-from angzarr.analysis.replay_order import ReplayOrder
-from angzarr.analysis.verb import Verb, refusal
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.group import Amendment, Group
+from angzarr.analysis.ledger.operator_actions import Verb, refusal
+from angzarr.analysis.ledger.replay_options import ReplayOrder
+from angzarr.analysis.replay.bulk_actions import CHANGED, act_on_all
+from angzarr.analysis.replay.edit_review import review
+from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.analysis.replay.job_approval import is_anybody, same_person
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import breaker_of, detail_of, group_of, job_of

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from angzarr.analysis.alert import Alerts
-from angzarr.analysis.alert_delivery import Sink
-from angzarr.analysis.brake import Brake
-from angzarr.analysis.classify import Classifier
-from angzarr.analysis.compensation import Compensator
-from angzarr.analysis.editor import Editor
-from angzarr.analysis.entry import Entry
-from angzarr.analysis.gathering import Gathering
-from angzarr.analysis.group import Groups
-from angzarr.analysis.job import ReplayJobs
-from angzarr.analysis.ledger import Ledger
-from angzarr.analysis.replayer import Replayer
-from angzarr.analysis.skip import Skips
-from angzarr.analysis.write import Writes
+from angzarr.analysis.alerts.alert import Alerts
+from angzarr.analysis.alerts.alert_delivery import Sink
+from angzarr.analysis.classification.classify import Classifier
+from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.ledger.emergency_stop import Brake
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.group import Groups
+from angzarr.analysis.ledger.idempotent_requests import Writes
+from angzarr.analysis.ledger.ledger import Ledger
+from angzarr.analysis.replay.compensation import Compensator
+from angzarr.analysis.replay.editor import Editor
+from angzarr.analysis.replay.job import ReplayJobs
+from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.skip import Skips
 from angzarr.clock import Clock
 from angzarr.dashboard.ordered_desk import OrderedDesk
 from angzarr.dashboard.rejected_desk import RejectedDesk

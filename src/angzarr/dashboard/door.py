@@ -12,8 +12,8 @@ from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.dashboard.access import Access, Caller, token_in, too_little
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.visits import note, place_of
-from angzarr.dashboard_section import DashboardToken, Role
 from angzarr.resilience.limit import Limit, Scope
+from angzarr.settings.dashboard import DashboardToken, Role
 
 #: Wrong tokens from one place, see `visits.place_of`: a person mistypes, a program guesses.
 _GUESSES: Final = Limit("wrong-tokens", rate=0.2, burst=10)

@@ -8,14 +8,14 @@ from typing import Final, Self
 
 from pydantic import Field, model_validator
 
-from angzarr.analysis.choosing import in_status
-from angzarr.analysis.export import Format, entry_lines, letter_lines
+from angzarr.analysis.ledger.export import Format, entry_lines, letter_lines
+from angzarr.analysis.replay.bulk_actions import in_status
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.api.asked import Filter
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.streams import Stream, Streams
-from angzarr.dashboard_section import Role
+from angzarr.settings.dashboard import Role
 
 #: Entries of one answer at most; the command line writes any number.
 MOST_EXPORTED: Final = 100_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from angzarr.analysis.clues import clues
-from angzarr.analysis.entry import EntryDetail
-from angzarr.analysis.explanation_json import explanation_json
-from angzarr.analysis.filing import as_stored
-from angzarr.analysis.group import Group
-from angzarr.analysis.job import ItemState, JobItem, ReplayJob
+from angzarr.analysis.classification.evidence_view import clues
+from angzarr.analysis.classification.explanation_json import explanation_json
+from angzarr.analysis.ledger.entry import EntryDetail
+from angzarr.analysis.ledger.group import Group
+from angzarr.analysis.ledger.plan_filing import as_stored
+from angzarr.analysis.replay.job import ItemState, JobItem, ReplayJob
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.paging import position_after
 from angzarr.dashboard.problem import not_found

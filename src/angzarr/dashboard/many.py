@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from angzarr.analysis.choosing import CHANGED, act_on_all
-from angzarr.analysis.entry import Entry
-from angzarr.analysis.verb import Verb, is_done, refusal
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.operator_actions import Verb, is_done, refusal
+from angzarr.analysis.replay.bulk_actions import CHANGED, act_on_all
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.deeds import compensate

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from angzarr.analysis.write import (
+from angzarr.analysis.ledger.idempotent_requests import (
     WRITE_LEASE,
     Answer,
     Begun,

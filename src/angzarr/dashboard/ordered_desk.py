@@ -11,9 +11,9 @@ from angzarr.errors import AngzarrError
 from angzarr.fleet import Member
 from angzarr.ordering.lane import Known
 from angzarr.ordering.order import Order
-from angzarr.ordering_wiring import OrderingStores
 from angzarr.projections.ordered_handler import Ordered
 from angzarr.projections.projection import handler_name
+from angzarr.projections.stores import OrderingStores
 
 _PROJECTION: Final = handler_name("")
 #: What people call them where they do not answer.

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 
-from angzarr.analysis.group_address import group_address
-from angzarr.analysis.ledger import read_cursor
+from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.ledger.ledger import read_cursor
 from angzarr.dashboard.problem import Problem
 
 P = TypeVar("P")

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from angzarr.analysis.entry_json import json_text
+from angzarr.analysis.ledger.entry_json import json_text
 from angzarr.errors import (
     AngzarrError,
     BrokerUnavailable,
@@ -23,8 +23,8 @@ from angzarr.errors import (
     StoreUnavailable,
     Unavailable,
 )
-from angzarr.printable import printable
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.text import printable
 
 MEDIA_TYPE: Final = "application/problem+json"
 _URN: Final = "urn:angzarr:problem:"

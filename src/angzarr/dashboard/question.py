@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from angzarr.analysis.choosing import choose_for, mark_of
-from angzarr.analysis.entry import Entry, Status
-from angzarr.analysis.ledger import EntryFilter
-from angzarr.analysis.verb import Verb
+from angzarr.analysis.ledger.entry import Entry, Status
+from angzarr.analysis.ledger.ledger import EntryFilter
+from angzarr.analysis.ledger.operator_actions import Verb
+from angzarr.analysis.replay.bulk_actions import choose_for, mark_of
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.many import Result, most_for, obstacle
 

@@ -16,9 +16,9 @@ import uvicorn
 from angzarr.dashboard.access import is_loopback
 from angzarr.dashboard.connections import Connection
 from angzarr.dashboard.site import Site
-from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import ConfigurationError
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
+from angzarr.settings.dashboard import DashboardSettings
 
 #: Connections at a time, streams of pages included.
 _MOST_CONNECTIONS: Final = 200

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from angzarr.clock import Clock
-from angzarr.dashboard_section import DashboardToken
+from angzarr.settings.dashboard import DashboardToken
 
 #: How long a login lasts.
 SESSION_LIFE: Final = timedelta(hours=12)

@@ -21,7 +21,7 @@ from angzarr.dashboard.access import is_loopback
 from angzarr.dashboard.problem import Problem, crash
 from angzarr.dashboard.proxied import is_proxied
 from angzarr.dashboard.visits import Refusals, address_of
-from angzarr.printable import printable
+from angzarr.runtime.text import printable
 
 #: The largest body taken, in bytes; edited payloads are the largest.
 LARGEST_BODY: Final = 1024 * 1024

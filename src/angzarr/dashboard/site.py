@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from angzarr import __version__
+from angzarr._version import __version__
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.dashboard.access import Access, start_token
 from angzarr.dashboard.api import (
@@ -50,9 +50,9 @@ from angzarr.dashboard.problem import Problem, crash, problem_of
 from angzarr.dashboard.sessions import Sessions
 from angzarr.dashboard.shell import Shell
 from angzarr.dashboard.streams import Streams
-from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import AngzarrError
 from angzarr.resilience.limit import Limit
+from angzarr.settings.dashboard import DashboardSettings
 
 _NOUNS: Final = (entries, edits, groups, jobs, breakers, brake, alerts)
 _PAGES: Final = (

@@ -10,8 +10,8 @@ from typing import Final
 
 from starlette.types import Scope
 
-from angzarr.printable import printable
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.text import printable
 
 _LONGEST: Final = 200
 #: Places among which strangers are counted, however many addresses they have.

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from angzarr.errors import DecodeError
-from angzarr.json_bounds import Bounds, TooMuch, check_json
+from angzarr.runtime.json_bounds import Bounds, TooMuch, check_json
 
 #: Values, keys, fields and messages of one letter; and again, of the JSON texts inside it. No
 #: setting lowers them: workers write letters of as many.

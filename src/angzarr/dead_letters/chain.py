@@ -26,7 +26,7 @@ from angzarr.dead_letters.queue import (
     put_all,
 )
 from angzarr.errors import AngzarrError, DeadLetterQueueUnavailable, text_of
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.dead_letters")
 

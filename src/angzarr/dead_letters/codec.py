@@ -25,8 +25,8 @@ from angzarr.dead_letters.record import (
 )
 from angzarr.dead_letters.wire_form import from_wire, to_wire
 from angzarr.errors import DecodeError, text_of
-from angzarr.json_bounds import Bounds
-from angzarr.machine_faults import is_machine_fault
+from angzarr.runtime.json_bounds import Bounds
+from angzarr.runtime.machine_faults import is_machine_fault
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
 PROTOBUF_CONTENT_TYPE: Final = f'application/x-protobuf; messageType="{TYPE_NAME}"'

@@ -14,7 +14,7 @@ from angzarr.dead_letters.foreign import root_text
 from angzarr.dead_letters.json_form import without_unknown_types
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.dead_letters.task_message import time_in
-from angzarr.machine_faults import is_machine_fault
+from angzarr.runtime.machine_faults import is_machine_fault
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
 #: By the field of the letter: what it is called in JSON, and the field of its pages.

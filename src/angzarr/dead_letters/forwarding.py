@@ -16,7 +16,7 @@ from typing import Final
 from angzarr.dead_letters.queue import Letterbox, Outgoing, TooLarge, put_all
 from angzarr.dead_letters.spooled import Aside, Spooled, SpooledLetters
 from angzarr.errors import AngzarrError, DeadLetterQueueUnavailable, DecodeError
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.dead_letters")
 

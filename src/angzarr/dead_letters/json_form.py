@@ -33,7 +33,7 @@ from angzarr.dead_letters.wire_form import (
     view,
 )
 from angzarr.errors import DecodeError
-from angzarr.json_bounds import Bounds
+from angzarr.runtime.json_bounds import Bounds
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
 #: What a letter says of itself anew each time it is written, in both spellings that JSON allows.

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from angzarr.events.event import Event
 from angzarr.events.message import Message
-from angzarr.payloads import PayloadReference
-from angzarr.quick_init import quick_init
+from angzarr.payloads.store import PayloadReference
+from angzarr.runtime.fast_init import quick_init
 
 #: Longest stack trace a letter carries, in characters; the end is kept, it names the cause.
 MAX_STACK = 16_000

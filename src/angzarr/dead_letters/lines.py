@@ -21,7 +21,7 @@ from angzarr.dead_letters.codec import (
 from angzarr.dead_letters.queue import Receipt
 from angzarr.dead_letters.record import from_text, to_text
 from angzarr.errors import DecodeError
-from angzarr.json_bounds import Bounds
+from angzarr.runtime.json_bounds import Bounds
 
 #: The longest line in bytes: the largest letter as base64, and what is said of it.
 MAX_LINE: Final = MAX_LETTER_BYTES * 4 // 3 + 2 * 1024 * 1024

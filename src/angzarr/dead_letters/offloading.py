@@ -12,7 +12,7 @@ from datetime import timedelta
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, Receipt, TooLarge, put_raw
 from angzarr.errors import DeadLetterQueueUnavailable, PayloadStoreUnavailable
-from angzarr.payloads import PayloadReference, PayloadStore
+from angzarr.payloads.store import PayloadReference, PayloadStore
 
 
 class OffloadingQueue:

@@ -14,8 +14,8 @@ from typing import Final
 
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.dead_letters.signing import Signatures, Trust
-from angzarr.printable import printable
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.text import printable
 
 _log = logging.getLogger("angzarr.analysis")
 

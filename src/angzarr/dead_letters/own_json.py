@@ -26,7 +26,7 @@ from angzarr.dead_letters.task_message import (
 from angzarr.dead_letters.text import to_json_text
 from angzarr.events.event import Event
 from angzarr.events.message import Message
-from angzarr.payloads import PayloadReference
+from angzarr.payloads.store import PayloadReference
 from angzarr.wire.book_pb2 import MergeStrategy, PayloadStorageType
 
 _SHORTEST_UUID: Final = 32

@@ -24,7 +24,7 @@ from angzarr.dead_letters.text import from_json_text, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
-from angzarr.json_bounds import Bounds
+from angzarr.runtime.json_bounds import Bounds
 from angzarr.wire.book_pb2 import MergeStrategy
 
 #: What a letter tells of itself anew each time it is written, besides its metadata.

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.record import ForeignRecord, record_id
 from angzarr.errors import DeadLetterQueueUnavailable, LetterTooLarge
-from angzarr.quick_init import quick_init
+from angzarr.runtime.fast_init import quick_init
 
 #: Every queue, topic and subscription name starts with it (spec L2).
 NAME_PREFIX = "angzarr-dlq-"

@@ -16,7 +16,7 @@ from angzarr.dead_letters.letter import cut_message, cut_stack
 from angzarr.dead_letters.record import ForeignRecord
 from angzarr.dead_letters.text import valid_text
 from angzarr.events.headers import EVENT_ID, EVENT_TYPE
-from angzarr.json_bounds import Bounds, TooMuch, check_json
+from angzarr.runtime.json_bounds import Bounds, TooMuch, check_json
 
 #: Bodies that are looked into, in bytes, and what they may parse to.
 _LOOKED_INTO: Final = 256 * 1024

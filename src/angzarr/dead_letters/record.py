@@ -18,7 +18,7 @@ from angzarr.dead_letters.letter import unreadable_letter_id
 from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text, valid_tree
 from angzarr.errors import DecodeError
 from angzarr.events.headers import BROKER_COUNTERS
-from angzarr.json_bounds import Bounds, TooMuch, check_json
+from angzarr.runtime.json_bounds import Bounds, TooMuch, check_json
 
 #: Bytes, with what carried them, where they travel from one dead-letter queue to another.
 RECORD_CONTENT_TYPE: Final = "application/vnd.angzarr.record+json"

@@ -13,7 +13,7 @@ from angzarr.dead_letters.refusal import Refusal
 from angzarr.dead_letters.task_message import read_message, write_message
 from angzarr.events.event import Event
 from angzarr.events.message import Message
-from angzarr.machine_faults import is_machine_fault
+from angzarr.runtime.machine_faults import is_machine_fault
 from angzarr.wire.worker_pb2 import TaskMessage
 
 #: What the body of a sealed letter says it is: JWE (RFC 7516), compact, around a TaskMessage.

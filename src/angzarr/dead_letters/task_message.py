@@ -14,8 +14,8 @@ from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
-from angzarr.json_bounds import Bounds
-from angzarr.payloads import PayloadReference, StorageKind
+from angzarr.payloads.store import PayloadReference, StorageKind
+from angzarr.runtime.json_bounds import Bounds
 from angzarr.wire import book_pb2
 from angzarr.wire.worker_pb2 import EventFacts, TaskMessage
 

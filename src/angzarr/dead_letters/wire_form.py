@@ -27,7 +27,7 @@ from angzarr.dead_letters.task_message import Held, read_message, time_in, write
 from angzarr.dead_letters.text import valid_mapping, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event
-from angzarr.json_bounds import Bounds
+from angzarr.runtime.json_bounds import Bounds
 from angzarr.wire.book_pb2 import EventPage
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter, SequenceMismatchDetails
 from angzarr.wire.worker_pb2 import TaskMessage

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from angzarr.delivery.calling import Ended, Stopped, stopped_by
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Handler
+from angzarr.delivery.invoke import Ended, Stopped, stopped_by
 from angzarr.delivery.outcome import Postponed, Skipped
 from angzarr.delivery.schedule import SLEPT
 from angzarr.delivery.switching import Switching

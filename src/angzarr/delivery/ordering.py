@@ -16,7 +16,6 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.delivery.delivery import Delivery, position_of
 from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.hold import Hold
 from angzarr.delivery.outcome import (
     DeadLettered,
     Duplicate,
@@ -27,8 +26,8 @@ from angzarr.delivery.outcome import (
     Retried,
     Skipped,
 )
-from angzarr.delivery.schedule import FURTHEST, Schedule
-from angzarr.delivery.schedule_row import read, row_of
+from angzarr.delivery.retry_until_available import Hold
+from angzarr.delivery.schedule import FURTHEST, Schedule, read, row_of
 from angzarr.delivery.turn import Turn
 from angzarr.errors import BrokerUnavailable, DecodeError
 from angzarr.events.event import Event
@@ -37,7 +36,7 @@ from angzarr.events.message import Message
 from angzarr.ordering.lane import Full, Moved, Place, Ready, Step, Taken, Waiting, Why
 from angzarr.ordering.lanes import Lanes
 from angzarr.ordering.order import Order, lane_of
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.ordering")
 

@@ -17,22 +17,21 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery import last_words
 from angzarr.delivery.admission import FREE, Admission
-from angzarr.delivery.calling import Caller, Run, Stopped, run_of
-from angzarr.delivery.claiming import Claiming
+from angzarr.delivery.claims import SKIPPED, Claiming, LastStarts, Results
+from angzarr.delivery.compensation_runner import Undoing
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.diagnosis import (
+from angzarr.delivery.failure_policy import (
     NO_FOLLOWER,
     NO_HANDLER,
     POISON,
     UNREADABLE,
     UNSETTLED,
+    Judge,
     too_old,
 )
 from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.in_place import InPlace
-from angzarr.delivery.judge import Judge
-from angzarr.delivery.last_start import LastStarts
+from angzarr.delivery.invoke import Caller, Run, Stopped, run_of
 from angzarr.delivery.ordering import Ordering, skipped_by_person
 from angzarr.delivery.outcome import (
     WORDS,
@@ -44,11 +43,10 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
-from angzarr.delivery.results import SKIPPED, Results
 from angzarr.delivery.schedule import SLEPT
+from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.steps import Steps
 from angzarr.delivery.turn import Turn
-from angzarr.delivery.undoing import Undoing
 from angzarr.errors import (
     DecodeError,
     DeliveryError,
@@ -56,10 +54,10 @@ from angzarr.errors import (
     text_of,
 )
 from angzarr.events.headers import skip_of
-from angzarr.machine_faults import is_machine_fault
 from angzarr.resilience import idempotency as claims
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.taxonomy import Classification
+from angzarr.runtime.machine_faults import is_machine_fault
 
 _log = logging.getLogger("angzarr.delivery")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from angzarr.doctor import server_rules
 from angzarr.doctor.finding import Area, Check, Finding, Severity
-from angzarr.revisions import Revision, Standing
+from angzarr.maintenance.schema_versions import Revision, Standing
 
 _DATABASE, _CRITICAL, _ERROR = Area.DATABASE, Severity.CRITICAL, Severity.ERROR
 _WARNING = Severity.WARNING

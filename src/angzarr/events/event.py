@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from angzarr.errors import InvalidDomainName
-from angzarr.quick_init import quick_init
+from angzarr.runtime.fast_init import quick_init
 
 #: Long enough for people, short enough for every backend: SQS allows 80 characters and
 #: ``angzarr-dlq-`` takes 12 of them (spec L2).

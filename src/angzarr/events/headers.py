@@ -13,8 +13,8 @@ from typing import Any, Final
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.numbers import MAX_SEQUENCE, NoNumber, number_or, read_number
-from angzarr.json_bounds import Bounds, check_json
-from angzarr.printable import printable
+from angzarr.runtime.json_bounds import Bounds, check_json
+from angzarr.runtime.text import printable
 
 EVENT_ID: Final = "angzarr-event-id"
 EVENT_TYPE: Final = "angzarr-event-type"

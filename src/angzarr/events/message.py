@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from angzarr.quick_init import quick_init
+from angzarr.runtime.fast_init import quick_init
 
 
 @quick_init

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, Final, cast
 
 from angzarr.events.numbers import NoNumber, read_number
-from angzarr.json_bounds import Bounds
+from angzarr.runtime.json_bounds import Bounds
 
 #: The most that an envelope of JSON parses to; its body is one text in it.
 ENVELOPE: Final = Bounds(nodes=20_000, depth=100)

@@ -6,8 +6,8 @@ import shlex
 
 from angzarr.ordering.lane import Waiting
 from angzarr.ordering.lane_view import LaneView, State
-from angzarr.printable import printable
 from angzarr.projections.ordered_handler import Ordered
+from angzarr.runtime.text import printable
 
 
 def what_helps(one: Ordered, view: LaneView) -> list[str]:

@@ -13,9 +13,9 @@ from angzarr.aggregates.book import Address
 from angzarr.aggregates.event_store import Head
 from angzarr.errors import RebuildError, Skip, text_of
 from angzarr.events.event import Event
-from angzarr.printable import printable
 from angzarr.projections.green import Applied, Failure, Green
 from angzarr.projections.rebuild_reading import head_after, head_of
+from angzarr.runtime.text import printable
 
 #: Characters of an error that are kept.
 _LONGEST = 500

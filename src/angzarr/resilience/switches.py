@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from angzarr.printable import printable
+from angzarr.runtime.text import printable
 
 #: How many switches there may be: each process keeps them all in memory.
 MOST: Final = 1000

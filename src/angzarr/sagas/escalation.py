@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from angzarr.aggregates.command import id_after
 from angzarr.errors import WebhookError
-from angzarr.posting import Answer
 from angzarr.sagas.rejection import Rejection
+from angzarr.webhooks import Answer
 
 #: The handler that posts escalations, and the breaker in front of their receiver.
 HANDLER: Final = "angzarr.escalation"

@@ -15,7 +15,7 @@ import pytest
 from angzarr.testing.clock_by_hand import FakeClock
 
 if TYPE_CHECKING:
-    from angzarr.app import Angzarr
+    from angzarr.app.angzarr import Angzarr
     from angzarr.testing.cloud import Aws
     from angzarr.testing.facts_seen import FactsSeen
     from angzarr.testing.ledger_in_test import LedgerInTest
@@ -70,7 +70,7 @@ def _enter(doors: ExitStack, context: AbstractContextManager[T]) -> T:
 
 
 def _checked(app: object) -> Angzarr:
-    from angzarr.app import Angzarr
+    from angzarr.app.angzarr import Angzarr
 
     if not isinstance(app, Angzarr):
         pytest.fail(f"the app under test is not an Angzarr but {app!r}", pytrace=False)
@@ -134,8 +134,8 @@ def running_worker(angzarr_worker: InProcessWorker) -> Iterator[InProcessWorker]
 def dead_letters(angzarr_app: Angzarr) -> DeadLetters:
     """What could not be handled."""
     from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-    from angzarr.letter_wiring import channel_of
     from angzarr.testing.letters import DeadLetters
+    from angzarr.wiring.dead_letters import channel_of
 
     return DeadLetters(MemoryDeadLetterQueue(channel_of(angzarr_app.broker_url)))
 

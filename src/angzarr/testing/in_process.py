@@ -18,7 +18,7 @@ from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery.worker import state
 
 from angzarr.adapters.celery.memory_transport import Broker
-from angzarr.app import Angzarr
+from angzarr.app.angzarr import Angzarr
 from angzarr.dead_letters.replay_outcome import outcomes_queue
 from angzarr.errors import ConfigurationError
 

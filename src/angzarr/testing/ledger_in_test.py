@@ -7,14 +7,14 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any, Final, overload
 
-from angzarr.analysis.entry import Entry, EntryDetail
-from angzarr.analysis.ledger import Ledger
-from angzarr.analysis.replayer import Replayer
-from angzarr.analysis.worker import AnalysisWorker
-from angzarr.app import Angzarr
-from angzarr.cli.analyze import open_replayer, open_worker
+from angzarr.analysis.ledger.entry import Entry, EntryDetail
+from angzarr.analysis.ledger.ledger import Ledger
+from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.worker.worker import AnalysisWorker
+from angzarr.app.angzarr import Angzarr
 from angzarr.testing.letters import DeadLetters, only, where
 from angzarr.testing.worker import WITHIN, InProcessWorker, NotSettled
+from angzarr.wiring.analysis_worker import open_replayer, open_worker
 
 #: Entries that are looked at; a test has few.
 _MOST: Final = 1_000

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from angzarr.dead_letter_section import SpoolSettings
 from angzarr.errors import ConfigurationError
-from angzarr.payload_section import PayloadSettings
-from angzarr.settings import Settings
-from angzarr.spelling import unknown
+from angzarr.runtime.text import unknown
+from angzarr.settings.dead_letters import SpoolSettings
+from angzarr.settings.payloads import PayloadSettings
+from angzarr.settings.settings import Settings
 
 #: Where everything is that a test must not share; kept apart from what users may say.
 _MEMORY: Final = "memory://"

@@ -18,12 +18,12 @@ from kombu.utils.collections import eqhash
 
 from angzarr.adapters.celery.memory_transport import forget_broker
 from angzarr.adapters.memory import dead_letters, facts
-from angzarr.app import Angzarr
+from angzarr.app.angzarr import Angzarr
 from angzarr.clock import Clock, standing_in
 from angzarr.errors import ConfigurationError
-from angzarr.letter_wiring import channel_of
-from angzarr.per_process import OncePerProcess
+from angzarr.runtime.per_process import OncePerProcess
 from angzarr.testing.overlay import embedded, overlaid
+from angzarr.wiring.dead_letters import channel_of
 
 #: Variables by which Celery would find another broker than the one that it is told.
 _BROKERS: Final = ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from angzarr.delivery.schedule import Row
-from angzarr.delivery.schedule_row import read
+from angzarr.delivery.schedule import Row, read
 from angzarr.errors import DecodeError
 from angzarr.events import headers as names
 from angzarr.events.numbers import number_or

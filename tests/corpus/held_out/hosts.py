@@ -19,7 +19,7 @@ from tests.corpus.events import OrderPlaced
 from tests.corpus.places import folders, talk, web
 from tests.corpus.scenario import ORDER, scenario
 
-from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.ledger.entry import FailureClass
 
 
 @scenario(misconfigured("the library that draws is not in the image"))

@@ -15,7 +15,7 @@ from tests.corpus.events import OrderPlaced
 from tests.corpus.places import web
 from tests.corpus.scenario import scenario
 
-from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.ledger.entry import FailureClass
 
 FIXED = {"running_releases": (RELEASE, NEXT_RELEASE), "handler_recent": recent(77, 0)}
 PRICES: dict[str, dict[str, Any]] = {"SKU-7": {"net": 1900}}

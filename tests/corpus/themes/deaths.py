@@ -17,7 +17,7 @@ from tests.corpus.cases import breaker, ill, other, recent
 from tests.corpus.events import OrderPlaced
 from tests.corpus.scenario import ORDER, Scenario, scenario
 
-from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.resilience.idempotency import Release
 
 POISON = FailureClass.POISON

@@ -12,7 +12,7 @@ from tests.corpus.events import OrderPlaced
 from tests.corpus.places import web
 from tests.corpus.scenario import Scenario, scenario
 
-from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.errors import ExpiredError, RevokedError
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import Permit

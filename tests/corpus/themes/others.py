@@ -13,7 +13,7 @@ from tests.corpus.cases import breaker, corrupt, ill, other, recent, well
 from tests.corpus.events import OrderPlaced
 from tests.corpus.scenario import scenario
 
-from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, PROTOBUF_CONTENT_TYPE
 from angzarr.dead_letters.foreign import LATER_TYPE_NAME
 from angzarr.wire.book_pb2 import CommandBook, EventBook, MergeStrategy

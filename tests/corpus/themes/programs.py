@@ -42,7 +42,7 @@ from tests.corpus.scenario import ORDER, scenario
 from tests.corpus.themes import others
 
 from angzarr import GiveUp
-from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.errors import RevokedError
 
 FEW = {"group_events": 3, "handler_recent": recent(240, 1)}

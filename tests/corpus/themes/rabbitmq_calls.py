@@ -15,8 +15,8 @@ from tests.corpus.places import rabbitmq, web
 from tests.corpus.scenario import Scenario
 from tests.corpus.scenario import scenario as any_scenario
 
-from angzarr.adapters.celery.dropped_message import message_of, what_happened
-from angzarr.analysis.entry import FailureClass
+from angzarr.adapters.celery.worker.rejected_message import message_of, what_happened
+from angzarr.analysis.ledger.entry import FailureClass
 
 BROKER = "partner-broker"
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from tests.hand_clock import START
 
-from angzarr.analysis.alert import GROUP, Watch
-from angzarr.analysis.group import Group, GroupFilter, GroupPage
-from angzarr.analysis.job import JobPage, JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.analysis.alerts.alert import GROUP, Watch
+from angzarr.analysis.ledger.group import Group, GroupFilter, GroupPage
+from angzarr.analysis.replay.job import JobPage, JobPlan, JobStatus, ReplayJob, Selection
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)

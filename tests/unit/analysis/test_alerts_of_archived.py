@@ -7,15 +7,15 @@ from datetime import timedelta
 import pytest
 from tests.contracts.ledger import letter_of
 from tests.unit.analysis.alerted import FakeJobs
-from tests.unit.analysis.test_alerting import Site
-from tests.unit.analysis.test_worker import World
+from tests.unit.analysis.alerts.test_alert_raiser import Site
+from tests.unit.analysis.worker.test_worker import World
 
-from angzarr.analysis.alert import Kind
-from angzarr.analysis.alert_watch import AlertRules
-from angzarr.analysis.choosing import act_on_all
-from angzarr.analysis.entry import Status
-from angzarr.analysis.skip import Skips
-from angzarr.analysis.verb import Verb
+from angzarr.analysis.alerts.alert import Kind
+from angzarr.analysis.alerts.alert_state import AlertRules
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.operator_actions import Verb
+from angzarr.analysis.replay.bulk_actions import act_on_all
+from angzarr.analysis.replay.skip import Skips
 from angzarr.dead_letters.letter import Reason
 
 

@@ -7,15 +7,15 @@ from datetime import timedelta
 
 import pytest
 from tests.unit.analysis.alerted import FakeJobs
-from tests.unit.analysis.test_alerting import Site
-from tests.unit.analysis.test_worker import World
+from tests.unit.analysis.alerts.test_alert_raiser import Site
+from tests.unit.analysis.worker.test_worker import World
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.analysis.alert import Kind
-from angzarr.analysis.alert_watch import AlertRules
-from angzarr.analysis.entry import Status
-from angzarr.analysis.entry_json import detail_json
-from angzarr.analysis.export import letter_lines
+from angzarr.analysis.alerts.alert import Kind
+from angzarr.analysis.alerts.alert_state import AlertRules
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.entry_json import detail_json
+from angzarr.analysis.ledger.export import letter_lines
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.foreign_replay import Route
 from angzarr.dead_letters.lines import from_line

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import yaml
 
-from angzarr.analysis.entry import FailureClass
-from angzarr.analysis.rule_conditions import CONDITIONS
-from angzarr.analysis.saying import SAID
-from angzarr.analysis.transition import Action
-from angzarr.settings import load
+from angzarr.analysis.classification.rule_conditions import CONDITIONS
+from angzarr.analysis.classification.rule_text import SAID
+from angzarr.analysis.ledger.entry import FailureClass
+from angzarr.analysis.ledger.transition import Action
+from angzarr.settings.settings import load
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/classification.md").read_text()
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from tests.contracts.ledger import letter_of, message_of
 from tests.hand_clock import HandClock
-from tests.unit.analysis.test_worker import PAUSE, FakePublisher, World
+from tests.unit.analysis.worker.test_worker import PAUSE, FakePublisher, World
 from tests.unit.dead_letters.test_foreign_replay import ROUTES, binary, wire
 from tests.unit.dead_letters.test_protection import (
     CIPHER,
@@ -19,9 +19,9 @@ from tests.unit.dead_letters.test_protection import (
 )
 
 from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.analysis.entry import Status
-from angzarr.analysis.replay import ReplayTargets
-from angzarr.analysis.replayer import Replayer
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.replay.replay import ReplayTargets
+from angzarr.analysis.replay.replayer import Replayer
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import decode, encode
 from angzarr.dead_letters.letter import letter_id

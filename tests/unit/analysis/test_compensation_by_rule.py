@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 from tests.contracts.ledger import letter_of
-from tests.unit.analysis.test_compensation import BODY, message_of
-from tests.unit.analysis.test_worker import LEASE, Killed, World
+from tests.unit.analysis.replay.test_compensation import BODY, message_of
+from tests.unit.analysis.worker.test_worker import LEASE, Killed, World
 
-from angzarr.analysis.compensation import call_of
-from angzarr.analysis.entry import FailureClass, Hold, Status
-from angzarr.analysis.transition import UNDECIDED
-from angzarr.analysis.verb import UNSENT, Act, Verb
+from angzarr.analysis.ledger.entry import FailureClass, Hold, Status
+from angzarr.analysis.ledger.operator_actions import UNSENT, Act, Verb
+from angzarr.analysis.ledger.transition import UNDECIDED
+from angzarr.analysis.replay.compensation import call_of
 from angzarr.dead_letters.refusal import Distrusted
 from angzarr.resilience.idempotency import RECORD_LIFE
 

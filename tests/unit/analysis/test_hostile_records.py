@@ -14,10 +14,10 @@ from tests.judging import classifier
 
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.adapters.memory.peers import MemoryPeers
-from angzarr.analysis.deciding import Deciding
-from angzarr.analysis.entry import Unreadable
-from angzarr.analysis.gathering import Gathering
-from angzarr.analysis.intake import Intake
+from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.worker.decisions import Deciding
+from angzarr.analysis.worker.intake import Intake
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.record import RECORD_CONTENT_TYPE, from_text, to_text
 from angzarr.errors import DecodeError

@@ -10,7 +10,7 @@ from tests.corpus.judging import predicted, score_of
 from tests.corpus.lines import RECORDED, judged, read
 from tests.corpus.score import Score
 
-from angzarr.analysis.entry import FailureClass
+from angzarr.analysis.ledger.entry import FailureClass
 
 #: The least precision and recall of every class. Raise them with the classifier; never lower.
 LEAST_PRECISION, LEAST_RECALL = 0.95, 0.95

@@ -9,11 +9,11 @@ from tests.corpus.lines import judged, read
 from tests.hand_clock import START
 from tests.judging import ILL, WELL, classifier, evidence_of, fared
 
-from angzarr.analysis.entry import FailureClass, Unreadable
-from angzarr.analysis.evidence import Fit
-from angzarr.analysis.rule_file import built_in_rules
-from angzarr.analysis.rules import decide
-from angzarr.analysis.transition import Action
+from angzarr.analysis.classification.evidence import Fit
+from angzarr.analysis.classification.rule_file import built_in_rules
+from angzarr.analysis.classification.rules import decide
+from angzarr.analysis.ledger.entry import FailureClass, Unreadable
+from angzarr.analysis.ledger.transition import Action
 from angzarr.dead_letters.letter import Mismatch, Reason
 from angzarr.dead_letters.record import ForeignRecord
 from angzarr.events.headers import EVENT_ID

@@ -9,8 +9,8 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import HandClock
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.analysis.entry import Unreadable
-from angzarr.analysis.intake import MOST_TRIES, Intake
+from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.worker.intake import MOST_TRIES, Intake
 from angzarr.dead_letters import codec
 
 NOW = timedelta(0)

@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
-from tests.unit.analysis.test_gathering import FakeControls
-from tests.unit.analysis.test_worker import World
+from tests.unit.analysis.classification.test_evidence_collector import FakeControls
+from tests.unit.analysis.worker.test_worker import World
 
-from angzarr.analysis import transition
-from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.gathering import BreakerLook
-from angzarr.analysis.transition import Action, Decision
+from angzarr.analysis.classification.evidence_collector import BreakerLook
+from angzarr.analysis.ledger import transition
+from angzarr.analysis.ledger.entry import FailureClass, Status
+from angzarr.analysis.ledger.transition import Action, Decision
 from angzarr.errors import BrokerUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Phase, State
 

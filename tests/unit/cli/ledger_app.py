@@ -10,26 +10,26 @@ from tests.hand_clock import START
 from tests.judging import classifier
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.adapters.sql.alerts import SqlAlerts
-from angzarr.adapters.sql.brake import SqlBrake
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.jobs import SqlReplayJobs
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_groups import SqlGroups
-from angzarr.adapters.sql.peers import SqlPeers
-from angzarr.analysis.gathering import Gathering
-from angzarr.analysis.grouping import Grouping
-from angzarr.analysis.ledger import Decided
-from angzarr.analysis.other_apps import OtherApps
-from angzarr.analysis.replay import ReplayTargets
-from angzarr.analysis_section import AutomaticSettings
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.alerts import SqlAlerts
+from angzarr.adapters.sql.ledger.brake import SqlBrake
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.groups import SqlGroups
+from angzarr.adapters.sql.ledger.peers import SqlPeers
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
+from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.classification.grouping import Grouping
+from angzarr.analysis.ledger.ledger import Decided
+from angzarr.analysis.replay.replay import ReplayTargets
+from angzarr.analysis.worker.other_apps import OtherApps
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
 from angzarr.errors import BrokerUnavailable
-from angzarr.health_section import HealthSettings
-from angzarr.turn_thread import TurnThread
+from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.settings.analysis import AutomaticSettings
+from angzarr.settings.health import HealthSettings
 
 
 class FakeOutcomes:

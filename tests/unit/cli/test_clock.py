@@ -8,11 +8,11 @@ import pytest
 from tests.contracts.ledger import letter_of
 from tests.judging import classifier
 
-from angzarr.analysis.entry import Status
-from angzarr.cli.analyze import open_worker
+from angzarr.analysis.ledger.entry import Status
 from angzarr.clock import SystemClock
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.clock_watch import ClockWatch
+from angzarr.wiring.analysis_worker import open_worker
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 OLDEST = 30 * DAY

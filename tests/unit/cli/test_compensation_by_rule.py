@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 from tests.contracts.ledger import letter_of
-from tests.unit.analysis.test_compensation import BODY, message_of
+from tests.unit.analysis.replay.test_compensation import BODY, message_of
 from tests.unit.analysis.test_compensation_by_rule import RULE
 
-from angzarr.analysis.entry import Status
-from angzarr.cli.analyze import open_worker
+from angzarr.analysis.ledger.entry import Status
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.wiring.analysis_worker import open_worker
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.dashboard import serving
 from angzarr.dashboard.access import hash_of
-from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.clock_watch import ClockWatch
-from angzarr.turn_thread import TurnThread
+from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.settings.dashboard import DashboardSettings
 from contracts.dead_letters import letters_of
 from dashboard_caller import Client
 from dashboard_world import World

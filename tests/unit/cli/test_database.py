@@ -13,10 +13,10 @@ from tests.apps import apps
 from tests.contracts.books import deciding, event
 from tests.contracts.rejections import a_case
 
-from angzarr.adapters.sql.book_tables import HEAD, book_decisions, books_version
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.lane_tables import HEAD as ORDERING_HEAD
-from angzarr.adapters.sql.ledger_tables import HEAD as LEDGER_HEAD
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.tables import HEAD, book_decisions, books_version
+from angzarr.adapters.sql.ledger.tables import HEAD as LEDGER_HEAD
+from angzarr.adapters.sql.ordering.tables import HEAD as ORDERING_HEAD
 from angzarr.aggregates.book import Address, Write
 from angzarr.cli.main import main
 from angzarr.sagas.log import Status

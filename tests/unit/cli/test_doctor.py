@@ -164,7 +164,7 @@ def test_a_part_that_cannot_even_be_set_up_hides_no_other(stock, monkeypatch):
     def broken(_patient):
         raise ValueError("hunter2")
 
-    monkeypatch.setattr("angzarr.examinations.redis.probes", broken)
+    monkeypatch.setattr("angzarr.doctor_probes.redis.probes", broken)
     told = found()
     assert "look-failed" in by_severity(told, "error")
     assert "acks-early" in by_severity(told, "critical")

@@ -8,8 +8,8 @@ import pytest
 from tests.contracts.ledger import resolve
 from tests.unit.cli.ledger_app import held
 
-from angzarr.cli import jobs as jobs_command
-from angzarr.cli.analyze import open_worker
+from angzarr.cli.dlq import jobs as jobs_command
+from angzarr.wiring.analysis_worker import open_worker
 
 
 @pytest.fixture

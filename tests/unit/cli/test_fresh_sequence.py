@@ -9,7 +9,7 @@ import pytest
 from tests.contracts.ledger import message_of
 from tests.unit.cli.ledger_app import held
 
-from angzarr.analysis.replay_order import STALE_AGAIN
+from angzarr.analysis.ledger.replay_options import STALE_AGAIN
 from angzarr.dead_letters.letter import Mismatch, Reason
 from angzarr.events import headers as names
 

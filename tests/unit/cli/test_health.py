@@ -64,7 +64,7 @@ def test_it_imports_neither_celery_nor_an_app():
         "from angzarr.cli.main import main\n"
         "try: main()\n"
         "except SystemExit as end: print(end.code)\n"
-        "print({'celery', 'pydantic', 'kombu', 'rich', 'angzarr.app'} & set(sys.modules))"
+        "print({'celery', 'pydantic', 'kombu', 'rich', 'angzarr.app.angzarr'} & set(sys.modules))"
     )
     said = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert said.stdout == "1\nset()\n"

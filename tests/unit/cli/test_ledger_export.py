@@ -9,7 +9,7 @@ import click
 import pytest
 from tests.contracts.ledger import letter_of
 
-from angzarr.adapters.sql.ledger import SqlLedger
+from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.cli import ledger_export
 from angzarr.dead_letters.lines import from_line
 from angzarr.errors import LedgerUnavailable
@@ -86,7 +86,7 @@ def test_letters_are_no_csv(run, filed):
 
 def test_all_pages_are_read_and_none_is_kept(run, out, filed, monkeypatch):
     """Pages of two, each asked for once what it follows was written."""
-    monkeypatch.setattr("angzarr.analysis.choosing.LONGEST_PAGE", 2)
+    monkeypatch.setattr("angzarr.analysis.replay.bulk_actions.LONGEST_PAGE", 2)
     get, asked = SqlLedger.get_failed_events, []
 
     def counted(*arguments, **options):
@@ -100,7 +100,7 @@ def test_all_pages_are_read_and_none_is_kept(run, out, filed, monkeypatch):
 
 
 def test_a_ledger_that_goes_away_amid_it_leaves_no_half_file(run, out, filed, monkeypatch):
-    monkeypatch.setattr("angzarr.analysis.choosing.LONGEST_PAGE", 2)
+    monkeypatch.setattr("angzarr.analysis.replay.bulk_actions.LONGEST_PAGE", 2)
     get = SqlLedger.get_failed_events
 
     def goes_away(*arguments, **options):

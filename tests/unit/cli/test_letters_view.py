@@ -8,8 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from angzarr.cli import letters_view
-from angzarr.cli.letters_view import progress
+from angzarr.cli.dlq import letters_move as letters_view
+from angzarr.cli.dlq.letters_move import progress
 
 #: What a terminal acts on.
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from angzarr.cli.entry_replay import _check
+from angzarr.cli.dlq.replay import _check
 
 
 def test_what_would_need_a_second_person_as_a_job_is_not_sent_at_once():

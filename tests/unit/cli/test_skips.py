@@ -10,10 +10,10 @@ from tests.contracts.ledger import ordered_letter_of
 from tests.hand_clock import HandClock, seldom_by
 from tests.unit.cli.ledger_app import held
 
-from angzarr.analysis.entry import Status
-from angzarr.analysis.replay import ReplayTargets
-from angzarr.cli import behind
-from angzarr.cli.behind import Behind
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.replay.replay import ReplayTargets
+from angzarr.cli.dlq import behind
+from angzarr.cli.dlq.behind import Behind
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.events import headers as names
 

@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 from starlette.requests import Request
 
-from angzarr.analysis.entry import Status
-from angzarr.analysis.job import JobPlan, JobStatus, Selection
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.replay.job import JobPlan, JobStatus, Selection
 from angzarr.dashboard import door as door_module
 from angzarr.dashboard import visits
 from angzarr.dashboard.access import Access, hash_of, is_loopback, new_token
@@ -20,7 +20,7 @@ from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.sessions import Sessions
 from angzarr.dashboard.site import ROUTERS
 from angzarr.dashboard.visits import Refusals
-from angzarr.dashboard_section import DashboardSettings, Role
+from angzarr.settings.dashboard import DashboardSettings, Role
 from dashboard_caller import Client, api, browser, form_token, opened
 from dashboard_world import SETTINGS, TOKENS, World
 from hand_clock import HandClock

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.alert import Sighting
+from angzarr.analysis.alerts.alert import Sighting
 from angzarr.dashboard.alert_pace import EVERY
 from angzarr.dashboard.api.route import PREFIX
-from angzarr.dashboard_section import Role
-from angzarr.posting import Answer
+from angzarr.settings.dashboard import Role
+from angzarr.webhooks import Answer
 from contracts.alerts import sighting_of, watch_of
 from dashboard_caller import api, browser
 from dashboard_world import World

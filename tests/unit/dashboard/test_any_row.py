@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.every_view import ask_the_api, follow_the_pages, look_for_alerts
 from tests.hostile_letters import ZONES, failures, local_zone, worst
 
-from angzarr.adapters.sql.alerts import SqlAlerts
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.adapters.sql.ledger_groups import SqlGroups
-from angzarr.adapters.sql.peers import SqlPeers
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.alerts import SqlAlerts
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.groups import SqlGroups
+from angzarr.adapters.sql.ledger.peers import SqlPeers
+from angzarr.adapters.sql.ledger.store import SqlLedger
 from dashboard_caller import api, browser
 from dashboard_world import World
 

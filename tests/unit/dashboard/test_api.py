@@ -8,16 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.entry import FailureClass, Status, Unreadable
-from angzarr.analysis.job import JobStatus
-from angzarr.analysis.ledger import LONGEST_PAGE
-from angzarr.analysis.write import Begun, WriteKey
+from angzarr.analysis.ledger.entry import FailureClass, Status, Unreadable
+from angzarr.analysis.ledger.idempotent_requests import Begun, WriteKey
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE
+from angzarr.analysis.replay.job import JobStatus
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.shell import LARGEST_BODY
-from angzarr.dashboard_section import Role
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.errors import BrokerUnavailable, ConfigurationError, LedgerUnavailable
 from angzarr.resilience.breaker import Phase
+from angzarr.settings.dashboard import Role
 from contracts.ledger import letter_of
 from dashboard_caller import api, as_seen, browser
 from hand_clock import START

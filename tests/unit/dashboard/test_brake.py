@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis import brake as brakes
-from angzarr.analysis.brake import Scope
+from angzarr.analysis.ledger import emergency_stop as brakes
+from angzarr.analysis.ledger.emergency_stop import Scope
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.brake_light import AWAY, FRESH, BrakeLight
-from angzarr.dashboard_section import Role
 from angzarr.errors import LedgerUnavailable
+from angzarr.settings.dashboard import Role
 from dashboard_caller import Client, api, browser, hidden
 from hand_clock import START
 

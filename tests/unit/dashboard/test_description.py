@@ -12,9 +12,9 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
 from angzarr.aggregates.book import Address
-from angzarr.analysis.job import JobPlan, Selection
+from angzarr.analysis.replay.job import JobPlan, Selection
 from angzarr.dashboard.api.route import PREFIX
-from angzarr.dashboard_section import Role
+from angzarr.settings.dashboard import Role
 from contracts.ledger import letter_of
 from contracts.waiting_events import step_of
 from dashboard_caller import HOST, api

@@ -23,9 +23,9 @@ from angzarr.dashboard.paging import sealed
 from angzarr.dashboard.proxied import is_proxied
 from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.sessions import SESSION_LIFE, Sessions
-from angzarr.dashboard_section import DashboardSettings, DashboardToken, Role
 from angzarr.errors import BrokerUnavailable, LedgerUnavailable, StoreUnavailable
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
+from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
 from contracts.ledger import letter_of
 from dashboard_caller import HOST, Client, api, browser, form_token, opened
 from dashboard_world import SETTINGS, TOKENS, World

@@ -12,25 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
-from angzarr.analysis.edit import DEEPEST, LARGEST
-from angzarr.analysis.editor import Editor
-from angzarr.analysis.entry import Status
-from angzarr.analysis.ledger import Decided
-from angzarr.analysis.verb import Act, Verb
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.ledger import Decided
+from angzarr.analysis.ledger.operator_actions import Act, Verb
+from angzarr.analysis.replay.edit import DEEPEST, LARGEST
+from angzarr.analysis.replay.editor import Editor
 from angzarr.dashboard import deeds
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.pages.edits import escaped
 from angzarr.dashboard.pages.paper import LONGEST_SHOWN, shown
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard_section import Role
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
-from angzarr.openings import Openings
+from angzarr.payloads.limits import Openings
+from angzarr.settings.dashboard import Role
 from contracts.ledger import HOLD, letter_of, message_of, resolve
 from dashboard_caller import api, browser, hidden
 from unit.dead_letters.test_protection import CIPHER, protection, secret_letter

@@ -16,15 +16,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from angzarr.analysis.export import letter_lines
+from angzarr.analysis.ledger.export import letter_lines
 from angzarr.dashboard import connections, exporting
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.connections import Connection
 from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.streams import MOST_EACH
-from angzarr.dashboard_section import Role
 from angzarr.dead_letters.lines import from_line
 from angzarr.errors import LedgerUnavailable
+from angzarr.settings.dashboard import Role
 from contracts.ledger import letter_of, message_of
 from dashboard_caller import api, browser
 from dashboard_world import TOKENS
@@ -83,7 +83,7 @@ def away(*_arguments, **_options):
 
 def test_an_export_that_breaks_off_never_looks_whole(world, monkeypatch):
     """The second page cannot be read: the connection of a real server ends without the end."""
-    monkeypatch.setattr("angzarr.analysis.choosing.LONGEST_PAGE", 2)
+    monkeypatch.setattr("angzarr.analysis.replay.bulk_actions.LONGEST_PAGE", 2)
     monkeypatch.setattr("angzarr.dashboard.exporting._CHUNK", 1)
     world.file(3)
     get = world.ledger.get_failed_events

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.ledger import Decided
+from angzarr.analysis.ledger.ledger import Decided
 from angzarr.dashboard import once
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.many import MOST_COMPENSATED
-from angzarr.dashboard_section import Role
 from angzarr.errors import LedgerUnavailable
+from angzarr.settings.dashboard import Role
 from contracts.ledger import HOLD, letter_of
 from dashboard_caller import api, as_seen, browser
 from dashboard_world import send_with_trouble

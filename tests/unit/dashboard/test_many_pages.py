@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.choosing import act_on_all
-from angzarr.analysis.entry import Status
-from angzarr.analysis.transition import SKEW
-from angzarr.analysis.verb import Verb
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.operator_actions import Verb
+from angzarr.analysis.ledger.transition import SKEW
+from angzarr.analysis.replay.bulk_actions import act_on_all
 from angzarr.dashboard.pages import many
-from angzarr.dashboard_section import Role
+from angzarr.settings.dashboard import Role
 from contracts.ledger import letter_of
 from dashboard_caller import browser, hidden
 from dashboard_world import send_with_trouble

@@ -9,19 +9,19 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis import job_dry_run
-from angzarr.analysis.choosing import act_on_all
-from angzarr.analysis.entry import Status, Unreadable
-from angzarr.analysis.group import Amendment, GroupStatus
-from angzarr.analysis.job import JobStatus
-from angzarr.analysis.verb import Verb
+from angzarr.analysis.ledger.entry import Status, Unreadable
+from angzarr.analysis.ledger.group import Amendment, GroupStatus
+from angzarr.analysis.ledger.operator_actions import Verb
+from angzarr.analysis.replay import job_dry_run
+from angzarr.analysis.replay.bulk_actions import act_on_all
+from angzarr.analysis.replay.job import JobStatus
 from angzarr.dashboard.pages.paper import LONGEST_SHOWN
 from angzarr.dashboard.serving import _MOST_CONNECTIONS
 from angzarr.dashboard.streams import MOST_EACH, MOST_OPEN, Streams
-from angzarr.dashboard_section import Role
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.errors import ConfigurationError, LedgerUnavailable
 from angzarr.events.event import Event
+from angzarr.settings.dashboard import Role
 from contracts.ledger import letter_of
 from dashboard_caller import browser, hidden
 from dashboard_world import World
@@ -81,13 +81,13 @@ def test_nothing_in_a_letter_is_more_than_text_on_any_page(world, person, hostil
 
 
 def selection_of(entry):
-    from angzarr.analysis.job import Selection
+    from angzarr.analysis.replay.job import Selection
 
     return Selection(entry_ids=(entry.id,))
 
 
 def plan():
-    from angzarr.analysis.job import JobPlan
+    from angzarr.analysis.replay.job import JobPlan
 
     return JobPlan()
 
@@ -326,8 +326,8 @@ def test_a_viewer_is_shown_no_buttons(world, group):
 
 @pytest.fixture
 def job(world, group):
-    from angzarr.analysis.job import Selection
-    from angzarr.analysis.ledger import EntryFilter
+    from angzarr.analysis.ledger.ledger import EntryFilter
+    from angzarr.analysis.replay.job import Selection
 
     wanted = Selection(wanted=EntryFilter(fingerprint=group))
     return world.jobs.begin(wanted, plan(), by="ada", job_id="j1")

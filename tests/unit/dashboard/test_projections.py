@@ -12,9 +12,9 @@ from angzarr.aggregates.book import Address
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.streams import Streams
 from angzarr.dashboard.survey import FRESH
-from angzarr.dashboard_section import Role
 from angzarr.errors import ConfigurationError, LedgerUnavailable, StoreUnavailable
 from angzarr.ordering.lane import Lane
+from angzarr.settings.dashboard import Role
 from contracts.event_store import event, fill
 from contracts.waiting_events import early_of, letter_of, retrying_of, step_of
 from dashboard_caller import api, browser

@@ -9,7 +9,6 @@ import pytest
 from angzarr.aggregates.book import Address, Write
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.paging import sealed
-from angzarr.dashboard_section import Role
 from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import ConfigurationError, LedgerUnavailable, StoreUnavailable
@@ -17,6 +16,7 @@ from angzarr.events.event import Event
 from angzarr.sagas.flags import Step
 from angzarr.sagas.log import Status
 from angzarr.sagas.rejection import told_id
+from angzarr.settings.dashboard import Role
 from contracts.books import deciding
 from contracts.ledger import letter_of
 from dashboard_caller import api, browser

@@ -10,8 +10,8 @@ import urllib.request
 import pytest
 
 from angzarr.dashboard.serving import bind, check_binding, serve
-from angzarr.dashboard_section import DashboardSettings
 from angzarr.errors import ConfigurationError
+from angzarr.settings.dashboard import DashboardSettings
 from dashboard_world import SETTINGS, World
 from polling import wait_until
 

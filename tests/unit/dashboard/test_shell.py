@@ -11,7 +11,7 @@ import pytest
 from angzarr.dashboard.api.route import MOST_PARAMETERS, PREFIX
 from angzarr.dashboard.serving import server_of
 from angzarr.dashboard.shell import Shell
-from angzarr.dashboard_section import DashboardSettings, Role
+from angzarr.settings.dashboard import DashboardSettings, Role
 from dashboard_caller import Client, api, browser, hidden
 from dashboard_world import SETTINGS, World
 

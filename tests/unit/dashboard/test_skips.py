@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.analysis.entry import Status
-from angzarr.analysis.verb import Verb
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names

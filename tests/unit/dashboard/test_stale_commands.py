@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.analysis.replay_order import STALE_AGAIN, Expectation
+from angzarr.analysis.ledger.replay_options import STALE_AGAIN, Expectation
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dead_letters.letter import Mismatch, Reason
 from angzarr.events import headers as names

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.entry import Status
-from angzarr.analysis.job import JobPlan, JobStatus, Selection
-from angzarr.analysis.ledger import EntryFilter
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.ledger import EntryFilter
+from angzarr.analysis.replay.job import JobPlan, JobStatus, Selection
 from angzarr.dashboard.pages.steering import stand
-from angzarr.dashboard_section import Role
+from angzarr.settings.dashboard import Role
 from dashboard_caller import browser, hidden
 from hand_clock import START
 

@@ -30,7 +30,7 @@ from angzarr.dead_letters.wire_form import TASK_MESSAGE, from_wire, to_wire
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.events.message import Message
-from angzarr.payloads import PayloadReference, StorageKind
+from angzarr.payloads.store import PayloadReference, StorageKind
 from angzarr.wire.book_pb2 import CommandBook, MergeStrategy
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 from angzarr.wire.worker_pb2 import EventFacts, TaskMessage

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import json_format
 
 from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.analysis.ledger import EntryFilter
+from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form, decode, encode
 from angzarr.dead_letters.foreign_replay import Route, routed
 from angzarr.dead_letters.letter import DeadLetter, ForeignCover

@@ -13,7 +13,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.app import Angzarr
+from angzarr.app.angzarr import Angzarr
 from angzarr.dead_letters.codec import (
     JSON_CONTENT_TYPE,
     PROTOBUF_CONTENT_TYPE,

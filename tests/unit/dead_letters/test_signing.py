@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from tests.contracts.ledger import letter_of, message_of
 from tests.unit.dead_letters.test_codec import letters
 
-from angzarr.adapters.sql.engine import build_engine
-from angzarr.adapters.sql.ledger import SqlLedger
-from angzarr.adapters.sql.ledger_database import LedgerDatabase
-from angzarr.analysis.grouping import Grouping
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.analysis.classification.grouping import Grouping
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import DeadLetter, Mismatch, Reason
 from angzarr.dead_letters.metadata import FULL_SIGNATURE, SIGNATURES, WORKER_FINGERPRINT

@@ -17,7 +17,7 @@ from google.protobuf.message import Message as Wire
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.foreign import adopt_later_generation, adopt_later_generation_json
 from angzarr.dead_letters.letter import Reason
-from angzarr.payloads import StorageKind
+from angzarr.payloads.store import StorageKind
 from angzarr.wire import book_pb2, dead_letter_pb2, identity_pb2, rejection_pb2, worker_pb2
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 

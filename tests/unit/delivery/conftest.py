@@ -18,25 +18,23 @@ from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.adapters.memory.steps import MemoryStepLog
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.admission import Admission
-from angzarr.delivery.autopsy import Autopsy
-from angzarr.delivery.calling import Caller
-from angzarr.delivery.claiming import Claiming
+from angzarr.delivery.claims import Claiming, LastStarts, Results
 from angzarr.delivery.compensation import Undos
+from angzarr.delivery.compensation_runner import Undoing
 from angzarr.delivery.delivery import read
 from angzarr.delivery.domains import Domains
+from angzarr.delivery.executor import Road
+from angzarr.delivery.failure_policy import Judge
 from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.hold import Hold
 from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.in_place import InPlace
-from angzarr.delivery.judge import Judge
-from angzarr.delivery.last_start import LastStarts
+from angzarr.delivery.invoke import Caller
+from angzarr.delivery.letter_builder import Autopsy
 from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.pipeline import Pipeline
-from angzarr.delivery.results import Results
-from angzarr.delivery.road import Road
+from angzarr.delivery.retry_until_available import Hold
 from angzarr.delivery.settle import Settler
+from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.switching import Switching
-from angzarr.delivery.undoing import Undoing
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable
 from angzarr.events import headers as names
 from angzarr.events.message import Message

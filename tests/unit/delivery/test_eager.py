@@ -11,9 +11,9 @@ from tests.hand_clock import HandClock
 from angzarr.delivery.compensation import CompensationAction, Undos
 from angzarr.delivery.context import RUNNING, no_breaker
 from angzarr.delivery.eager import run_eagerly
+from angzarr.delivery.failure_policy import Judge
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.in_place import InPlace
-from angzarr.delivery.judge import Judge
+from angzarr.delivery.step_retry import InPlace
 from angzarr.errors import RetryLater
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy

@@ -12,10 +12,10 @@ from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.structlog.hook import details
 from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.redaction import Redaction
-from angzarr.delivery.autopsy import Autopsy
 from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.letter_builder import Autopsy
 from angzarr.delivery.outcome import DeadLettered, Retried, Skipped
-from angzarr.delivery.salvage import Salvage, damaged
+from angzarr.delivery.unreadable import Salvage, damaged
 from angzarr.errors import GiveUp
 from angzarr.resilience.category import Category
 from angzarr.resilience.verdict import Verdict, VerdictRule

@@ -9,7 +9,7 @@ import pytest
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.holding import Holding
+from angzarr.delivery.switching import Holding
 from angzarr.ordering.order import Order
 from angzarr.resilience.guarded import guards
 from angzarr.resilience.switches import Action, Selector

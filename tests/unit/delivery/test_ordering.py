@@ -14,7 +14,7 @@ import pytest
 from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.aggregates.book import Address
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery import schedule_row
+from angzarr.delivery import schedule as schedule_row
 from angzarr.delivery.ordering import (
     ASKED_AGAIN,
     FULL_WAIT,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
-from angzarr.delivery.results import MAX_RESULT, Results
+from angzarr.delivery.claims import MAX_RESULT, Results
 from angzarr.errors import DeliveryError
 
 RESULTS = Results(dumps=dumps, loads=loads)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.delivery.delivery import read
-from angzarr.delivery.schedule import FURTHEST, copy_of, put_early
-from angzarr.delivery.schedule_row import id_of
+from angzarr.delivery.schedule import FURTHEST, copy_of, id_of, put_early
 from angzarr.events import headers as names
 from angzarr.events.message import Message
 

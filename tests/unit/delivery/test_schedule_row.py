@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.delivery.schedule import FURTHEST, put_arrived
-from angzarr.delivery.schedule_row import id_of, read, row_of
+from angzarr.delivery.schedule import FURTHEST, id_of, put_arrived, read, row_of
 from angzarr.errors import DecodeError, DeliveryError
 from angzarr.events import headers as names
 from angzarr.events.message import Message

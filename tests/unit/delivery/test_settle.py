@@ -66,7 +66,7 @@ def test_what_breaks_outside_every_step_gives_the_message_back(world, monkeypatc
 
 def test_what_breaks_every_time_ends_as_a_letter_and_not_as_a_loop(world, monkeypatch):
     monkeypatch.setattr(
-        "angzarr.delivery.calling.Caller.call", lambda *_: (_ for _ in ()).throw(Struck)
+        "angzarr.delivery.invoke.Caller.call", lambda *_: (_ for _ in ()).throw(Struck)
     )
     world.handler(lambda _data, _context: None)
     for _ in range(3):

@@ -10,13 +10,13 @@ import pytest
 from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.aggregates.book import Address
-from angzarr.analysis.answers import Answers
-from angzarr.analysis.choosing import act_on_all
-from angzarr.analysis.entry import Hold, Status
-from angzarr.analysis.replay import ReplayTargets
-from angzarr.analysis.replayer import Replayer
-from angzarr.analysis.skip import Skips
-from angzarr.analysis.verb import Verb
+from angzarr.analysis.ledger.entry import Hold, Status
+from angzarr.analysis.ledger.operator_actions import Verb
+from angzarr.analysis.replay.bulk_actions import act_on_all
+from angzarr.analysis.replay.replay import ReplayTargets
+from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.skip import Skips
+from angzarr.analysis.worker.replay_results import Answers
 from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Parked, Skipped
 from angzarr.errors import DecodeError, GiveUp
 from angzarr.events import headers as names

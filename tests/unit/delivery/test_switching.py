@@ -9,9 +9,9 @@ import pytest
 
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.adapters.structlog.hook import said_of
+from angzarr.delivery.breaker_log import SwitchLog, change_fact
 from angzarr.delivery.outcome import Duplicate, Handled, Postponed, Skipped
-from angzarr.delivery.switch_log import SwitchLog, change_fact
-from angzarr.delivery.wave import Waves, breaker_of
+from angzarr.delivery.poison_wave import Waves, breaker_of
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import Permit
 from angzarr.resilience.idempotency import Claimed

@@ -27,7 +27,7 @@ from angzarr.doctor.catalogue import CHECKS, IDS, misspelt
 from angzarr.doctor.finding import Severity
 from angzarr.doctor.unsafe import Unsafe
 from angzarr.fleet import Member
-from angzarr.revisions import Revision
+from angzarr.maintenance.schema_versions import Revision
 
 
 def seconds(number):

@@ -12,11 +12,11 @@ from kombu.transport.SQS import Channel
 
 from angzarr.adapters.sqs.queue_check import RETENTION as OURS
 from angzarr.adapters.sqs.queues import FIFO_SUFFIX
-from angzarr.dead_letter_section import DeadLetterSettings
 from angzarr.dead_letters.names import MAX_NAME_LENGTH, queue_name
 from angzarr.dead_letters.queue import NAME_PREFIX
 from angzarr.errors import AngzarrError
 from angzarr.events.event import check_domain
+from angzarr.settings.dead_letters import DeadLetterSettings
 
 FILE = Path(__file__).resolve().parents[3] / "localstack" / "angzarr.json"
 

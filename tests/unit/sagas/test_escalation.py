@@ -16,7 +16,6 @@ from angzarr.aggregates.command import Command, Origin
 from angzarr.errors import WebhookError
 from angzarr.events.codec import decoder_for, event_type_of, to_json
 from angzarr.events.event import Event
-from angzarr.posting import Answer
 from angzarr.sagas.escalation import (
     LONGEST_REASON,
     Escalation,
@@ -27,6 +26,7 @@ from angzarr.sagas.escalation import (
     webhook_json,
 )
 from angzarr.sagas.rejection import Rejection
+from angzarr.webhooks import Answer
 
 
 def test_the_body_says_what_the_specification_says():

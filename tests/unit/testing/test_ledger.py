@@ -5,7 +5,7 @@ from tests.unit.testing import shop
 from tests.unit.testing.shop import Placed, fails
 
 from angzarr import GiveUp
-from angzarr.analysis.entry import FailureClass, Status
+from angzarr.analysis.ledger.entry import FailureClass, Status
 
 
 def test_a_letter_is_classified_and_replayed_once_its_cause_is_mended(

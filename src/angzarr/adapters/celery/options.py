@@ -13,7 +13,7 @@ from kombu import Exchange, Producer, Queue
 from kombu.compression import get_encoder
 
 from angzarr.errors import ConfigurationError
-from angzarr.spelling import unknown
+from angzarr.runtime.text import unknown
 
 
 def _named(function: Callable[..., Any]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from angzarr.adapters.files import whole_files
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import PayloadGone, PayloadStoreUnavailable
-from angzarr.payloads import (
+from angzarr.payloads.store import (
     PayloadReference,
     StorageKind,
     check_place,

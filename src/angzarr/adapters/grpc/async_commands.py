@@ -25,7 +25,7 @@ from angzarr.aggregates.book import Address, Book, Decision
 from angzarr.aggregates.command import Command
 from angzarr.aggregates.execute import AsyncCommandClient
 from angzarr.clock import Clock, SystemClock
-from angzarr.per_process import OncePerProcess
+from angzarr.runtime.per_process import OncePerProcess
 
 _Channels: TypeAlias = WeakKeyDictionary[asyncio.AbstractEventLoop, grpc.aio.Channel]
 

@@ -22,7 +22,7 @@ from angzarr.aggregates.book import Address, Book, Decision
 from angzarr.aggregates.command import Command
 from angzarr.aggregates.execute import CommandClient
 from angzarr.clock import Clock, SystemClock
-from angzarr.per_process import OncePerProcess
+from angzarr.runtime.per_process import OncePerProcess
 
 
 class GrpcCommandClient(CommandClient):

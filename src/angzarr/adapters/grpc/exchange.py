@@ -19,7 +19,7 @@ from angzarr.aggregates.wire_form import (
 )
 from angzarr.errors import DecodeError
 from angzarr.events import headers as names
-from angzarr.printable import printable
+from angzarr.runtime.text import printable
 from angzarr.wire.book_pb2 import EventBook
 
 #: Characters of another's address that an error shows.

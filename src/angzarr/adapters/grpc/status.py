@@ -24,7 +24,7 @@ from angzarr.errors import (
     CommandRejectedError,
     SequenceConflictError,
 )
-from angzarr.printable import printable
+from angzarr.runtime.text import printable
 from angzarr.wire.book_pb2 import EventBook
 from angzarr.wire.command_service_pb2 import CallErrorInfo, CallStatus
 from angzarr.wire.dead_letter_pb2 import SequenceMismatchDetails

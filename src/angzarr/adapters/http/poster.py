@@ -23,8 +23,8 @@ import httpx
 
 from angzarr.adapters.http.signature import signed_headers
 from angzarr.clock import Clock, SystemClock
-from angzarr.posting import Answer
 from angzarr.resilience.retry_after import from_header
+from angzarr.webhooks import Answer
 
 #: To connect, and between two pieces of what is sent and read.
 TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)

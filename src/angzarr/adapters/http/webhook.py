@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from angzarr.adapters.http.poster import Poster
-from angzarr.analysis.alert import Alert, BodyFormat
-from angzarr.analysis.alert_body import body_of
-from angzarr.posting import Answer
+from angzarr.analysis.alerts.alert import Alert, BodyFormat
+from angzarr.analysis.alerts.alert_body import body_of
+from angzarr.webhooks import Answer
 
 
 class Webhook:

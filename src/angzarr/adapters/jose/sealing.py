@@ -14,7 +14,7 @@ from joserfc.jwk import OctKey
 
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES
 from angzarr.dead_letters.refusal import Refusal
-from angzarr.machine_faults import is_machine_fault
+from angzarr.runtime.machine_faults import is_machine_fault
 
 _ALG: Final = "dir"
 _ENC: Final = "A256GCM"

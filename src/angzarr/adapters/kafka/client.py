@@ -14,7 +14,7 @@ from weakref import WeakSet
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
 _SELDOM: Final = Seldom()

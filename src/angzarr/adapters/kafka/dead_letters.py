@@ -20,7 +20,7 @@ from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import ANALYSIS_GROUP, queue_name
 from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
 

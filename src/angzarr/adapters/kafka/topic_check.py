@@ -27,7 +27,7 @@ from angzarr.adapters.kafka.durability import (
     lacks_in_sync,
     weaknesses,
 )
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
 #: Seconds between two looks for a topic that was created a moment ago.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from angzarr.analysis.alert import (
+from angzarr.analysis.alerts.alert import (
     LONGEST_PAGE,
     Alert,
     Alerts,

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import datetime
 
-from angzarr.analysis.brake import Brake, BrakeState, Scope, moved, standing
+from angzarr.analysis.ledger.emergency_stop import Brake, BrakeState, Scope, moved, standing
 from angzarr.clock import Clock, SystemClock
 
 

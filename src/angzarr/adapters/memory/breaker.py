@@ -21,7 +21,7 @@ from angzarr.resilience.breaker import (
     Watches,
 )
 from angzarr.resilience.guarded import settings_of
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _DEFAULTS = BreakerSettings()
 _NEW = State()

@@ -6,8 +6,9 @@ import threading
 from collections import Counter
 from dataclasses import replace
 
-from angzarr.analysis.entry import Entry, HistoryLine
-from angzarr.analysis.group import (
+from angzarr.analysis.ledger.counts import Step, grown, growths, regressed
+from angzarr.analysis.ledger.entry import Entry, HistoryLine
+from angzarr.analysis.ledger.group import (
     OPEN_GROUPS,
     Amendment,
     Group,
@@ -16,8 +17,7 @@ from angzarr.analysis.group import (
     Groups,
     amended,
 )
-from angzarr.analysis.ledger import LONGEST_PAGE, Cursor, read_cursor
-from angzarr.analysis.tally import Step, grown, growths, regressed
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE, Cursor, read_cursor
 from angzarr.clock import Clock, SystemClock
 
 #: Filter fields that a group's field of the same name must equal.

@@ -8,9 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.analysis import job_approval, job_rules, job_story
-from angzarr.analysis.entry import Entry, HistoryLine, Status
-from angzarr.analysis.job import (
+from angzarr.analysis.ledger.entry import Entry, HistoryLine, Status
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE, Cursor, read_cursor
+from angzarr.analysis.ledger.ordering_state import is_parked
+from angzarr.analysis.ledger.transition import REPLAYABLE
+from angzarr.analysis.replay import job_approval, job_rules
+from angzarr.analysis.replay import job_history as job_story
+from angzarr.analysis.replay.job import (
     ENDED,
     ENDED_STATES,
     Candidate,
@@ -22,13 +26,10 @@ from angzarr.analysis.job import (
     ReplayJobs,
     Selection,
 )
-from angzarr.analysis.job_edit import JobEdit, digest_of
-from angzarr.analysis.job_marking import JobMarking, JobRule
-from angzarr.analysis.job_rules import Answer, Seen
-from angzarr.analysis.job_work import Begun, JobWork, Noted
-from angzarr.analysis.lane_state import is_parked
-from angzarr.analysis.ledger import LONGEST_PAGE, Cursor, read_cursor
-from angzarr.analysis.transition import REPLAYABLE
+from angzarr.analysis.replay.job_commands import JobMarking, JobRule
+from angzarr.analysis.replay.job_edit import JobEdit, digest_of
+from angzarr.analysis.replay.job_executor_port import Begun, JobWork, Noted
+from angzarr.analysis.replay.job_rules import Answer, Seen
 from angzarr.clock import Clock, SystemClock
 
 

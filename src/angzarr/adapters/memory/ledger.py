@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.groups import MemoryGroups
-from angzarr.analysis import transition
-from angzarr.analysis.change import Change
-from angzarr.analysis.entry import (
+from angzarr.analysis.ledger import transition
+from angzarr.analysis.ledger.change import Change
+from angzarr.analysis.ledger.counts import Step
+from angzarr.analysis.ledger.entry import (
     OPEN,
     Entry,
     EntryDetail,
@@ -18,8 +19,7 @@ from angzarr.analysis.entry import (
     Status,
     Unreadable,
 )
-from angzarr.analysis.filing import Decider, Filing, letter_ids_of
-from angzarr.analysis.ledger import (
+from angzarr.analysis.ledger.ledger import (
     ANY,
     EXACT,
     LONGEST_PAGE,
@@ -30,9 +30,9 @@ from angzarr.analysis.ledger import (
     page_of,
     read_cursor,
 )
-from angzarr.analysis.marking import Make, Marking
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder
-from angzarr.analysis.tally import Step
+from angzarr.analysis.ledger.plan_filing import Decider, Filing, letter_ids_of
+from angzarr.analysis.ledger.replay_options import AS_IT_IS, ReplayOrder
+from angzarr.analysis.ledger.transitions_by_people import Make, Marking
 from angzarr.clock import Clock
 from angzarr.dead_letters.codec import encode
 from angzarr.dead_letters.letter import DeadLetter

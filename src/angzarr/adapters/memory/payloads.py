@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import PayloadGone
-from angzarr.payloads import PayloadReference, StorageKind, check_place, sha256_of, verified
+from angzarr.payloads.store import PayloadReference, StorageKind, check_place, sha256_of, verified
 
 
 class MemoryPayloadStore:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from functools import reduce
 
-from angzarr.analysis.entry import Entry
-from angzarr.analysis.ledger import Ledger
-from angzarr.analysis.peers import MOST, Fared, Peers, PeersSeen, fared_alone
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.ledger import Ledger
+from angzarr.analysis.ledger.similar_failures import MOST, Fared, Peers, PeersSeen, fared_alone
 
 
 class MemoryPeers(Peers):

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 
 from angzarr.clock import Clock, SystemClock
-from angzarr.delivery.schedule import Row, Taken
-from angzarr.delivery.schedule_row import row_of
+from angzarr.delivery.schedule import Row, Taken, row_of
 from angzarr.events.message import Message
 
 

@@ -6,8 +6,17 @@ from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
 
-from angzarr.analysis import write as rules
-from angzarr.analysis.write import KEPT, WRITE_LEASE, Answer, Begun, Found, Write, WriteKey, Writes
+from angzarr.analysis.ledger import idempotent_requests as rules
+from angzarr.analysis.ledger.idempotent_requests import (
+    KEPT,
+    WRITE_LEASE,
+    Answer,
+    Begun,
+    Found,
+    Write,
+    WriteKey,
+    Writes,
+)
 from angzarr.clock import Clock, SystemClock
 
 

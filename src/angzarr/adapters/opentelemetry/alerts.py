@@ -9,8 +9,8 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from angzarr.adapters.opentelemetry.propagation import SCOPE
-from angzarr.analysis.alert import Alert
-from angzarr.analysis.alerting import Depth
+from angzarr.analysis.alerts.alert import Alert
+from angzarr.analysis.alerts.alert_raiser import Depth
 from angzarr.clock import Clock, SystemClock
 
 

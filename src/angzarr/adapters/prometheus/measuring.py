@@ -17,7 +17,7 @@ from opentelemetry.sdk.resources import Resource
 
 from angzarr.adapters.prometheus.folder import Folder
 from angzarr.adapters.prometheus.snapshot import Snapshot, snapshot_of
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.health")
 

@@ -18,7 +18,7 @@ from angzarr.adapters.rabbitmq.record import record_of
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
 #: Letters that the broker hands out ahead, per domain; who has as many in hand asks for each. Twice

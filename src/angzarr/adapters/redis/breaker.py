@@ -33,7 +33,7 @@ from angzarr.resilience.breaker import (
     Watches,
 )
 from angzarr.resilience.guarded import settings_of
-from angzarr.seldom import A_MINUTE, Seldom
+from angzarr.runtime.log_throttle import A_MINUTE, Seldom
 
 _STEP: Final = Script("breaker.lua")
 _DEFAULTS: Final = BreakerSettings()

@@ -27,7 +27,7 @@ from angzarr.adapters.redis.step import STEP, Fetched, Lists
 from angzarr.adapters.redis.unacked import FETCHED, Unacked
 from angzarr.delivery.reader_deaths import ReadersDied, Reading, reading_after
 from angzarr.events.received import CHECKED
-from angzarr.machine_faults import is_machine_fault
+from angzarr.runtime.machine_faults import is_machine_fault
 
 _log = logging.getLogger("angzarr.transport")
 

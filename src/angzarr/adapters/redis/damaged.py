@@ -15,9 +15,9 @@ from angzarr.adapters.redis.session import AWAY, LONGEST_JOIN, Session
 from angzarr.adapters.redis.step import Fetched
 from angzarr.errors import LetterTooLarge
 from angzarr.events.received import ENVELOPE, DamagedEnvelope, check_envelope
-from angzarr.json_bounds import TooMuch, check_json
-from angzarr.machine_faults import is_machine_fault
-from angzarr.seldom import Seldom
+from angzarr.runtime.json_bounds import TooMuch, check_json
+from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.machine_faults import is_machine_fault
 
 _log = logging.getLogger("angzarr.transport")
 

@@ -20,7 +20,7 @@ from angzarr.adapters.redis.doorbell import Doorbell
 from angzarr.adapters.redis.link import Argument, Link
 from angzarr.adapters.redis.session import Session
 from angzarr.adapters.redis.step import STEP, Done, Ending, Fetched, Lists, flat
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.transport")
 

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.link import Connection
 from angzarr.errors import StoreUnavailable
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.flow")
 

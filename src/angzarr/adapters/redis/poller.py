@@ -17,7 +17,7 @@ from kombu.utils.eventio import ERR, READ
 
 from angzarr.adapters.redis.nudge import Nudge
 from angzarr.adapters.redis.session import AWAY
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.transport")
 

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.link import Argument, Script
 from angzarr.clock import Clock, SystemClock
-from angzarr.delivery.schedule import Row, Taken
-from angzarr.delivery.schedule_row import row_of
+from angzarr.delivery.schedule import Row, Taken, row_of
 from angzarr.events.message import Message
 
 _PUT = Script("schedule_put.lua")

@@ -23,8 +23,8 @@ from angzarr.adapters.redis.link import Argument, Link, Script
 from angzarr.adapters.redis.returned import after_death, with_deaths_of, without_deaths
 from angzarr.adapters.redis.step import STEP
 from angzarr.events.received import ENVELOPE
-from angzarr.json_bounds import check_json
-from angzarr.seldom import Seldom
+from angzarr.runtime.json_bounds import check_json
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.transport")
 

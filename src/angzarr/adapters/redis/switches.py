@@ -32,7 +32,7 @@ from angzarr.resilience.switches import (
     SwitchChange,
     SwitchWatch,
 )
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.flow")
 

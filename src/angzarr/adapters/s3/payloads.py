@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import PayloadGone, PayloadStoreUnavailable
-from angzarr.payloads import (
+from angzarr.payloads.store import (
     PayloadReference,
     StorageKind,
     check_place,

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from angzarr.adapters.sqs.client import FAILURES, reason_of
 from angzarr.adapters.sqs.letter_entries import BATCH
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from angzarr.adapters.sqs.record import ALL, record_of
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.errors import DeadLetterQueueUnavailable
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageTypeDef

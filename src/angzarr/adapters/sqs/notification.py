@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from angzarr.adapters.sqs.letter_text import Text, told_by
-from angzarr.json_bounds import Bounds, check_json
+from angzarr.runtime.json_bounds import Bounds, check_json
 
 #: A notification holds its message as one text, and ten attributes.
 _BOUNDS: Final = Bounds(nodes=1_000, depth=20)

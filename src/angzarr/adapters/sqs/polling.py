@@ -19,7 +19,7 @@ from kombu.asynchronous.aws.connection import AsyncHTTPSConnection
 from kombu.transport import SQS as stock  # noqa: N811 - a module
 
 from angzarr.adapters.sqs import patient_client
-from angzarr.seldom import Seldom
+from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.transport")
 

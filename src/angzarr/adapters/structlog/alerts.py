@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from angzarr.adapters.structlog.own_lines import OwnLines
-from angzarr.analysis.alert import Alert, Severity
-from angzarr.posting import Answer
+from angzarr.analysis.alerts.alert import Alert, Severity
+from angzarr.webhooks import Answer
 
 NAME = "angzarr.alerts"
 

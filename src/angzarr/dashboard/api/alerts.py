@@ -9,9 +9,9 @@ from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
-from angzarr.analysis.alert import LONGEST_PAGE, Fate, Kind, Severity
-from angzarr.analysis.alert_json import answers_json, listed_json, still_open
-from angzarr.analysis.alert_trial import chosen, try_alert
+from angzarr.analysis.alerts.alert import LONGEST_PAGE, Fate, Kind, Severity
+from angzarr.analysis.alerts.alert_json import answers_json, listed_json, still_open
+from angzarr.analysis.alerts.sample_alert import chosen, try_alert
 from angzarr.dashboard.alert_pace import check_pace
 from angzarr.dashboard.api.route import DeskHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text

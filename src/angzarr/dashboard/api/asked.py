@@ -7,14 +7,14 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from angzarr.analysis import group
-from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.group import LONGEST_OWNER, Amendment, GroupFilter, GroupStatus
-from angzarr.analysis.group_address import fingerprint_at
-from angzarr.analysis.job import DEFAULT_STAGES, ItemState, JobPlan, JobStatus, Selection
-from angzarr.analysis.ledger import LONGEST_PAGE, EntryFilter
-from angzarr.analysis.replay_order import Expectation
-from angzarr.analysis.verb import LONGEST_NOTE, Verb
+from angzarr.analysis.ledger import group
+from angzarr.analysis.ledger.entry import FailureClass, Status
+from angzarr.analysis.ledger.group import LONGEST_OWNER, Amendment, GroupFilter, GroupStatus
+from angzarr.analysis.ledger.group_address import fingerprint_at
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter
+from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE, Verb
+from angzarr.analysis.ledger.replay_options import Expectation
+from angzarr.analysis.replay.job import DEFAULT_STAGES, ItemState, JobPlan, JobStatus, Selection
 from angzarr.dashboard.api.shapes import Asked, EntryId, Moment, Text
 from angzarr.dashboard.sight import Sight
 from angzarr.errors import ConfigurationError

@@ -8,9 +8,9 @@ from fastapi import Depends, Header, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from angzarr.analysis.brake import BrakeState, Scope
-from angzarr.analysis.brake_json import standing_json, state_json
-from angzarr.analysis.verb import LONGEST_NOTE
+from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope
+from angzarr.analysis.ledger.emergency_stop_json import standing_json, state_json
+from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.dashboard import braking
 from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Moment, Shape

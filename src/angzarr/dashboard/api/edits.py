@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis import job_json
-from angzarr.analysis.edit import read_data
-from angzarr.analysis.editor import Draft
+from angzarr.analysis.replay import job_json
+from angzarr.analysis.replay.edit import read_data
+from angzarr.analysis.replay.editor import Draft
 from angzarr.dashboard.api.asked import DataQuery, NewEdit
 from angzarr.dashboard.api.entries import IfMatch
 from angzarr.dashboard.api.route import (

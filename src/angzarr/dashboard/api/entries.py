@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import Header, Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis import entry_json
+from angzarr.analysis.ledger import entry_json
 from angzarr.dashboard import deeds, many
 from angzarr.dashboard.api.asked import EntryQuery, ManyVerb, OneVerb
 from angzarr.dashboard.api.route import (

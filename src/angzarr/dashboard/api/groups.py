@@ -7,8 +7,8 @@ from typing import Annotated, Final
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis import group_json
-from angzarr.analysis.ledger import EntryFilter
+from angzarr.analysis.ledger import group_json
+from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.dashboard import deeds, many
 from angzarr.dashboard.api.asked import Amended, GroupQuery, GroupVerb
 from angzarr.dashboard.api.entries import AS_SEEN, IfMatch, results_json

@@ -8,9 +8,9 @@ from typing import Annotated, Final, Literal
 from fastapi import Header, Path, Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis import job_json
-from angzarr.analysis.edit_review import review
-from angzarr.analysis.job import ItemState
+from angzarr.analysis.replay import job_json
+from angzarr.analysis.replay.edit_review import review
+from angzarr.analysis.replay.job import ItemState
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import ItemQuery, JobQuery, NewJob
 from angzarr.dashboard.api.entries import IfMatch

@@ -10,7 +10,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from angzarr.aggregates.book import Address
-from angzarr.analysis.ledger import LONGEST_PAGE
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE
 from angzarr.dashboard.api.route import DeskHere, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
 from angzarr.dashboard.lane_look import by_type, lane_page, lane_story, letters_of

@@ -12,16 +12,16 @@ from fastapi.security import APIKeyHeader, HTTPBearer
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from angzarr.analysis.entry_json import json_text
+from angzarr.analysis.ledger.entry_json import json_text
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.door import Door
 from angzarr.dashboard.once import once
 from angzarr.dashboard.problem import MEDIA_TYPE, Problem
-from angzarr.dashboard_section import Role
-from angzarr.openings import turn
-from angzarr.printable import printable
+from angzarr.payloads.limits import turn
+from angzarr.runtime.text import printable
+from angzarr.settings.dashboard import Role
 
 PREFIX: Final = "/api/v1"
 #: More than any route knows.

@@ -9,7 +9,7 @@ from fastapi import Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from angzarr.analysis.ledger import LONGEST_PAGE
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE
 from angzarr.dashboard.api.route import DeskHere, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
 from angzarr.dashboard.case_look import letters_of

@@ -10,8 +10,8 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
-from angzarr.analysis.replay_order import Expectation
-from angzarr.analysis.verb import LONGEST_NOTE
+from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
+from angzarr.analysis.ledger.replay_options import Expectation
 from angzarr.dashboard.api.asked import Filter
 from angzarr.dashboard.problem import Problem
 from angzarr.events.headers import time_of

@@ -8,7 +8,7 @@ from typing import Final
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis.brake import BrakeState, Scope
+from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope
 from angzarr.dashboard import braking
 from angzarr.dashboard.api.brake import LightHere
 from angzarr.dashboard.api.route import DeskHere

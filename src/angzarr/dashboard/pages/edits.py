@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis.edit import Unfit, read_data
-from angzarr.analysis.edit_differences import Sides
+from angzarr.analysis.replay.edit import Unfit, read_data
+from angzarr.analysis.replay.edit_differences import Sides
 from angzarr.dashboard.api.asked import DataQuery
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.api.shapes import EntryId
@@ -21,7 +21,7 @@ from angzarr.dashboard.pages.paper import LONGEST_SHOWN
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.problem import Problem
 from angzarr.dead_letters.refusal import Refusal
-from angzarr.printable import escaped
+from angzarr.runtime.text import escaped
 
 router = pages()
 

@@ -7,15 +7,15 @@ from typing import Any, Final
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis import entry_json
-from angzarr.analysis.editor import Told
-from angzarr.analysis.entry import FailureClass, Status
-from angzarr.analysis.job import plan_for
-from angzarr.analysis.lane_state import is_parked
-from angzarr.analysis.replay_order import AS_IT_IS, ReplayOrder, continued
-from angzarr.analysis.skip import told_behind
-from angzarr.analysis.transition import replayable
-from angzarr.analysis.verb import Verb, refusal, told_of_lane
+from angzarr.analysis.ledger import entry_json
+from angzarr.analysis.ledger.entry import FailureClass, Status
+from angzarr.analysis.ledger.operator_actions import Verb, refusal, told_of_lane
+from angzarr.analysis.ledger.ordering_state import is_parked
+from angzarr.analysis.ledger.replay_options import AS_IT_IS, ReplayOrder, continued
+from angzarr.analysis.ledger.transition import replayable
+from angzarr.analysis.replay.editor import Told
+from angzarr.analysis.replay.job import plan_for
+from angzarr.analysis.replay.skip import told_behind
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import EntryQuery
 from angzarr.dashboard.api.route import DeskHere

@@ -9,17 +9,17 @@ from fastapi import Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from angzarr.analysis.group import (
+from angzarr.analysis.ledger.group import (
     LONGEST_NOTE,
     LONGEST_OWNER,
     Amendment,
     Group,
     GroupStatus,
 )
-from angzarr.analysis.group_address import group_address
-from angzarr.analysis.job import DEFAULT_STAGES, Selection
-from angzarr.analysis.ledger import EntryFilter
-from angzarr.analysis.verb import Verb
+from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.ledger.ledger import EntryFilter
+from angzarr.analysis.ledger.operator_actions import Verb
+from angzarr.analysis.replay.job import DEFAULT_STAGES, Selection
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import GroupQuery, Plan
 from angzarr.dashboard.api.route import DeskHere

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis.group_address import group_address
-from angzarr.analysis.ledger import EntryFilter
-from angzarr.analysis.verb import Verb
+from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.ledger.ledger import EntryFilter
+from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.dashboard import many
 from angzarr.dashboard.api.asked import MOST_AT_ONCE, Filter
 from angzarr.dashboard.api.route import DeskHere

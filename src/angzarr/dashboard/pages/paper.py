@@ -11,12 +11,11 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from angzarr.ages import ago, span_text
-from angzarr.analysis.entry_json import json_text
-from angzarr.analysis.group_address import group_address
-from angzarr.analysis.ledger import EntryFilter
-from angzarr.analysis.replay_order import STALE_AGAIN
-from angzarr.printable import printable
+from angzarr.analysis.ledger.entry_json import json_text
+from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.ledger.ledger import EntryFilter
+from angzarr.analysis.ledger.replay_options import STALE_AGAIN
+from angzarr.runtime.text import ago, printable, span_text
 
 #: Characters of one value that a page shows; the API gives the whole.
 LONGEST_SHOWN: Final = 64 * 1024

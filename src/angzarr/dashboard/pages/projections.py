@@ -28,12 +28,12 @@ from angzarr.dashboard.pages.route import caller_of, pages, render
 from angzarr.dashboard.paging import next_query
 from angzarr.dashboard.problem import Problem, problem_of
 from angzarr.dashboard.survey import WHOLE
-from angzarr.dashboard_section import Role
 from angzarr.errors import AngzarrError
 from angzarr.ordering.lane import Standing
 from angzarr.ordering.lane_view import State, view_of
 from angzarr.projections.helping import what_helps
 from angzarr.projections.ordered_handler import Ordered
+from angzarr.settings.dashboard import Role
 
 router = pages()
 _ON_A_PAGE: Final = 50

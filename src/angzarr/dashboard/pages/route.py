@@ -17,8 +17,8 @@ from angzarr.dashboard.door import Door
 from angzarr.dashboard.pages.paper import write
 from angzarr.dashboard.problem import Problem, problem_of
 from angzarr.dashboard.sessions import SESSION_LIFE
-from angzarr.dashboard_section import Role
-from angzarr.openings import turn
+from angzarr.payloads.limits import turn
+from angzarr.settings.dashboard import Role
 
 #: The cookie of a session, and that of whoever has none yet.
 COOKIE: Final = "angzarr_session"

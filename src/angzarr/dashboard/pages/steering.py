@@ -7,9 +7,9 @@ from typing import Final, Literal, TypeAlias
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis.edit_review import review
-from angzarr.analysis.job import JobStatus, ReplayJob
-from angzarr.analysis.job_approval import same_person
+from angzarr.analysis.replay.edit_review import review
+from angzarr.analysis.replay.job import JobStatus, ReplayJob
+from angzarr.analysis.replay.job_approval import same_person
 from angzarr.dashboard import deeds
 from angzarr.dashboard.access import Caller, too_little
 from angzarr.dashboard.api.jobs import JobId
@@ -20,7 +20,7 @@ from angzarr.dashboard.pages.edits import both
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.revision import stale
-from angzarr.dashboard_section import Role
+from angzarr.settings.dashboard import Role
 
 router = pages()
 How: TypeAlias = Literal["pause", "resume", "cancel", "approve"]

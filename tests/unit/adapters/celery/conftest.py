@@ -33,7 +33,7 @@ def sent(app):
 @pytest.fixture
 def waiting(app):
     """Return the messages that wait in the app's schedule."""
-    from angzarr.delivery.schedule_row import read
+    from angzarr.delivery.schedule import read
 
     return lambda: [read(one.row.text) for one in app.schedule._waiting.values()]
 

@@ -4,7 +4,7 @@ import sys
 import time
 from types import SimpleNamespace
 
-from angzarr.adapters.celery import green_pauses
+from angzarr.adapters.celery.shutdown import pool_shutdown as green_pauses
 
 
 def test_who_has_the_real_sleep_gets_the_one_that_took_its_place(monkeypatch):

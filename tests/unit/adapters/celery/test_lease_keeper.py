@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from angzarr.adapters.celery import worker
-from angzarr.adapters.celery.worker import LeaseKeeper
+from angzarr.adapters.celery.worker import worker
+from angzarr.adapters.celery.worker.worker import LeaseKeeper
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.tenure import Tenure
 

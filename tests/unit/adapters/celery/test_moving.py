@@ -10,11 +10,11 @@ import pytest
 from amqp.exceptions import MessageNacked, PreconditionFailed
 from kombu.exceptions import OperationalError
 
-from angzarr.adapters.celery.moving import MoverThread
-from angzarr.adapters.celery.publisher import LonePublisher, refuses
+from angzarr.adapters.celery.publish.publisher import LonePublisher, refuses
+from angzarr.adapters.celery.worker.worker import MoverThread
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.adapters.redis.schedule import RedisSchedule
-from angzarr.adapters.sql.schedule import SqlSchedule
+from angzarr.adapters.sql.delivery.schedule import SqlSchedule
 from angzarr.errors import BrokerUnavailable
 from angzarr.events.message import Message
 from polling import wait_until

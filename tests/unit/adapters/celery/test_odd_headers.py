@@ -14,7 +14,7 @@ from celery.app.task import Context
 from kombu.utils.json import dumps
 
 from angzarr import Angzarr
-from angzarr.adapters.celery.shape import _FIELDS
+from angzarr.adapters.celery.message_check import _FIELDS
 from angzarr.dead_letters import codec
 from angzarr.dead_letters.codec import Form
 from angzarr.testing.clock_by_hand import FakeClock

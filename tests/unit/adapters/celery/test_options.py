@@ -19,8 +19,8 @@ from angzarr.adapters.celery import options
 from angzarr.errors import AngzarrError, ConfigurationError
 from angzarr.events.publication import Publication
 from angzarr.projections.projection import Projection
-from angzarr.settings import SETTINGS, Settings
-from angzarr.spelling import unknown
+from angzarr.runtime.text import unknown
+from angzarr.settings.settings import SETTINGS, Settings
 
 #: Public attributes of Celery's task class that a decorator has no business with.
 NO_OPTIONS = {

@@ -174,7 +174,7 @@ def test_a_skip_is_the_end_of_its_chain_and_a_part_of_its_chord_like_any_other(a
 def test_a_skip_that_nobody_was_told_of_is_told_when_it_comes_again(app, worker, monkeypatch):
     result = chain(app.tasks["skips"].si(), app.tasks["add"].s(1)).apply_async()
     with monkeypatch.context() as patch:
-        patch.setattr("angzarr.adapters.celery.task.tell_skipped", lambda *_all: None)
+        patch.setattr("angzarr.adapters.celery.worker.task.tell_skipped", lambda *_all: None)
         worker.run_until_settled()
     assert result.state == "PENDING"
     again = chain(

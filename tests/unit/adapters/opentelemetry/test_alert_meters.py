@@ -7,7 +7,7 @@ from tests.contracts.alerts import alert_of
 from tests.hand_clock import START, HandClock
 
 from angzarr.adapters.opentelemetry.alerts import AlertMeters
-from angzarr.analysis.alerting import Depth
+from angzarr.analysis.alerts.alert_raiser import Depth
 
 
 @pytest.fixture

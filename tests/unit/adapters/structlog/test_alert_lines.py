@@ -6,7 +6,7 @@ import pytest
 from tests.contracts.alerts import alert_of
 
 from angzarr.adapters.structlog.alerts import LogSink
-from angzarr.analysis.alert import Severity
+from angzarr.analysis.alerts.alert import Severity
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""Our defaults for Celery: below whatever a user gives, by whichever way and at any time.
+
+Celery's own `add_defaults` puts them over `config_from_object`, and forgets them when that is read
+a second time. They lie just above Celery's defaults instead, and are laid anew at each reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+from celery.app.utils import Settings
+
+from angzarr.adapters.celery.worker import result_backend
+
+CONSUMER: Final = "angzarr.adapters.celery.worker.consumer:RoadConsumer"
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "task_acks_late": True,
+    "task_reject_on_worker_lost": True,
+    # The letter is durable before a failure reaches the tracer, so its message may go.
+    "task_acks_on_failure": True,
+    # A run that the hard time limit cut is given back; started claims are counted (D4).
+    "task_acks_on_timeout": False,
+    "task_serializer": "json",
+    "result_serializer": "json",
+    "event_serializer": "json",
+    "accept_content": ["json"],
+    "result_accept_content": ["json"],
+    "worker_prefetch_multiplier": 1,
+    "broker_connection_retry_on_startup": True,
+    # Celery gives up after 100 tries, and three quarters of an hour.
+    "broker_connection_max_retries": None,
+    # What runs goes on. Its message comes again, finds the claim alive and waits for its end.
+    "worker_cancel_long_running_tasks_on_connection_loss": False,
+    "task_default_delivery_mode": "persistent",
+    # Seconds that a dead child's result may still take to arrive (10 by default). Declaring it
+    # lost too early is harmless: what it settled is found settled.
+    "worker_lost_wait": 2.0,
+    # Celery's own drops what it cannot read, and dies of some of it.
+    "worker_consumer": CONSUMER,
+    # What runs when SIGTERM comes may go on so long; 2.3 s later at most all is over (16).
+    "worker_soft_shutdown_timeout": 7.5,
+    **result_backend.DEFAULTS,
+}
+
+#: What RabbitMQ needs besides: native delays want quorum queues behind a topic exchange.
+AMQP_DEFAULTS: Final[Mapping[str, Any]] = {
+    "task_default_queue_type": "quorum",
+    "task_default_exchange_type": "topic",
+    "task_create_missing_queue_type": "quorum",
+    "task_create_missing_queue_exchange_type": "topic",
+}
+#: Scheme of a broker → what its transport is told, below `broker_transport_options`.
+_TRANSPORT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "amqp": {"confirm_publish": True},
+    "amqps": {"confirm_publish": True},
+    "pyamqp": {"confirm_publish": True},
+    "memory": {"polling_interval": 0.01},
+}
+
+
+class OwnDefaults(dict[str, Any]):
+    """What lies between the user's settings and Celery's defaults."""
+
+
+def lay(conf: Any, *, amqp: bool) -> None:
+    """Put our defaults under what the user gave in *conf*; again, they follow the broker."""
+    ours = next((kept for kept in conf.maps if isinstance(kept, OwnDefaults)), None)
+    if ours is None:
+        ours = OwnDefaults()
+        for layers in (conf.maps, conf.defaults):
+            layers.insert(len(layers) - 1, ours)
+        ours.update(deepcopy(dict(DEFAULTS)))
+    for name, value in AMQP_DEFAULTS.items():
+        if amqp:
+            ours[name] = value
+        else:
+            ours.pop(name, None)
+
+
+def is_given(conf: Any, name: str) -> bool:
+    """Tell whether a user set *name*, under any of its names."""
+    given = [kept for kept in conf.maps[:-1] if not isinstance(kept, OwnDefaults)]
+    return name in Settings({}, given, conf._keys, conf.prefix)  # noqa: SLF001 - Celery's own view
+
+
+def with_transport_defaults(broker: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the options of the transport of *broker*, a URL or several; what is *given* wins."""
+    first = broker if isinstance(broker, str) else next(iter(broker or ()), "")
+    return {**_TRANSPORT.get(str(first).partition(":")[0], {}), **(given or {})}

@@ -1,0 +1,289 @@
+"""Batch: many events to their handlers with few round trips, and an exact account if it fails."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from amqp.exceptions import ChannelError
+from celery import signals
+from kombu.exceptions import OperationalError
+from kombu.utils.url import maybe_sanitize_url
+
+from angzarr.adapters.celery.publish.amqp import RoadAMQP
+from angzarr.adapters.celery.publish.batch_item import UNSENDABLE, Leg, Parcel, account
+from angzarr.adapters.celery.publish.message_template import Sketch, Writer, can_be_sketched
+from angzarr.adapters.celery.publish.publisher import AWAY
+from angzarr.adapters.celery.publish.wires import Wire, wire_for
+from angzarr.delivery.fanout import Subscription
+from angzarr.events import headers as names
+from angzarr.events.event import Event, task_id_for
+
+_log = logging.getLogger("angzarr.publishing")
+
+#: Most messages, and most characters of data, that are in flight at once.
+MOST_MESSAGES: Final = 250
+MOST_TEXT: Final = 2**20
+#: Options by which a caller chooses the way itself: such events go one by one.
+OWN_WAY: Final = frozenset({"producer", "publisher", "connection", "router"})
+
+#: Opens a span around the publish of an event and gives its ``traceparent``.
+Span: TypeAlias = Callable[[Event], AbstractContextManager[str | None]]
+#: Sends one event to one handler by Celery's ``send_task``, with these options besides.
+Send: TypeAlias = Callable[[Event, Subscription, Mapping[str, Any]], None]
+
+
+def send_batch(
+    app: Any, parcels: Sequence[Parcel], options: Mapping[str, Any], *, span: Span, send: Send
+) -> bool:
+    """Send *parcels* in order; False, and nothing sent, where they must go one by one.
+
+    Raises BrokerUnavailable if nothing was sent, NotAllPublished if not everything was confirmed.
+    """
+    if not any(parcel.legs for parcel in parcels) or OWN_WAY & options.keys():
+        return False
+    if type(app.amqp) is not RoadAMQP or not can_be_sketched(app):
+        return False
+    where = maybe_sanitize_url(str(app.conf.broker_url or "the default address"))
+    connection = app.pool.connection
+    away = (*AWAY, *connection.connection_errors, *connection.channel_errors)
+    try:
+        with app.producer_pool.acquire(block=True, timeout=10) as producer:
+            batch = Batch(app, producer, span, away)
+            if not batch.connect(options):
+                return False
+            batch.sketch(parcels, options, send)
+            try:
+                for chunk in chunks(parcels):
+                    batch.send(chunk)
+            except ChannelError:
+                # What it was sent by may be gone: who comes next declares it anew.
+                producer.connection.declared_entities.clear()
+                raise
+            batch.close()
+    except (*away, *UNSENDABLE) as error:
+        told = account(parcels, error, where)
+        if told is error:
+            raise
+        raise told from error
+    return True
+
+
+def chunks(parcels: Sequence[Parcel]) -> Iterator[list[Parcel]]:
+    """Cut *parcels* into what may be in flight at once; each has at least one event."""
+    chunk: list[Parcel] = []
+    messages = text = 0
+    for parcel in parcels:
+        added = len(parcel.text) * len(parcel.legs)
+        if chunk and (messages + len(parcel.legs) > MOST_MESSAGES or text + added > MOST_TEXT):
+            yield chunk
+            chunk, messages, text = [], 0, 0
+        chunk.append(parcel)
+        messages += len(parcel.legs)
+        text += added
+    if chunk:
+        yield chunk
+
+
+class Batch:
+    """Writes and sends parcels over one producer, which no other thread uses meanwhile.
+
+    A chunk whose connection ends is sent again as Celery's retry policy says, but for what was
+    confirmed: handlers that get a message twice run once.
+    """
+
+    def __init__(
+        self, app: Any, producer: Any, span: Span, away: tuple[type[Exception], ...]
+    ) -> None:
+        self._app = app
+        self._producer = producer
+        self._span = span
+        self._away = away
+        self._wire: Wire | None = None
+        self._writers: dict[Subscription, Writer] = {}
+        self._domains: dict[Subscription, str | None] = {}
+        self._any: Any = None
+
+    def connect(self, options: Mapping[str, Any]) -> bool:
+        """Connect; False where this broker's messages go one by one."""
+        conf = self._app.conf
+        retry = options.get("retry")
+        if conf.task_publish_retry if retry is None else retry:
+            policy = {**conf.task_publish_retry_policy, **(options.get("retry_policy") or {})}
+            # As kombu does: else it tries for ever to connect to a broker that is away.
+            self._producer.connection.transport_options.update(policy)
+        self._wire = wire_for(self._producer)
+        return self._wire is not None
+
+    def sketch(self, parcels: Sequence[Parcel], options: Mapping[str, Any], send: Send) -> None:
+        """Have Celery write one message for each handler; raises what it would raise."""
+        for parcel in parcels:
+            for leg in parcel.legs:
+                if leg.to not in self._writers:
+                    sketch = Sketch(self._producer)
+                    drawn = {**options, "producer": sketch, "add_to_parent": False}
+                    send(parcel.event, leg.to, drawn)
+                    self._writers[leg.to] = self._any = Writer(self._app, sketch)
+                    handler = self._app.handlers.get(leg.to.handler)
+                    self._domains[leg.to] = handler.domain if handler is not None else None
+
+    def send(self, chunk: Sequence[Parcel]) -> None:
+        """Send one chunk; raises what ended it after marking every leg."""
+        trips = [_Trip(parcel, self._span) for parcel in chunk]
+        legs = [leg for parcel in chunk for leg in parcel.legs]
+        try:
+            for trip in trips:
+                self._write(trip)
+            if legs:
+                self._carry(legs)
+        except BaseException as error:
+            self._wire = None
+            self._end(trips, error)
+            raise
+        self._end(trips, None)
+        self._tell_task_sent(trips)
+        for leg in legs:
+            leg.body, leg.options = None, {}  # on the broker now
+
+    def close(self) -> None:
+        """Let go of the wire; what was sent stays sent."""
+        if self._wire is not None:
+            self._wire.close()
+
+    def revive(self, channel: Any) -> None:
+        """Go on over a new connection (kombu's ``ensure`` calls it)."""
+        self._producer.revive(channel)
+        self._wire = None
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def _write(self, trip: _Trip) -> None:
+        event = trip.parcel.event
+        event_headers = names.to_headers(event)
+        for leg in trip.parcel.legs:
+            domain = None if event.domain else self._domains[leg.to]
+            own = {**event_headers, names.DOMAIN: domain} if domain else event_headers
+            self._write_leg(trip, leg, self._writers[leg.to], own)
+
+    def _write_leg(
+        self, trip: _Trip, leg: Leg, writer: Writer, own_headers: Mapping[str, Any]
+    ) -> None:
+        data, way = trip.parcel.event.data, dict(writer.destination.options)
+        task_id = task_id_for(trip.parcel.event.id, leg.to.handler)
+        headers = writer.headers(task_id, data, own_headers)
+        properties = writer.properties(task_id)
+        if signals.before_task_publish.receivers:
+            leg.body = writer.body(data)
+            declare, policy = list(writer.destination.declare), dict(writer.policy)
+            trip.run(
+                signals.before_task_publish.send,
+                sender=writer.task, body=leg.body, exchange=way["exchange"],
+                routing_key=way["routing_key"], declare=declare, headers=headers,
+                properties=properties, retry_policy=policy,
+            )  # fmt: skip
+        else:
+            leg.body = writer.text(trip.parcel.text) or writer.body(data)
+        if isinstance(leg.body, str):
+            del way["serializer"]
+            way |= {"content_type": "application/json", "content_encoding": "utf-8"}
+        leg.options = {**way, "headers": headers, **properties}
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def _carry(self, legs: Sequence[Leg]) -> None:
+        carry: Callable[[Sequence[Leg]], None] = self._try
+        if self._any.retry:
+            carry = self._producer.connection.ensure(self, self._try, **self._any.policy)
+        carry(legs)
+
+    def _try(self, legs: Sequence[Leg]) -> None:
+        wire = self._wire = self._wire or wire_for(self._producer)
+        if wire is None:
+            msg = "the broker that took its place takes no batches"
+            raise OperationalError(msg)
+        for writer in self._writers.values():
+            for entity in writer.destination.declare:
+                self._producer.maybe_declare(entity)
+        wire.carry([leg for leg in legs if not leg.confirmed])
+
+    # -- telling -------------------------------------------------------------------------------
+
+    def _tell_task_sent(self, trips: Sequence[_Trip]) -> None:
+        """Send Celery's ``task-sent`` events; they are for monitors, the tasks are on their way."""
+        told = [
+            (writer, fields)
+            for trip in trips
+            for leg in trip.parcel.legs
+            if (writer := self._writers[leg.to])
+            and (fields := writer.task_sent(leg.options["headers"]))
+        ]
+        if not told or self._wire is None:
+            return
+        default = self._app.events.Dispatcher(enabled=False)
+
+        def send(producer: Any) -> None:
+            for writer, fields in told:
+                (writer.dispatcher or default).publish("task-sent", fields, producer)
+
+        try:
+            self._wire.tell(send)
+        except self._away as error:
+            _log.warning("task_sent_events_lost: %s events, %s", len(told), error)
+            self._wire = None
+
+    def _end(self, trips: Sequence[_Trip], error: BaseException | None) -> None:
+        for trip in trips:
+            for leg in trip.parcel.legs:
+                if leg.confirmed:
+                    self._after(trip, leg, self._writers[leg.to])
+            trip.end(None if trip.parcel.confirmed else error)
+
+    def _after(self, trip: _Trip, leg: Leg, writer: Writer) -> None:
+        """Say what is on the broker to those who listen to Celery's signals."""
+        headers, data = leg.options["headers"], trip.parcel.event.data
+        if signals.after_task_publish.receivers:
+            trip.run(
+                signals.after_task_publish.send,
+                sender=writer.task,
+                body=writer.body(data) if isinstance(leg.body, str) else leg.body,
+                headers=headers,
+                exchange=leg.options["exchange"],
+                routing_key=leg.options["routing_key"],
+            )
+        if signals.task_sent.receivers:  # deprecated, and sent by Celery all the same
+            trip.run(
+                signals.task_sent.send,
+                sender=writer.task, task_id=headers["id"], task=writer.task, args=[data],
+                kwargs={}, eta=headers["eta"], taskset=headers["group"],
+            )  # fmt: skip
+
+
+class _Trip:
+    """One parcel while it is sent: its span, and the context in which its signals run.
+
+    A tracer that listens to Celery opens a span before a publish and ends it after. In a context
+    of its own the span of one message is not the parent of the next.
+    """
+
+    __slots__ = ("_context", "_span", "parcel")
+
+    def __init__(self, parcel: Parcel, span: Span) -> None:
+        self.parcel = parcel
+        self._context = contextvars.copy_context()
+        self._span = span(parcel.event)
+        traceparent = self._context.run(self._span.__enter__)
+        if traceparent != parcel.event.traceparent:
+            parcel.event = replace(parcel.event, traceparent=traceparent)
+
+    def run(self, call: Callable[..., Any], **arguments: Any) -> None:
+        """Call in this trip's context."""
+        self._context.run(call, **arguments)
+
+    def end(self, error: BaseException | None) -> None:
+        """End the span; *error* is why the event was not confirmed."""
+        why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
+        self._context.run(self._span.__exit__, *why)

@@ -1,0 +1,165 @@
+"""ConfirmedWire: many messages to RabbitMQ, and one wait for all their confirms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from amqp.exceptions import AMQPError, ChannelError, IrrecoverableConnectionError, MessageNacked
+from kombu import Producer
+
+from angzarr.adapters.celery.publish.batch_item import Leg, no_queue
+
+#: Seconds without one confirm after which RabbitMQ is taken to confirm nothing more: a broker
+#: that is out of memory or disk reads nothing and says nothing.
+PATIENCE: Final = 30.0
+
+
+class ConfirmedWire:
+    """RabbitMQ: publishes do not wait for each other, and every one is confirmed at the end.
+
+    A message that no queue takes comes back and counts as refused; RabbitMQ confirms it as well.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._channel: Any = None
+
+    def carry(self, legs: Sequence[Leg]) -> None:
+        """Send *legs*; raises MessageNacked, RecoverableConnectionError (no queue) or the end.
+
+        If the broker closes the channel because of one of several, the others go one by one.
+        """
+        try:
+            self._carry(legs)
+        except ChannelError as error:
+            left = [leg for leg in legs if not leg.confirmed]
+            if len(left) == 1:
+                left[0].lost = False  # alone on its way: this is what the broker refused
+                raise
+            refused: Exception = error
+            for leg in left:
+                try:
+                    self.carry([leg])
+                except ChannelError as own:
+                    refused = own
+            if not all(leg.confirmed for leg in left):
+                raise refused from None
+
+    def tell(self, send: Callable[[Any], None]) -> None:
+        """Send what *send* publishes and wait for the confirms."""
+        opened = self._opened()
+        send(opened.producer)
+        opened.wait()
+
+    def close(self) -> None:
+        """Close the channel."""
+        opened, self._channel = self._channel, None
+        if opened is not None:
+            opened.close()
+
+    def _opened(self) -> _Confirming:
+        if self._channel is None:
+            self._channel = _Confirming(self._connection)
+        opened: _Confirming = self._channel
+        return opened
+
+    def _carry(self, legs: Sequence[Leg]) -> None:
+        opened = self._opened()
+        try:
+            opened.publish(legs)
+            opened.wait()
+        except BaseException as error:
+            self._channel = None
+            for leg in opened.in_flight():
+                leg.lost = True
+            if not isinstance(error, ChannelError):
+                # Without a farewell: half a frame may be out, and a mute broker answers none.
+                self._connection.collect()
+            raise
+        if opened.refused:
+            raise opened.refused.pop()
+
+
+class _Confirming:
+    """One channel of its own in confirm mode; RabbitMQ counts what is published on it from 1."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._channel = connection.channel()
+        self._channel.confirm_select()
+        self._publish = type(self._channel).basic_publish  # that of the class waits for nothing
+        self._channel.basic_publish = self._count
+        self._channel.events["basic_ack"].add(self._on_ack)
+        self._channel.events["basic_nack"].add(self._on_nack)
+        self._channel.events["basic_return"].add(self._on_return)
+        self._tag = 0
+        self._leg: Leg | None = None
+        self._open: dict[int, Leg | None] = {}
+        self._returned: dict[str, Exception] = {}
+        self._patience = PATIENCE
+        self.producer = Producer(self._channel, auto_declare=False)
+        self.refused: list[Exception] = []
+
+    def publish(self, legs: Sequence[Leg]) -> None:
+        """Send *legs* and do not wait for confirms; a broker that reads nothing is a time-out."""
+        self._patience = legs[0].options.get("confirm_timeout") or PATIENCE
+        with self._connection.transport.having_timeout(self._patience):
+            for self._leg in legs:
+                self.producer.publish(self._leg.body, **self._leg.options)
+        self._leg = None
+
+    def wait(self) -> None:
+        """Return once nothing is in flight; raises if the broker says nothing for too long."""
+        until, waiting = time.monotonic() + self._patience, len(self._open)
+        while self._open:
+            left = until - time.monotonic()
+            if left <= 0:
+                self._give_up()
+            with suppress(TimeoutError):
+                self._connection.blocking_read(timeout=left)
+            if len(self._open) < waiting:
+                until, waiting = time.monotonic() + self._patience, len(self._open)
+
+    def in_flight(self) -> list[Leg]:
+        """Return what was sent and neither confirmed nor refused."""
+        return [leg for leg in self._open.values() if leg is not None]
+
+    def close(self) -> None:
+        """Close the channel; a connection that is gone has closed it already."""
+        with suppress(OSError, AMQPError):
+            self._channel.close()
+
+    def _count(self, message: Any, **options: Any) -> Any:
+        self._tag += 1
+        self._open[self._tag] = self._leg
+        return self._publish(self._channel, message, **options)
+
+    def _give_up(self) -> None:
+        msg = f"it confirmed nothing for {self._patience:g} s; is it out of memory or disk?"
+        raise IrrecoverableConnectionError(msg)
+
+    def _on_return(self, error: Exception, _exchange: str, _key: str, message: Any) -> None:
+        """Note what comes back; its confirm follows."""
+        self._returned[message.properties["correlation_id"]] = error
+
+    def _on_ack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+        for leg in self._end(tag, multiple):
+            returned = self._returned.get(leg.options["correlation_id"])
+            leg.confirmed = returned is None
+            if returned is not None:
+                self.refused.append(no_queue(leg.options["exchange"], leg.options["routing_key"]))
+
+    def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+        for leg in self._end(tag, multiple):
+            self.refused.append(MessageNacked(f"{leg.to.handler}: refused, is its queue full?"))
+
+    def _end(self, tag: int, multiple: bool) -> list[Leg]:  # noqa: FBT001 - py-amqp's signature
+        """Return what *tag* ends: what it names, and with *multiple* all before it."""
+        if multiple:
+            legs = [self._open.pop(n) for n in list(self._open) if n <= tag]
+        else:
+            legs = [self._open.pop(tag, None)]
+        return [leg for leg in legs if leg is not None]

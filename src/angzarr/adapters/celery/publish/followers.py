@@ -1,0 +1,154 @@
+"""Followers: a success's links and the chain's next step, published by settle (decisions 7).
+
+Celery sends them after the task body: a kill there would lose them behind a completed claim. We
+send them before the claim is completed, with ids that are the same when it is done again.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from contextvars import ContextVar
+from typing import Any
+
+from celery import chord, group, signature
+from celery.app.task import Context
+from celery.canvas import _chain as chain
+from kombu.exceptions import OperationalError
+
+from angzarr.adapters.celery.publish.publisher import unconfirmed
+from angzarr.delivery.delivery import Delivery
+from angzarr.errors import DeliveryError, Unavailable, UnserializableEvent, text_of
+
+_log = logging.getLogger("angzarr.worker")
+
+#: What a malformed link, or a value that is no JSON, makes Celery raise.
+_NEVER = (UnserializableEvent, TypeError, ValueError, LookupError, AttributeError)
+
+
+#: The request whose delivery takes the road here, with what follows it.
+FOLLOWING: ContextVar[Any] = ContextVar("angzarr_following", default=None)
+
+
+class CeleryFollowers:
+    """Publishes the followers of the request in `FOLLOWING`."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def publish(self, delivery: Delivery, value: Any) -> None:
+        """Publish links, then the chain's next step.
+
+        Raises BrokerUnavailable if one was not confirmed, Unavailable if the result backend of a
+        chord is away, DeliveryError if one never can be: the
+        value is no JSON, or what stands in the message is no task.
+        """
+        request = FOLLOWING.get()
+        if request is None or not (request.callbacks or request.chain):
+            return
+        options = self._options(delivery, request)
+        try:
+            for index, link in enumerate(request.callbacks or ()):
+                self._send(link, value, f"{delivery.message.id}:{index}", options)
+            if request.chain:
+                *later, following = request.chain
+                step = signature(following, app=self._app)
+                identify(step, f"{delivery.message.id}:chain")
+                step.apply_async((value,), chain=later, **options)
+        except (OperationalError, OSError) as error:
+            msg = f"the broker did not confirm what follows task {delivery.message.id}: {error}"
+            raise unconfirmed(msg, error) from error
+        except _NEVER as error:
+            msg = f"what follows task {delivery.message.id} cannot be sent: {text_of(error)}"
+            raise DeliveryError(msg) from error
+        except Exception as error:
+            if not self._is_backend_away(error):
+                raise
+            msg = f"the result backend did not take what follows task {delivery.message.id}: "
+            raise Unavailable(msg + text_of(error)) from error
+
+    def _is_backend_away(self, error: Exception) -> bool:
+        """Tell whether *error* is the result backend's, which counts a chord before it is sent."""
+        backend = self._app.backend
+        away = getattr(backend, "connection_errors", ())
+        cause: BaseException | None = error
+        while cause is not None:  # Celery wraps some into a RuntimeError
+            if isinstance(cause, away) or backend.exception_safe_to_retry(cause):
+                return True
+            cause = cause.__cause__
+        return False
+
+    def _send(self, link: Any, value: Any, seed: str, options: dict[str, Any]) -> None:
+        if not isinstance(link, dict):
+            msg = f"the link {link!r:.100} is not a task"
+            raise TypeError(msg)
+        step = signature(link, app=self._app)
+        identify(step, seed)
+        step.apply_async((value,), **options)
+
+    def _options(self, delivery: Delivery, request: Any) -> dict[str, Any]:
+        inherit = self._app.conf.task_inherit_parent_priority
+        return {
+            "parent_id": delivery.message.id,
+            "root_id": request.root_id or delivery.message.id,
+            "priority": delivery.message.priority if inherit else None,
+        }
+
+
+def identify(step: Any, seed: str) -> None:
+    """Give *step* and all that it is made of ids, so that sending it again sends the same.
+
+    An id that it has already (a chain gives its steps theirs) stays.
+    """
+    for index, member in enumerate(_parts(step)):
+        identify(member, f"{seed}:{index}")
+    step.options.setdefault("task_id", str(uuid.uuid5(uuid.NAMESPACE_OID, seed)))
+
+
+def _parts(step: Any) -> list[Any]:
+    if isinstance(step, chord):
+        header = step.tasks.tasks if isinstance(step.tasks, group) else step.tasks
+        return [*header, step.body]
+    return list(step.tasks) if isinstance(step, group | chain) else []
+
+
+def forget_followers(request: Any) -> None:
+    """Keep Celery's tracer from publishing them a second time, or after a skip."""
+    request.callbacks = None
+    request.chain = None
+
+
+def tell_skipped(task: Any, request: Any) -> None:
+    """Tell those who wait for what was to follow a skip that it ends, too: with None.
+
+    The last step's result is that of its chain, and a chord waits for it. A result that cannot be
+    stored is lost, as any other is.
+    """
+    waiting = list(request.chain or ())
+    while waiting:
+        step = waiting.pop()
+        if not isinstance(step, dict):
+            continue
+        waiting.extend(_results_of(step))
+        try:
+            _tell_skipped(task.backend, step.get("options") or {})
+        except Exception as error:  # noqa: BLE001 - a result backend away, or what is no step
+            _log.warning(
+                "followers_not_told: tasks after a skipped one may stay PENDING: %r", error
+            )
+
+
+def _tell_skipped(backend: Any, options: dict[str, Any]) -> None:
+    task_id = options.get("task_id")
+    if task_id is None:
+        return
+    context = Context(options, id=task_id, group=options.get("group_id"))
+    backend.mark_as_done(task_id, None, context)
+
+
+def _results_of(step: dict[str, Any]) -> list[Any]:
+    """Return what stands for the result of a *step* that is made of others."""
+    kind, kwargs = step.get("subtask_type"), step.get("kwargs") or {}
+    if kind == "chord":
+        return [kwargs.get("body")]
+    return list(kwargs.get("tasks") or ()) if kind == "group" else []

@@ -1,0 +1,1 @@
+"""How a worker ends within its grace, and loses nothing."""

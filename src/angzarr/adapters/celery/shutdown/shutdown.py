@@ -1,0 +1,235 @@
+"""Shutdown: how a worker ends within its grace, and nothing is lost or done twice (16).
+
+In this order: nothing more is consumed; what was not begun goes back; what runs may finish until
+the grace (``worker_soft_shutdown_timeout``) has ended; what still runs is cut, its claim freed with
+no start counted, its message given back; the settle thread ends; acknowledgements are sent;
+the pool ends. Then Celery closes the connection, and the owner lease ends with the process.
+
+Celery's own order is another: it waits for the pool first, however long that takes, and for its
+connection to close before what was prefetched is free (docs/adr/0014).
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from queue import SimpleQueue
+from typing import Any
+
+from celery import bootsteps, signals
+from celery.apps.worker import Worker
+from celery.concurrency.asynpool import AsynPool
+from celery.worker import state
+
+from angzarr.adapters.celery.claim_batch import alight
+from angzarr.adapters.celery.shutdown import stop_signals
+from angzarr.adapters.celery.shutdown.drain_loop import Turning
+from angzarr.adapters.celery.shutdown.pool_shutdown import (
+    KINDS,
+    Pool,
+    pass_by_ending,
+    running,
+    spare_begun,
+    watch_living,
+)
+from angzarr.adapters.celery.worker.failed_forks import outlive_failed_forks
+from angzarr.adapters.celery.worker.settlement import (
+    give_back_messages,
+    give_back_requests,
+    unbegun,
+)
+from angzarr.adapters.celery.worker.thread_pool import steady
+from angzarr.adapters.celery.worker.worker import pool_name
+from angzarr.delivery.interrupt import BLADE
+from angzarr.delivery.run_coroutine import begin_shared
+
+_log = logging.getLogger("angzarr.worker")
+
+#: Seconds after the grace by which the process has ended, whatever does not answer.
+END_WITHIN = 2.3
+#: Seconds that the settle thread gets for what is due: claims of the dead, letters half written.
+SETTLED_WITHIN = 0.5
+
+
+class ShutdownStep(bootsteps.StartStopStep):
+    """Puts `Shutdown` where a worker tells its consumer to close, before all else it does."""
+
+    requires = ()
+
+    _shutdown: Shutdown | None = None
+
+    def start(self, worker: Any) -> None:
+        """Take over the end of this worker; it is not consuming yet, and nothing runs."""
+        if pool_name(worker) == "threads":
+            worker.app.movement.threads = steady(worker.pool)
+            if any(handler.is_async for handler in worker.app.handlers):
+                begin_shared()  # later there may be no thread to be had
+        shutdown = self._shutdown = Shutdown(worker)
+        worker.consumer.close = shutdown.run
+        if shutdown.owns_process:
+            stop_signals.install(worker, shutdown)
+            threading.Thread(target=shutdown.watch, name="angzarr-watchdog", daemon=True).start()
+
+    def stop(self, worker: Any) -> None:
+        """End what the worker of another program began; of all steps this one stops last.
+
+        A worker that is a process of its own keeps its lease until it exits.
+        """
+        if self._shutdown is not None and not self._shutdown.owns_process:
+            worker.app.end_work()
+
+    def terminate(self, worker: Any) -> None:
+        """Do the same; a worker that is told to hurry is not stopped but terminated."""
+        self.stop(worker)
+
+    def register_with_event_loop(self, worker: Any, _hub: Any) -> None:
+        """Mend what Celery's pool does with children that work or have died; it runs by now."""
+        if isinstance(billiard := getattr(worker.pool, "_pool", None), AsynPool):
+            spare_begun(billiard)
+            pass_by_ending(billiard)
+            watch_living(billiard)
+            outlive_failed_forks(billiard)
+
+
+class Shutdown:
+    """One worker's way out."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._app = worker.app
+        self._turning = Turning(worker)
+        self._pool = KINDS.get(pool_name(worker), Pool)(worker, self._turning)
+        self._is_asked = False
+        #: Wakes the watchdog; unlike an Event it may be used by a signal handler at any point.
+        self._asked: SimpleQueue[None] = SimpleQueue()
+        self._begun = False
+        self._deadline = 0.0
+        #: Whether this process is a worker and nothing else, and may be ended.
+        self.owns_process = isinstance(worker, Worker) and _on_main_thread()
+
+    # -- what signals say ----------------------------------------------------------------------
+
+    def ask(self) -> bool:
+        """Begin the grace; tell whether this was the first time."""
+        if self._is_asked:
+            return False
+        self._is_asked = True
+        self._app.stopping.begin()
+        self._deadline = time.monotonic() + float(self._app.conf.worker_soft_shutdown_timeout)
+        self._asked.put(None)
+        return True
+
+    def hurry(self) -> None:
+        """End the grace now; raises Cut in a handler that runs on this very thread (solo)."""
+        self._deadline = min(self._deadline, time.monotonic())
+        if BLADE.inside:
+            self._app.stopping.cut()
+            BLADE.strike()
+
+    def watch(self) -> None:
+        """Keep the time, from a thread of its own: the main one may run a handler, or hang."""
+        self._asked.get()
+        self._sleep_until(0)
+        main = threading.main_thread().ident
+        if BLADE.inside and main is not None:
+            signal.pthread_kill(main, signal.SIGTERM)  # our own handler calls `hurry` there
+        self._sleep_until(END_WITHIN)
+        _log.critical("shutdown_overdue: what does not answer is left; its messages come back")
+        self._pool.kill()
+        _exit(os.EX_SOFTWARE)
+
+    def _sleep_until(self, after: float) -> None:
+        while (left := self._deadline + after - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))  # the deadline may come nearer
+
+    # -- the way out ---------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Do everything but closing the connection; whatever breaks, Celery's own way goes on."""
+        if self._begun:
+            return
+        self._begun = True
+        self.ask()
+        if state.should_terminate is not None and state.should_terminate is not False:
+            self._deadline = time.monotonic()
+        try:
+            with self._turning:
+                self._take_steps()
+        except Exception:  # noqa: BLE001 - the process must end; what is unacknowledged comes back
+            _log.exception("shutdown_broke")
+
+    def _take_steps(self) -> None:
+        late = self._stop_consuming()
+        self._app.stopping.close()
+        self._pool.begin_no_more()
+        alight(self._app, late)
+        give_back_messages(late)
+        back = len(late) + give_back_requests(self._app, unbegun(self._worker.consumer))
+        left = max(0.0, self._deadline - time.monotonic())
+        _log.info(
+            "stopping: %d tasks run for %.1f s at most, %d given back", len(running()), left, back
+        )
+        if not self._turning.until(lambda: not running(), lambda: self._deadline):
+            _log.warning("grace_ended: %d tasks are cut, they run again elsewhere", len(running()))
+            self._app.stopping.cut()
+            self._pool.cut()
+        self._app.stop_settling(SETTLED_WITHIN)
+        self._turning.settle()
+        self._pool.end()
+        if self._pool.leaves_running and self.owns_process:
+            self._leave_when_stopped()
+
+    def _stop_consuming(self) -> list[Any]:
+        """Cancel the consumer for good; return the messages that came until the broker knew."""
+        consumer = self._worker.consumer
+        tasks, late = consumer.task_consumer, []  # type: Any, list[Any]
+        if consumer.connection is None or tasks is None:
+            return late
+        tasks.on_message = late.append
+        tasks.consume = _nothing  # remote control, or a domain let go, would resume it
+        try:
+            tasks.cancel()
+        except Exception as error:  # noqa: BLE001 - the broker is away, and so sends nothing
+            _log.warning("consumer_not_cancelled: %r", error)
+        tasks.on_message = _give_back_at_once
+        return late
+
+    def _leave_when_stopped(self) -> None:
+        """Let Celery close everything but its pool, then end: Python would wait for its threads."""
+        self._worker.pool.on_stop = _nothing
+        blueprint = self._worker.blueprint
+        stopped = blueprint.on_stopped
+
+        def leave() -> None:
+            try:
+                stopped()
+                signals.worker_shutdown.send(sender=self._worker)
+                atexit._run_exitfuncs()  # noqa: SLF001 - facts, telemetry, the owner lease
+            finally:
+                _exit(self._worker.exitcode or os.EX_OK)
+
+        blueprint.on_stopped = leave
+
+
+def _exit(code: int) -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _give_back_at_once(message: Any) -> None:
+    give_back_messages([message])
+
+
+def _nothing(*_args: Any, **_options: Any) -> None:
+    """Stand in for what must not be done any more."""
+
+
+def _on_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -1,0 +1,1 @@
+"""What a Celery worker does between fetch and acknowledgement."""

@@ -1,0 +1,139 @@
+"""Binding: from a Python function to the call that runs it for one delivery."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Any, Final
+
+from celery.exceptions import Reject
+
+from angzarr.adapters.celery.worker.task_call import in_own_call
+from angzarr.delivery.asked import ASKED
+from angzarr.delivery.context import Context
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.handlers import Bind
+from angzarr.errors import ConfigurationError, DecodeError, GiveUp, RetryLater
+from angzarr.events.codec import decoder_for
+
+#: What is told of a delivery that its task gave back to the queue.
+REQUEUED: Final = "the task rejected it and asked for it to be queued again"
+
+
+def event_decoder(function: Callable[..., Any], declared: object) -> Callable[[Any], Any]:
+    """Return what decodes the events of *function*: by its annotation, without one *declared*."""
+    _takes_context(function)  # refuses what is no handler before its annotations are read
+    return decoder_for(_annotation(function, declared))
+
+
+def event_binding(function: Callable[..., Any], decode: Callable[[Any], Any]) -> Bind:
+    """Bind an event handler: its event decoded, and the context if it takes it."""
+    takes_context = _takes_context(function)
+
+    def bind(delivery: Delivery, context: Context) -> Callable[[], Any]:
+        event = decode(body_of(delivery))
+        if takes_context:
+            return lambda: function(event, context)
+        return lambda: function(event)
+
+    return bind
+
+
+def of_types(bind: Bind, types: AbstractSet[str]) -> Bind:
+    """Let *bind* see the events of *types* only: of others nothing is read, and nothing is done.
+
+    An ordered handler is sent these too, and they may be anything. A message that names no type,
+    as ``apply()`` sends it, is for the one type that there is.
+    """
+
+    def bound(delivery: Delivery, context: Context) -> Callable[[], Any]:
+        unnamed = delivery.event.type == delivery.handler and len(types) == 1
+        if unnamed or delivery.event.type in types:
+            return bind(delivery, context)
+        return lambda: None
+
+    return bound
+
+
+def body_of(delivery: Delivery) -> Any:
+    """Return the data of the event that *delivery* brings; raises DecodeError for a task's call."""
+    if len(delivery.args) != 1 or delivery.kwargs:
+        msg = f"an event has one body, this message has {len(delivery.args)} arguments"
+        raise DecodeError(msg)
+    return delivery.args[0]
+
+
+def task_binding(task: Any) -> Bind:
+    """Bind a plain task: its arguments as they were sent."""
+    fits = getattr(task, "__header__", None) or inspect.signature(task.run).bind
+
+    def bind(delivery: Delivery, _context: Context) -> Callable[[], Any]:
+        def call() -> Any:
+            try:
+                if task.own_call is None:
+                    return task.run(*delivery.args, **delivery.kwargs)
+                return in_own_call(task, delivery.args, delivery.kwargs)
+            except Reject as said:
+                if task.request.is_eager or _asked_for_a_retry():
+                    raise  # no broker has it, or its retry follows whatever it ends with
+                if said.requeue:  # bounded by the policy: stock Celery would go round for ever
+                    raise RetryLater(reason=REQUEUED, requeued=True) from said
+                msg = f"the task rejected it: {said.reason or 'no reason given'}"
+                raise GiveUp(msg) from said
+
+        _check_arguments(task.name, fits, delivery)
+        return call
+
+    return bind
+
+
+def _asked_for_a_retry() -> bool:
+    asked = ASKED.get()
+    return asked is not None and asked.retry is not None
+
+
+def task_fallback(function: Callable[..., Any] | None) -> Bind | None:
+    """Bind what is called in place of a plain task, with the task's own arguments."""
+    if function is None:
+        return None
+    return lambda delivery, _context: partial(function, *delivery.args, **delivery.kwargs)
+
+
+def _check_arguments(name: str, fits: Callable[..., Any], delivery: Delivery) -> None:
+    """Refuse arguments that the function could never take before anything is claimed for them."""
+    try:
+        fits(*delivery.args, **delivery.kwargs)
+    except TypeError as error:
+        msg = f"the arguments do not fit {name}: {error}"
+        raise DecodeError(msg) from error
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    positional = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    required = [parameter for parameter in positional if parameter.default is parameter.empty]
+    if not positional or len(required) > 2:  # noqa: PLR2004 - event and context
+        msg = (
+            f"{function.__qualname__} cannot be a handler: write it as"
+            f" {function.__name__}(event) or {function.__name__}(event, ctx)"
+        )
+        raise ConfigurationError(msg)
+    return len(positional) > 1
+
+
+def _annotation(function: Callable[..., Any], declared: object) -> object:
+    first = next(iter(inspect.signature(function).parameters))
+    try:
+        hints = typing.get_type_hints(function)
+    except NameError as error:
+        if not isinstance(declared, str):
+            return declared
+        msg = f"the annotation of {function.__qualname__} cannot be read: {error}"
+        raise ConfigurationError(msg) from error
+    return hints.get(first, declared)

@@ -1,0 +1,102 @@
+"""Broadcasts: what every worker of a fleet reads, in its parent: commands, answers, events.
+
+kombu decodes them where they are received. One that is too large would end each worker in turn,
+and one that Celery's code cannot read ends the loop. Nobody waits for a broadcast: it is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from amqp.exceptions import AMQPError
+from kombu import Queue
+from kombu.exceptions import OperationalError
+
+from angzarr.adapters.celery.worker.message_limits import take_in
+from angzarr.errors import DecodeError, text_of
+from angzarr.events.numbers import NoNumber, read_number
+from angzarr.runtime.json_bounds import Bounds
+from angzarr.runtime.log_throttle import Seldom
+
+_log = logging.getLogger("angzarr.worker")
+
+_JSON: Final = "application/json"
+#: What a logical clock may say. It is taken over, counted on and sent in headers of 64 bits.
+_MOST_CLOCK: Final = 2**53
+_LOST: Final = (OSError, AMQPError, OperationalError)
+_SELDOM: Final = Seldom()
+
+
+class BroadcastQueue(Queue):
+    """kombu's queue, whose messages are looked at and read before its consumer has them."""
+
+    #: kombu copies these whenever it binds a queue to a channel.
+    attrs = (*Queue.attrs, ("bounds", None))
+    bounds: Bounds
+
+    def consume(self, consumer_tag: str = "", callback: Any = None, *args: Any, **how: Any) -> Any:
+        """Consume with *callback*, which gets what may be read and nothing else."""
+        return super().consume(consumer_tag, partial(self._receive, callback), *args, **how)
+
+    def _receive(self, callback: Callable[[Any], object], raw: Any) -> None:
+        try:
+            # What this makes of a message is the same message, when kombu asks for it once more.
+            message = self.channel.message_to_python(raw)
+            read_broadcast(message, self.bounds)
+        except Exception as error:  # noqa: BLE001 - a hostile message fails in any way
+            drop(self.name, error)
+        else:
+            callback(message)
+
+
+def bounded(queue: Any, bounds: Bounds) -> BroadcastQueue:
+    """Return *queue*, a kombu queue, as one that drops what is beyond *bounds*."""
+    return BroadcastQueue(**queue.as_dict(), bounds=bounds)
+
+
+def read_broadcast(message: Any, bounds: Bounds) -> None:
+    """Read the body of *message*, which keeps it; raises whatever is wrong with it."""
+    if message.errors:  # it could not be unpacked
+        raise message.errors[0][1]
+    take_in(message, bounds)
+    if message.content_type != _JSON:
+        msg = f"its content type {message.content_type!r:.50} is not {_JSON}"
+        raise DecodeError(msg)
+    _check_clock(message.headers)
+    for said in _parts(message.decode()):
+        if not isinstance(said, dict):
+            msg = f"its body is not a mapping but {type(said).__name__}"
+            raise DecodeError(msg)
+        _check_clock(said)
+
+
+def heed(act: Callable[..., object], *told: Any) -> None:
+    """Let *act* do what a broadcast says. What fails for anything but the connection is dropped."""
+    try:
+        act(*told)
+    except _LOST:
+        raise
+    except Exception as error:  # noqa: BLE001 - it would end the worker's loop
+        drop("gossip", error)
+
+
+def drop(source: str, error: Exception) -> None:
+    """Say, at most once a minute for each *source*, that a broadcast was dropped."""
+    if _SELDOM.now(source):
+        _log.warning("broadcast_dropped: from %s: %s", source, text_of(error)[:500])
+
+
+def _parts(body: Any) -> list[Any]:
+    """Return what *body* says: events may come as a list."""
+    return body if isinstance(body, list) else [body]
+
+
+def _check_clock(said: Mapping[str, Any] | None) -> None:
+    clock = said.get("clock") if said else None
+    number = read_number(clock, _MOST_CLOCK)
+    if clock is not None and (isinstance(number, NoNumber) or isinstance(clock, str)):
+        msg = f"its clock is not a number from 0 to {_MOST_CLOCK}"
+        raise DecodeError(msg)

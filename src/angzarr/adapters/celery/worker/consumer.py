@@ -1,0 +1,372 @@
+"""RoadConsumer: Celery's consumer, which drops nothing and dies of nothing that it is sent (D7).
+
+Celery logs and acknowledges what it cannot decode, rejects for good what it does not know, and
+ends the process, or reconnects for ever, on messages of another shape. Here each of these is a
+dead letter with its bytes before it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from amqp.exceptions import (
+    AMQPError,
+    ChannelError,
+    PreconditionFailed,
+    RecoverableConnectionError,
+)
+from celery import signals
+from celery.exceptions import InvalidTaskError
+from celery.utils.time import maybe_iso8601, maybe_make_aware
+from celery.worker.consumer import Consumer
+from celery.worker.state import maybe_shutdown
+from kombu.exceptions import OperationalError
+from kombu.pools import producers
+from kombu.utils.json import dumps
+
+from angzarr.adapters.celery.claim_batch import RIDE, Ride, sent_as
+from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.message_check import check_headers, checked_body
+from angzarr.adapters.celery.publish.publisher import transport_of
+from angzarr.adapters.celery.worker.broadcasts import heed
+from angzarr.adapters.celery.worker.consumed_queue import consumed_from
+from angzarr.adapters.celery.worker.delivery_from_envelope import message_of
+from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fields, take_in
+from angzarr.adapters.celery.worker.never_run_tasks import tell_lost
+from angzarr.adapters.celery.worker.queue_pausing import Valve
+from angzarr.adapters.celery.worker.redelivered_reading import is_packed, readers_died
+from angzarr.adapters.celery.worker.restarts import Restarts
+from angzarr.adapters.celery.worker.task_events import announce_unknown
+from angzarr.clock import SystemClock
+from angzarr.delivery.schedule import SLEPT, due_headers
+from angzarr.errors import DecodeError, text_of
+from angzarr.events.received import DamagedEnvelope
+from angzarr.runtime.machine_faults import is_machine_fault
+
+_log = logging.getLogger("angzarr.worker")
+
+#: Seconds between two looks for dead children.
+LOOKED_EVERY = 0.5
+#: Seconds between two looks whether a domain is held back.
+VALVE_EVERY = 1.0
+
+#: Built-in errors that kombu counts among the signs of a lost connection, and that a malformed
+#: message raises as well.
+_AMBIGUOUS = (LookupError, ValueError, TypeError, AttributeError)
+
+_HELD_TOO_LONG: Final = (
+    "RabbitMQ takes a message for lost that was not acknowledged within its consumer_timeout, 30"
+    " minutes by default, and gives it to others: give its queue a policy with a consumer-timeout"
+    " longer than your longest handler"
+)
+
+
+class RoadConsumer(Consumer):
+    """Celery's consumer with every way out of it guarded."""
+
+    connection_errors: tuple[type[BaseException], ...]
+    loop: Callable[..., Any]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # It outlives a connection: what it has closed stays closed when Celery consumes anew.
+        self._valve = Valve(
+            self, self.app.holding, stop=super().cancel_task_queue, resume=super().add_task_queue
+        )
+        self._valve_due = 0.0
+        self._receipts = self.app.movement.receipts
+        self._restart_state = Restarts(look=self._look)
+        self.loop = partial(self._go_on_by, self.loop)
+        self.blueprint.start = partial(self._start_steps, self.blueprint.start)
+        self.gossip.on_message = partial(heed, self.gossip.on_message)
+        if transport_of(self.app) == "amqp":
+            self.app.control.mailbox.producer_pool = producers[self._unconfirmed()]
+
+    def connection_for_write(self, url: str | None = None, heartbeat: Any = None) -> Any:
+        """Return the connection of events, which wait for no confirm: none is worth the loop."""
+        return self.ensure_connected(self._unconfirmed(url=url, heartbeat=heartbeat))
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Return *conn*, connected; each try and each second between two shows that we move."""
+        ensure, beat = conn.ensure_connection, self.app.movement.beat
+
+        def trying(errback: Any, *args: Any, callback: Any, **options: Any) -> Any:
+            beat()
+            return ensure(errback, *args, callback=lambda: (beat(), callback()), **options)
+
+        conn.ensure_connection = trying
+        try:
+            return super().ensure_connected(conn)
+        finally:
+            del conn.ensure_connection
+
+    def _start_steps(self, start: Callable[[Any], object], parent: Any) -> None:
+        """Connect and consume. Too many open files are a lost connection, tried again in turns.
+
+        Celery would end the worker, with an exit code that tells supervisors that all is well.
+        """
+        try:
+            start(parent)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            _log.critical(
+                "too_many_open_files: it connects again once there are fewer: raise this worker's"
+                " limit (ulimit -n), or lower its concurrency"
+            )
+            raise ConnectionError(str(error)) from error
+
+    def _go_on_by(self, loop: Callable[..., Any], *args: Any) -> None:
+        """Run Celery's *loop*. From here on nothing that a broker says ends the worker.
+
+        Before, at its first start, a queue of another kind or a refused login does: its settings
+        may be wrong.
+        """
+        if ChannelError not in self.connection_errors:
+            self.connection_errors = (*self.connection_errors, ChannelError)
+        self.app.movement.connect(pool=self.pool)
+        try:
+            loop(*args)
+        except ChannelError as error:
+            if isinstance(error, PreconditionFailed) and "acknowledgement" in str(error):
+                _log.error("delivery_timeout: %s", _HELD_TOO_LONG)
+            raise RecoverableConnectionError(str(error)) from error
+        finally:
+            self.app.movement.disconnect()
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Bury what cannot be decoded; Celery would acknowledge it."""
+        self._bury(message, exc, "UNDECODABLE")
+
+    def on_unknown_message(self, body: Any, message: Any) -> None:  # noqa: ARG002 - Celery's
+        """Bury what is no task; Celery would reject it for good."""
+        error = DecodeError("it is not a Celery message: its headers do not name a task")
+        self._bury(message, error, "FOREIGN_MESSAGE")
+
+    def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:  # noqa: ARG002 - Celery's
+        """Bury a task with malformed headers or arguments, or a refused content type."""
+        self._bury(message, exc, "INVALID_TASK")
+
+    def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:  # noqa: ARG002 - Celery's
+        """Settle a task that is not registered here: a letter that can be replayed later."""
+        try:
+            args, kwargs, _ = checked_body(message.payload)
+            check_headers(message.headers)
+        except Exception as malformed:  # noqa: BLE001 - a hostile message fails in any way
+            self._bury(message, malformed, "INVALID_TASK")
+            return
+        _log.info("unknown_task: %s is not registered here", exc)  # its letter is the error
+        self.app.settlement.settle(
+            self._envelope(message), args, kwargs, None,
+            lambda _outcome: self._unknown_settled(message, exc),
+        )  # fmt: skip
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Look for dead children ten times as often as a prefork pool does, and for waves."""
+        super().register_with_event_loop(hub)
+        maintain = getattr(getattr(self.pool, "_pool", None), "maintain_pool", None)
+        if maintain is not None:
+            hub.call_repeatedly(LOOKED_EVERY, maintain)
+        hub.call_repeatedly(VALVE_EVERY, self._turn_valve)
+
+    def perform_pending_operations(self) -> None:
+        """Do what was put off, where no event loop does (gevent, some transports): waves too.
+
+        Celery comes here after each message, and every two seconds where none comes.
+        """
+        super().perform_pending_operations()
+        if self.hub is None and (now := time.monotonic()) >= self._valve_due:
+            self._valve_due = now + VALVE_EVERY
+            self._turn_valve()
+
+    def _look(self) -> None:
+        """Look whether the worker stops, in the pause between two connections."""
+        self.app.movement.beat()
+        maybe_shutdown()
+
+    def _turn_valve(self) -> None:
+        self._guarded(partial(self.app.movement.look, self), "movement_not_seen")
+        self._guarded(self._valve.turn, "valve_failed")
+        self._guarded(self.app.keep_settling, "settle_threads_not_kept")
+
+    def _guarded(self, step: Callable[[], object], failed: str) -> None:
+        try:
+            step()
+        except self._lost_connections():
+            raise
+        except Exception:  # noqa: BLE001 - it would end the worker, or the connection
+            _log.exception(failed)
+
+    def add_task_queue(self, queue: str, *args: Any, **options: Any) -> None:
+        """Consume from *queue*: an operator's word, by remote control."""
+        self._valve.leave(queue)
+        super().add_task_queue(queue, *args, **options)
+
+    def cancel_task_queue(self, queue: str) -> None:
+        """Consume from *queue* no more, until an operator says otherwise."""
+        self._valve.leave(queue)
+        super().cancel_task_queue(queue)
+
+    def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
+        """Return what takes each message; nothing but a lost connection leaves it."""
+        receive = super().create_task_handler(*args, **options)
+        lost, receipts = self._lost_connections(), self._receipts
+
+        def on_task_received(message: Any) -> None:
+            failures = receipts.failures
+            try:
+                if self._takes_in(message) and not self._waits(message):
+                    receive(message)
+            except lost:
+                raise
+            except Exception as error:  # noqa: BLE001 - it would end the worker, or loop
+                self._fail(message, error)
+            else:
+                if failures and receipts.failures == failures:  # a pool fails without a word
+                    receipts.succeed()
+
+        return on_task_received
+
+    def _takes_in(self, message: Any) -> bool:
+        """Tell whether *message* may be read; else it is buried as it is."""
+        if (died := readers_died(message)) is not None:
+            self._bury(message, died, died.code)
+            return False
+        try:
+            take_in(message, self.app.settings.message.bounds)
+        except (DamagedEnvelope, DecodeError) as error:
+            self._bury(message, error, "UNDECODABLE")
+            return False
+        return True
+
+    def _fail(self, message: Any, error: Exception) -> None:
+        """Bury *message* if it is at fault for *error*; else it goes back after a pause.
+
+        What has its end keeps it: an error after that is told, and ends nothing.
+        """
+        if message.acknowledged:
+            _log.error("failed_after_its_end: %s", text_of(error)[:500], exc_info=error)
+        elif found := self._receipts.fault_of(message, error):
+            code, reason = found
+            self._bury(message, reason, code)
+        else:
+            self._give_back(message, error)
+
+    def _give_back(self, message: Any, error: Exception) -> None:
+        """Give *message* back; its claim, if it rides, is freed with no start counted."""
+        envelope, settlement = self._envelope(message), self.app.settlement
+        pause = self._receipts.fail(error, f"a message of {envelope.routing_key}")
+        then = self._giving_back(message)
+        if getattr(message, RIDE, None) is None:  # it may be too malformed to have a claim
+            settlement.after_pause(envelope, then, pause)
+        else:
+            settlement.give_back(envelope, counted=False, then=then, pause=pause)
+
+    def _giving_back(self, message: Any) -> Callable[[], object]:
+        """Return what gives *message* back, from whichever thread."""
+        return partial(self.call_soon, self._requeue, message)
+
+    def _requeue(self, message: Any) -> None:
+        if not message.acknowledged:
+            message.reject_log_error(_log, self.connection_errors, requeue=True)
+
+    def _waits(self, message: Any) -> bool:
+        """Tell whether *message* came before its time; then it waits where it holds nothing.
+
+        Celery would keep it in this process until then (trap 4), by this machine's clock: it is not
+        shown the time of what is due. What is malformed is left to those who make letters of it.
+        """
+        headers = message.headers
+        if not isinstance(headers, dict) or not headers.get("eta"):
+            return False
+        if headers.get("task") not in self.strategies or (due := self._due(headers)) is None:
+            return False
+        left = due - SystemClock().now()
+        if left <= SLEPT:
+            message.headers = due_headers(headers, left)
+            return False
+        then = partial(self.call_soon, self._acknowledge, message)
+        self.app.settlement.let_wait(self._envelope(message), due, then, self._giving_back(message))
+        return True
+
+    def _due(self, headers: dict[str, Any]) -> datetime | None:
+        try:
+            check_headers(headers)
+            said = maybe_iso8601(headers["eta"])
+            due: datetime = maybe_make_aware(said, self.app.timezone).astimezone(UTC)
+        except (InvalidTaskError, ValueError, TypeError, AttributeError, OverflowError):
+            return None
+        return due
+
+    def _unconfirmed(self, **where: Any) -> Any:
+        """Return a connection for what is of the moment: events, remote control, its answers.
+
+        RabbitMQ confirms nothing while it is out of memory or disk, which may last until this
+        worker has taken what fills it.
+        """
+        connection = self.app.connection_for_write(**where)
+        options = connection.transport_options
+        connection.transport_options = {**options, "confirm_publish": False}
+        return connection
+
+    def _lost_connections(self) -> tuple[type[BaseException], ...]:
+        known = (error for error in self.connection_errors if not issubclass(error, _AMBIGUOUS))
+        return (OSError, AMQPError, OperationalError, *known)
+
+    def _bury(self, message: Any, error: Exception, code: str) -> None:
+        if is_machine_fault(error):  # a decoder wraps a MemoryError too
+            self._give_back(message, error)
+            return
+        envelope = self._envelope(message)
+        try:
+            check_fields(message)
+        except DamagedEnvelope as damaged:
+            error, code, envelope = damaged, "DAMAGED_ENVELOPE", as_a_whole(message, envelope)
+        _log.error(
+            "undeliverable: %s from %s: %s", code, envelope.routing_key, text_of(error)[:500]
+        )
+        settlement, told = self.app.settlement, partial(self._let_go, message, envelope, error)
+        then = partial(settlement.tell, envelope, told)
+        settlement.bury(envelope, error, code, then, self._giving_back(message))
+
+    def _let_go(self, message: Any, envelope: Envelope, error: Exception) -> None:
+        tell_lost(self.app, message_of(self.app, envelope), error)
+        self.call_soon(self._acknowledge, message)
+        signals.task_rejected.send(sender=self, message=message, exc=error)
+
+    def _acknowledge(self, message: Any) -> None:
+        if not message.acknowledged:
+            message.ack_log_error(_log, self.connection_errors)
+
+    def _unknown_settled(self, message: Any, error: Exception) -> None:
+        announce_unknown(self, message, error)
+        self.call_soon(self._acknowledge, message)
+
+    def _envelope(self, message: Any) -> Envelope:
+        body = message.body
+        if not isinstance(body, bytes | str):  # what a transport made of it
+            body = dumps(body)
+        headers = message.headers if isinstance(message.headers, dict) else {}
+        info = message.delivery_info if isinstance(message.delivery_info, dict) else {}
+        properties = message.properties if isinstance(message.properties, dict) else {}
+        ride: Ride | None = getattr(message, RIDE, None)
+        return Envelope(
+            ride.token if ride else os.urandom(16).hex(),
+            self.app.owner,
+            body,
+            message.content_type or "",
+            message.content_encoding or "",
+            headers,
+            properties,
+            info,
+            ride and sent_as(ride.answer),
+            consumed_from(message),
+            is_packed(message),
+        )

@@ -1,0 +1,137 @@
+"""Rereading: what a broker delivers once more is read alone, and noted while it is.
+
+It may have killed its reader, which nobody counts: RabbitMQ says the same of a message that was
+given back, and so does SQS. So the claim store has a note of each while it is unpacked and parsed.
+A note that the next reader finds there is a reader's death.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from angzarr.adapters.celery.worker.message_limits import read_body
+from angzarr.delivery.reader_deaths import ReadersDied, Reading, reading_after
+from angzarr.resilience.idempotency import (
+    FIRST,
+    Claim,
+    Claimed,
+    Ending,
+    IdempotencyStore,
+    Release,
+    Wait,
+)
+from angzarr.resilience.keys import key_part
+from angzarr.runtime.json_bounds import Bounds
+
+_log = logging.getLogger("angzarr.worker")
+
+#: The attribute of a message that is not read, which says why.
+_DIED: Final = "angzarr_readers_died"
+#: What a note leaves that was taken back: a record without a start, for so long.
+_READ: Final = Wait(position=FIRST, life=timedelta(minutes=1))
+#: Seconds for which a store that is away is not asked: messages are read as if it were not there.
+_AWAY_FOR: Final = 5.0
+
+
+class _Note(NamedTuple):
+    """That a message is being read; it is a claim whose owner has no lease, and so is dead."""
+
+    key: str
+    token: str
+    #: How many readers left theirs.
+    deaths: int
+
+
+class Rereads:
+    """Reads what is delivered once more; used on a worker's loop."""
+
+    def __init__(
+        self,
+        store: IdempotencyStore,
+        bounds: Bounds,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._bounds = bounds
+        self._monotonic = monotonic
+        self._ask_from = float("-inf")
+
+    def read(
+        self,
+        queue: str,
+        identity: bytes,
+        make: Callable[[], Any],
+        keep_packed: Callable[[], Any],
+    ) -> Any:
+        """Return the message of *queue* that *make* unpacks, its body read, or one to be buried.
+
+        *identity* tells it from all others. What killed its readers is not unpacked: it is what
+        *keep_packed* returns, and `readers_died` says why. A body that cannot be read is found
+        again by whoever takes the message; a claim store that is away notes nothing.
+        """
+        note = self._begin(queue, identity)
+        if note is None:
+            return make()
+        if reading_after(note.deaths, redelivered=True) is Reading.NEVER:
+            self._end(note, Release())  # the deaths stay noted until it is a letter
+            message = keep_packed()
+            setattr(message, _DIED, ReadersDied(note.deaths, note.deaths))
+            return message
+        try:
+            message = make()
+            self._read_body(message)
+        finally:
+            self._end(note, _READ)
+        return message
+
+    def _read_body(self, message: Any) -> None:
+        if message.errors:  # it could not be unpacked
+            return
+        try:
+            read_body(message, self._bounds)
+        except Exception as error:  # noqa: BLE001 - whoever takes the message will find out
+            _log.debug("reread_failed: %r", error)
+
+    def _begin(self, queue: str, identity: bytes) -> _Note | None:
+        if self._monotonic() < self._ask_from:
+            return None
+        token = os.urandom(16).hex()
+        key = f"reading:{key_part(queue)}:{hashlib.sha256(identity).hexdigest()}"
+        try:
+            (answer,) = self._store.claim([Claim(key=key, token=token, owner=f"reader:{token}")])
+        except Exception as error:  # noqa: BLE001 - without a note it is read as it always was
+            self._away(error)
+            return None
+        if not isinstance(answer, Claimed):
+            return None
+        return _Note(key, token, answer.starts - 1)
+
+    def _end(self, note: _Note, ending: Ending) -> None:
+        try:
+            self._store.settle(note.key, note.token, ending)
+        except Exception as error:  # noqa: BLE001 - it may count as a death, one of three
+            self._away(error)
+
+    def _away(self, error: Exception) -> None:
+        self._ask_from = self._monotonic() + _AWAY_FOR
+        _log.debug("reading_not_noted: %r", error)
+
+
+def readers_died(message: Any) -> ReadersDied | None:
+    """Return why *message* is not to be read, or None: nothing is known against it."""
+    died: ReadersDied | None = getattr(message, _DIED, None)
+    return died
+
+
+def is_packed(message: Any) -> bool:
+    """Tell whether the body of *message* is compressed still, if it ever was."""
+    if readers_died(message) is not None:
+        return True
+    return bool(getattr(message, "errors", None)) and not isinstance(message.body, str)

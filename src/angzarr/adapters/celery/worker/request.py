@@ -1,0 +1,284 @@
+"""RoadRequest: a delivery as the parent process sees it. It gives each delivery its token (3)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from functools import cached_property, partial
+from typing import Any, Final
+
+from amqp.exceptions import AMQPError
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
+from celery.app.task import Context
+from celery.exceptions import TaskRevokedError, TimeLimitExceeded
+from celery.worker import state
+from celery.worker.request import Request
+from kombu.exceptions import OperationalError
+
+from angzarr.adapters.celery.claim_batch import RIDE, LeftToAck, Ride, sent_as
+from angzarr.adapters.celery.envelope import FIELD, Envelope
+from angzarr.adapters.celery.message_check import COUNTED, check_headers, checked_body
+from angzarr.adapters.celery.publish.custom_headers import custom_headers
+from angzarr.adapters.celery.worker.consumed_queue import consumed_from
+from angzarr.adapters.celery.worker.failed_receipts import MALFORMED
+from angzarr.adapters.celery.worker.protocol_1 import upgraded
+from angzarr.adapters.celery.worker.task_events import (
+    announce_buried,
+    announce_end,
+    announce_revoked,
+)
+from angzarr.clock import SystemClock
+from angzarr.delivery.outcome import Outcome
+from angzarr.errors import DeliveryError, ExpiredError, RevokedError
+from angzarr.events import headers as names
+from angzarr.runtime.machine_faults import is_machine_fault
+
+_log = logging.getLogger("angzarr.worker")
+
+#: What a pool that runs tasks on this thread (solo) may raise, and no pool for want of anything.
+_LOST: Final = (OSError, AMQPError, OperationalError)
+#: What pickle raises on a message that cannot go to a child, and nobody else.
+_UNWRITABLE: Final = (RecursionError, pickle.PicklingError)
+
+
+class RoadRequest(Request):
+    """Celery's request plus the raw message, a token, and the owner whose lease covers it.
+
+    What a child returned it has settled; how a delivery ended otherwise is settled from here.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Wrap the two methods that Celery writes into the class it makes for each task."""
+        super().__init_subclass__(**options)
+        acknowledge_success, hand_over = cls.on_success, cls.execute_using_pool
+
+        def on_success(request: Any, told: Any, **kwargs: Any) -> Any:
+            if isinstance(told, ExceptionInfo):  # a solo pool says so of what would end its process
+                return request.on_failure(told)
+            if type(told[1]) is LeftToAck:
+                request.leave_to_ack(told[1].kept)
+            return acknowledge_success(request, told, **kwargs)
+
+        def execute_using_pool(request: Any, pool: Any, **kwargs: Any) -> Any:
+            try:
+                return hand_over(request, pool, **kwargs)
+            except TaskRevokedError:
+                raise
+            except Exception as error:
+                if isinstance(error, _LOST) and not is_machine_fault(error):
+                    raise
+                request.fail_to_begin(pool, error)
+                raise TaskRevokedError(request.id) from error  # Celery frees its slot
+
+        cls.on_success, cls.execute_using_pool = on_success, execute_using_pool
+
+    def __init__(self, message: Any, **options: Any) -> None:
+        self._ride: Ride | None = getattr(message, RIDE, None)
+        if self._ride is None:  # else it was checked before it was claimed
+            check_headers(options.get("headers") or message.headers)
+            checked_body(options["body"] if options.get("decoded") else message.payload)
+        super().__init__(message, **options)
+        request = self._request_dict
+        for name in COUNTED:
+            if request.get(name, 0) is None:  # a task that counts on from it could not
+                del request[name]
+        if waited_for := request.get(names.WAITED_FOR):  # the task sees it; no timer does
+            request["eta"] = waited_for
+        body, content_type, encoding, headers = self._raw(message)
+        # A bare tuple: pickle spells out the name of any other class in each message. What stands
+        # in the request too (body, properties, delivery_info) costs a reference.
+        request[FIELD] = (
+            self._ride.token if self._ride else os.urandom(16).hex(),
+            self._app.owner,
+            body,
+            content_type,
+            encoding,
+            headers,
+            request["properties"],
+            self._delivery_info,
+            self._ride and sent_as(self._ride.answer),
+            consumed_from(message),
+            False,  # it was unpacked, if it ever was packed
+        )
+        self._hand_on_decoded()
+
+    def _raw(self, message: Any) -> tuple[Any, str, str, Any]:
+        """Return body, content type, encoding and headers as a copy is to have them."""
+        if self._decoded:  # Celery made it of a body that says more than the arguments
+            body, headers = upgraded(self._body, self._request_dict)
+            return body, "application/json", "utf-8", {**message.headers, **headers}
+        return message.body, message.content_type, message.content_encoding, message.headers
+
+    def _hand_on_decoded(self) -> None:
+        """Let who runs the task have the body as it was decoded here, so that it is not read twice.
+
+        Celery sends its text along and has it decoded again, beside the arguments in the request.
+        """
+        if not self._decoded:
+            self._body, self._content_type, self._content_encoding = self._payload, None, None
+
+    def maybe_expire(self) -> bool:
+        """Tell whether its deadline has passed, by the clock that all else goes by."""
+        deadline = self.expires
+        if deadline is None or SystemClock().now() <= deadline:
+            return False
+        state.revoked.add(self.id)
+        return True
+
+    def on_failure(self, exc_info: Any, *args: Any, return_ok: bool = False) -> None:
+        """Settle what ended outside its child: its process died, or was killed for its time."""
+        if return_ok:
+            super().on_failure(exc_info, *args, return_ok=True)
+            return
+        error = exc_info.exception
+        if isinstance(error, ExceptionWithTraceback):
+            error = error.exc
+        state.task_ready(self)
+        if self._already_revoked:
+            return  # it is being settled
+        if isinstance(error, TimeLimitExceeded) and not self._ended_by_us:
+            self._settle(error, partial(announce_end, self))
+            return
+        _log.error("process_lost: of task %s[%s]: %s", self.name, self.id, error)
+        self.give_back()
+
+    def on_accepted(self, pid: int, time_accepted: float) -> None:
+        """Note that it runs. What cannot be told to listeners must not keep a thread from it.
+
+        A pool of threads would never run it, nor ever tell how it ended.
+        """
+        try:
+            super().on_accepted(pid, time_accepted)
+        except Exception as error:  # noqa: BLE001 - the broker of events is away
+            _log.warning("not_announced: the task runs; Celery's events lack it: %r", error)
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
+        """Log it; a hard limit was settled by `on_failure`, which comes first."""
+        if soft:
+            super().on_timeout(soft, timeout)
+        elif not self._ended_by_us:
+            _log.error("hard_time_limit: of %s s exceeded by %s[%s]", timeout, self.name, self.id)
+
+    def leave_to_ack(self, kept: str | None) -> None:
+        """Let the acknowledgement of this message end the claim; *kept* is for duplicates."""
+        # Not of the request: it holds its message, which is to hold this.
+        note = partial(self._app.settlement.note_fenced, self._envelope)
+        self._app.riding.leave(self._message, self._ride, kept, note)
+
+    def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
+        """Give the message back after a pause; one that Celery would drop becomes a letter first.
+
+        What a child gave back while this worker goes on broke off for a reason that nobody
+        foresaw: at once it would come round in a hot loop (trap 5).
+        """
+        if self.acknowledged:
+            return
+        if requeue:
+            self._app.settlement.after_pause(self._envelope, self._requeue)
+            return
+        msg = f"Celery rejected {self.name}[{self.id}] for good"
+        self._bury(DeliveryError(msg), "REJECTED")
+
+    def _requeue(self) -> None:
+        super().reject(requeue=True)
+
+    def fail_to_begin(self, pool: Any, error: Exception) -> None:
+        """Settle what *pool* could not take: a letter, or it goes back.
+
+        It is a letter if the message is at fault: it cannot be written for a child. One that has
+        begun (solo) ran, and one that was acknowledged has its end.
+        """
+        state.task_ready(self)
+        for job in list(getattr(getattr(pool, "_pool", None), "_cache", {}).values()):
+            if job.correlation_id == self.id and getattr(job, "_payload", None) is None:
+                job.discard()
+        if self.acknowledged:
+            _log.error("failed_after_its_end: of task %s[%s]", self.name, self.id, exc_info=error)
+            return
+        receipts, found = self._app.movement.receipts, None
+        if self.time_start is None:
+            unwritable = isinstance(error, _UNWRITABLE) or not self._can_travel()
+            found = (MALFORMED, error) if unwritable else receipts.fault_of(self._message, error)
+        if found:
+            code, reason = found
+            self._bury(reason, code)
+            return
+        self._app.settlement.give_back(
+            self._envelope, counted=False, then=self._requeue,
+            pause=receipts.fail(error, f"task {self.name}[{self.id}]"),
+        )  # fmt: skip
+
+    def _can_travel(self) -> bool:
+        """Return False if it cannot be pickled: JSON may be nested deeper than that."""
+        try:
+            pickle.dumps((self._request_dict, self._body), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # noqa: BLE001 - what it is made of came from a queue
+            return is_machine_fault(error)
+        return True
+
+    def _bury(self, error: Exception, code: str) -> None:
+        """Make a letter of the message, then tell who waits for its result; acknowledge last."""
+        settlement, envelope = self._app.settlement, self._envelope
+
+        def told() -> None:
+            announce_buried(self, error)
+            self.acknowledge()
+
+        settlement.bury(
+            envelope, error, code, lambda: settlement.tell(envelope, told), self._requeue
+        )
+
+    @property
+    def _ended_by_us(self) -> bool:
+        """Whether its child was ended by its parent: a start that is no poison (16).
+
+        Until the grace has ended a worker that stops ends none: who died then died of itself.
+        """
+        stopping = self._app.stopping
+        return bool(self._already_cancelled or stopping.cutting or state.should_terminate)
+
+    @cached_property
+    def _context(self) -> Context:
+        """The task's request as hooks and result backends see it, with users' headers only."""
+        embed = self._payload[2] or {}
+        headers = custom_headers(self._request_dict)
+        return Context({**self._request_dict, **embed, "headers": headers})
+
+    @property
+    def _envelope(self) -> Envelope:
+        return Envelope._make(self._request_dict[FIELD])
+
+    def _announce_revoked(self, reason: str, terminated: Any, signum: Any, expired: Any) -> None:
+        """Make a letter of it; Celery would acknowledge it and tell nobody but its listeners."""
+        state.task_ready(self)
+        self._already_revoked = True
+        error = ExpiredError if expired else RevokedError
+        how = {"terminated": terminated, "signum": signum, "expired": expired}
+        self._settle(
+            error(f"{self.name}[{self.id}] {_WORDS.get(reason, reason)}"),
+            lambda outcome: announce_revoked(self, outcome, reason, **how),
+        )
+
+    def _settle(self, error: Exception, announce: Any) -> None:
+        def told(outcome: Outcome | None) -> None:
+            announce(outcome)
+            self.acknowledge()
+
+        self._app.settlement.settle(self._envelope, self._args, self._kwargs, error, told)
+
+    def give_back(self) -> None:
+        """Free the claim of what ended, or is let run on by a worker that ends; then give back (3).
+
+        After a lost connection there is nothing to give back to: the broker has it already.
+        """
+        then = None if self._already_cancelled else self._requeue
+        self._app.settlement.give_back(self._envelope, counted=not self._ended_by_us, then=then)
+
+
+#: How a task ended that Celery calls revoked.
+_WORDS = {
+    "expired": "arrived after it had expired",
+    "revoked": "was revoked",
+    "terminated": "was revoked while it ran",
+}

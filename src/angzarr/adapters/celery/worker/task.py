@@ -1,0 +1,320 @@
+"""RoadTask: a Celery task whose deliveries take the road (decisions 1, 7, 8).
+
+In a worker `__call__` decides and settles; what Celery's tracer is told afterwards is only what
+it must know for result, events and acknowledgement. Called directly it is the plain function.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from billiard.common import terminate_handler_fired
+from billiard.einfo import ExceptionInfo
+from celery import Task
+from celery.app.trace import TraceInfo, trace_ok_t
+from celery.exceptions import Ignore, Reject, Retry
+from celery.signals import task_postrun
+from celery.states import FAILURE, IGNORED, REJECTED
+from celery.utils.threads import LocalStack
+
+from angzarr.adapters.celery.claim_batch import LeftToAck
+from angzarr.adapters.celery.envelope import FIELD, TOLD
+from angzarr.adapters.celery.publish.custom_headers import custom_headers
+from angzarr.adapters.celery.publish.followers import FOLLOWING, forget_followers, tell_skipped
+from angzarr.adapters.celery.worker.delivery_from_envelope import delivery_of
+from angzarr.adapters.celery.worker.error_log import show
+from angzarr.adapters.celery.worker.request_stack import (
+    RequestStack,
+    disown_stacks,
+    own_stacks,
+    show_current_task,
+)
+from angzarr.adapters.celery.worker.result_backend import ack_follows
+from angzarr.adapters.celery.worker.self_retry import UNSENT, Unsent, asked_later
+from angzarr.adapters.celery.worker.task_call import in_own_call, is_within
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.outcome import (
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Outcome,
+    Parked,
+    Postponed,
+    Refused,
+    Retried,
+    Skipped,
+    Superseded,
+    ended_early,
+)
+from angzarr.delivery.settle import left_to_ack
+from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
+from angzarr.events.headers import REQUEUED
+from angzarr.resilience.idempotency import Complete
+from angzarr.runtime.machine_faults import is_machine_fault
+
+
+class _Untold(BaseException):
+    """Ends a trace of which nobody is told: it is no result of the task."""
+
+
+class RoadTask(Task):
+    """The base of every task of an `Angzarr` app."""
+
+    abstract = True
+    _tracer: Any = None
+    #: The `__call__` of a user's class, which runs around the body; None: it has none.
+    own_call: Any = None
+    #: Named, not imported: a process that only publishes needs no worker code.
+    Request = "angzarr.adapters.celery.worker.request:RoadRequest"
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
+        """Return a task whose own ``before_start``, if it has one, fails on the road."""
+        made: Any = super().__new__(cls)
+        if cls.before_start is not Task.before_start:
+            made.before_start = partial(_begin, made, made.before_start)
+        return made
+
+    @classmethod
+    def bind(cls, app: Any) -> Any:
+        """Bind to *app*, once with a quicker stack of requests."""
+        bound = super().bind(app)
+        said = cls.throws if isinstance(cls.throws, tuple) else (cls.throws,)
+        # What fails is a dead letter, of which our own line tells: Celery's would be a second one.
+        cls.throws = tuple(dict.fromkeys((*said, Exception)))
+        if type(cls.request_stack) is LocalStack:
+            cls.request_stack = RequestStack()
+            show_current_task()
+        return bound
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Take the road in a worker; outside one, run the function and nothing else."""
+        if self.own_call is not None and is_within(self):
+            return self.run(*args, **kwargs)
+        request, app = self.request, self.app  # looked up anew each time, by way of a stack
+        sent = getattr(request, FIELD, None)
+        if sent is None:
+            return self._run_directly(args, kwargs)
+        if getattr(FOLLOWING.get(), FIELD, None) is sent:  # its own body calls it, as a function
+            return self._run_body(args, kwargs)
+        follows = ack_follows(self, request)
+        delivery = delivery_of(app, sent, args, kwargs, ack_follows=follows)
+        told: list[Any] = getattr(request, TOLD, [])
+        failed = told.pop() if told else None  # by `_begin`
+        following, owned = FOLLOWING.set(request), own_stacks()
+        try:
+            outcome = self._take(delivery, failed)
+            told.append(left_to_ack(delivery, outcome) or True)
+        except GivenBack as error:
+            told.append(False)
+            raise Reject(error, requeue=True) from error
+        except BaseException as error:
+            its_own = not (app.stopping.cutting or terminate_handler_fired())
+            if its_own:  # its parent has not asked it to end
+                app.road.release_dying(delivery, error)
+            if threading.current_thread() is threading.main_thread():
+                raise  # the process ends, and whoever watches it frees a claim that is left
+            # A pool of threads would neither end nor give the message back.
+            if not its_own:
+                app.road.release(delivery, counted=False)
+            told.append(False)
+            raise Reject(error, requeue=True) from error
+        finally:
+            disown_stacks(owned)
+            FOLLOWING.reset(following)
+        value = self._tell(outcome, delivery)
+        # Not before an error: by what follows, Celery tells its failure to the rest of a chain.
+        if ended_early(outcome):
+            tell_skipped(self, request)
+        forget_followers(request)
+        return value
+
+    def _take(self, delivery: Delivery, failed: Exception | None) -> Outcome | None:
+        """Take the road; what *failed* before it for want of the machine's gives it back."""
+        if failed is not None and is_machine_fault(failed) and not isinstance(failed, OSError):
+            self.app.road.release(delivery, counted=False)  # files have their retries
+            msg = f"it could not begin: {failed!r}"
+            raise GivenBack(msg) from failed
+        taken: Outcome | None = self.app.road.take(delivery, failed)
+        return taken
+
+    @property
+    def __trace__(self) -> Any:
+        """Celery's tracer for this task, watched: it could fail before the road is taken."""
+        return self._tracer
+
+    @__trace__.setter
+    def __trace__(self, tracer: Any) -> None:
+        self._tracer = tracer and partial(self._traced, tracer)
+
+    def _traced(self, tracer: Any, uuid: str, args: Any, kwargs: Any, request: Any) -> Any:
+        """Trace; what fails in the loader or the result backend is the handler's error.
+
+        Returns always: what a tracer raises would be acknowledged, or stick in a pool of threads.
+        """
+        told: list[Any] = []  # whether the road was taken to its end, or what it left to do
+        if request is None or FIELD not in request:
+            return tracer(uuid, args, kwargs, request)
+        shown = {**request, TOLD: told, "headers": custom_headers(request)}
+        if REQUEUED in request:  # by its own run before; a copy is new to the broker
+            shown["delivery_info"] = {**request["delivery_info"], "redelivered": True}
+        try:
+            traced = tracer(uuid, args, kwargs, shown)
+        except _Untold:
+            return _IGNORED
+        except Exception as error:  # noqa: BLE001 - the result backend is away, for one
+            traced = _traced_as(FAILURE if told != [False] else REJECTED, error)
+        if told and isinstance(told[0], Complete):
+            return self._leave(traced, told[0], request[FIELD], args, kwargs)
+        failed = None if told or traced.info is None else traced.info.retval
+        if not isinstance(failed, Exception) or isinstance(failed, Ignore):
+            return traced
+        return self._settle_unrun(traced, failed, request[FIELD], args, kwargs)
+
+    def _settle_unrun(self, traced: Any, failed: Exception, *run: Any) -> Any:
+        """Settle what *failed* before its handler ran; what the machine lacked gives it back."""
+        try:
+            self._take(delivery_of(self.app, *run), failed)
+        except GivenBack as stop:
+            return _traced_as(REJECTED, stop)
+        return traced
+
+    def _leave(self, traced: Any, completion: Complete, *run: Any) -> Any:
+        """Hand a completion to the parent; it goes with a success only, else it is made here."""
+        if traced.info is None:
+            left = LeftToAck.of(traced.retstr, completion)
+            return trace_ok_t(traced.retval, None, traced.runtime, left)
+        try:
+            self.app.road.complete(delivery_of(self.app, *run), completion)
+        except GivenBack as stop:
+            return _traced_as(REJECTED, stop)
+        return traced
+
+    def _run_directly(self, args: Any, kwargs: Any) -> Any:
+        """Run as Celery would: in a test, by ``apply()``, or under ``task_always_eager``."""
+        request = self.request
+        if request.called_directly:
+            return self._run_body(args, kwargs)
+        try:
+            return self.app.run_eagerly(self, args, kwargs)
+        except Skip:
+            forget_followers(request)
+            return None
+
+    def _run_body(self, args: Any, kwargs: Any) -> Any:
+        """Run the function, within the user's own `__call__` if there is one."""
+        if self.own_call is None:
+            return super().__call__(*args, **kwargs)
+        return in_own_call(self, args, kwargs)
+
+    def _tell(self, outcome: Outcome | None, delivery: Delivery) -> Any:
+        """Return what the tracer is to take for the result, or raise what it is to tell.
+
+        All that must not be lost has been made true before.
+        """
+        match outcome:
+            case Handled(raised=None, value=value) | Duplicate(value=value):
+                return value
+            case Handled(raised=BaseException() as raised):
+                raise raised
+            case Skipped():
+                return None
+            case Retried(error=error, delay=delay, text=text):
+                show(delivery.message.id, f"in {delay.total_seconds()} s: {text}")
+                raise Retry(exc=error, when=delay.total_seconds()) from error
+            case DeadLettered(
+                error=MemoryError() | Reject() | Ignore() | Retry() as error, letter=letter
+            ):
+                # To Celery these are orders, a MemoryError even one to end the worker.
+                msg = f"{type(error).__name__}: {text_of(error)}"
+                show(delivery.message.id, letter.error_message, letter.error_stack)
+                raise DeliveryError(msg) from error
+            case DeadLettered(error=error, letter=letter):
+                show(delivery.message.id, letter.error_message, letter.error_stack)
+                raise error
+            case Refused(error=error) if delivery.redelivered or self._is_waited_for():
+                # Who settled it may have died before its result, its errbacks and its chord were
+                # told, or it was sent with others behind it: they hear of it twice rather than
+                # never.
+                raise error
+            case Postponed() | Parked() | Refused() | Superseded() | None:
+                # Celery formats the traceback of each Ignore, twice: two milliseconds, where a
+                # postponement costs two. Who listens for its state is told as Celery would.
+                raise Ignore if task_postrun.receivers else _Untold
+
+    def _is_waited_for(self) -> bool:
+        """Return True if a chain or a chord goes on with this very message, or not at all."""
+        return bool(self.request.chain or self.request.chord)
+
+    def retry(  # noqa: PLR0917 - Celery's signature
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        exc: Exception | None = None,
+        throw: bool = True,  # noqa: FBT001, FBT002 - Celery's signature
+        eta: datetime | None = None,
+        countdown: float | None = None,
+        max_retries: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Ask for another run, as Celery's own `retry` says whether there is one.
+
+        Where none is left it raises *exc* or MaxRetriesExceededError: the task may catch it, but
+        no error of this run is tried again. With *throw* False it returns what it would raise,
+        and the run is followed by another one however it ends.
+
+        Settle publishes the copy, so a failing publish loses nothing. *options*, which Celery
+        would pass to ``apply_async``, have no effect: a copy goes back to the queue it came from.
+        """
+        request, celerys = self.request, super().retry
+        if request.called_directly or request.is_eager:
+            return celerys(args, kwargs, exc, throw, eta, countdown, max_retries, **options)
+        later = asked_later(
+            self, celerys, args, kwargs, exc, eta=eta, countdown=countdown, most=max_retries
+        )
+        if throw:
+            raise later
+        return later
+
+    def signature_from_request(
+        self, request: Any = None, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any
+    ) -> Any:
+        """Return what Celery does, but for `retry`: what is never sent."""
+        if UNSENT in options:
+            return Unsent.of(self.request if request is None else request, args, kwargs)
+        return super().signature_from_request(request, args, kwargs, *rest, **options)
+
+    subtask_from_request = signature_from_request
+
+
+def _begin(task: Any, before_start: Any, task_id: str, args: Any, kwargs: Any) -> None:
+    """Run a task's own *before_start*, and keep what it raises for the road to judge.
+
+    Celery would end the chain and the chord around it, of an event that may be tried again.
+    """
+    told: list[Any] | None = getattr(task.request, TOLD, None)
+    if told is None:  # it does not take the road
+        before_start(task_id, args, kwargs)
+        return
+    try:
+        before_start(task_id, args, kwargs)
+    except Ignore:
+        raise
+    except Exception as error:  # noqa: BLE001 - it counts as the handler's own
+        told.append(error)
+
+
+def _traced_as(state: str, error: Exception) -> Any:
+    """Return what Celery's tracer returns for this end; REJECTED goes back to the broker."""
+    told = Reject(error, requeue=True) if state == REJECTED else error
+    try:
+        raise told
+    except type(told):
+        info = ExceptionInfo(internal=True)
+    return trace_ok_t(info, TraceInfo(state, told), 0.0, None)
+
+
+#: What Celery's tracer returns for an Ignore; it says nothing of the delivery, so one serves all.
+_IGNORED = _traced_as(IGNORED, Ignore())

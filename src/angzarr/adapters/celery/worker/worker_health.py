@@ -1,0 +1,194 @@
+"""WorkerHealth: what a worker's parent process answers to probes (docs/adr/0058).
+
+It asks no server: it reads what the loop, the lease's thread and the pool have left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from angzarr.adapters.celery.worker.consumer_heartbeat import Movement
+from angzarr.adapters.celery.worker.settle_thread import Trouble
+from angzarr.runtime.health_report import Condition, Report, since
+
+#: Seconds that a queue may go unserved, or a slot empty, before a worker is not ready. A child
+#: that ended is replaced within a second.
+SETTLED_WITHIN: Final = 10.0
+
+
+class WorkerHealth:
+    """Tells of one worker; asked from any thread.
+
+    A child has *up_within* seconds to be up; *lease_is_sure* and *reaches_store* are the owner
+    lease's, *stopping* the worker's; *clock* tells how wrong the machine's is; *log_says* and
+    *store_says* tell what stands against its log and its store, *settle_trouble* what keeps its
+    parent from settling.
+    """
+
+    def __init__(
+        self,
+        movement: Movement,
+        *,
+        stalled_after: float,
+        up_within: float,
+        stopping: Callable[[], bool],
+        lease_is_sure: Callable[[], bool],
+        reaches_store: Callable[[], bool],
+        clock: Callable[[], Condition] | None = None,
+        log_says: Callable[[], str] = str,
+        store_says: Callable[[], str] = str,
+        settle_trouble: Callable[[], Trouble | None] = lambda: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._movement = movement
+        self._stalled_after = stalled_after
+        self._childless_for = max(stalled_after, up_within)
+        self._stopping = stopping
+        self._lease_is_sure = lease_is_sure
+        self._reaches_store = reaches_store
+        self._clock = clock
+        self._log_says = log_says
+        self._store_says = store_says
+        self._settle_trouble = settle_trouble
+        self._monotonic = monotonic
+        self._busy_at = float("-inf")
+        #: Since when each ask found that the thread that settles does not run.
+        self._unsettled_at: float | None = None
+
+    def live(self) -> Report:
+        """Tell whether it moves. A server that is away stops nothing: it is tried in turns."""
+        if self._stopping():
+            stopping = Condition(
+                "loop", holds=True, says="the worker stops, and ends within its grace"
+            )
+            return Report("live", [stopping])
+        found = [
+            self._loop(self._stalled_after),
+            self._consuming(self._stalled_after),
+            self._taking(self._stalled_after),
+            self._settling(lasts=self._stalled_after),
+        ]
+        if self._movement.children is not None:
+            found.append(self._some_child())
+        return Report("live", found)
+
+    def ready(self) -> Report:
+        """Tell whether it takes messages and may run them."""
+        stops = self._stopping()
+        found = [
+            Condition(
+                "running",
+                holds=not stops,
+                says="the worker stops" if stops else "it is not stopping",
+            ),
+            self._loop(SETTLED_WITHIN),
+            self._broker(),
+            self._consuming(SETTLED_WITHIN, turned=True),
+            self._taking(0.0),
+            self._settling(),
+            self._lease(),
+            self._store(),
+            self._log(),
+        ]
+        if self._clock is not None:
+            found.append(self._clock())
+        if self._movement.children is not None:
+            found.append(self._all_children())
+        return Report("ready", found)
+
+    # -- conditions ----------------------------------------------------------------------------
+
+    def _loop(self, patience: float) -> Condition:
+        if self._movement.is_busy():
+            self._busy_at = self._monotonic()
+            return Condition("loop", holds=True, says="a task runs on it, as the solo pool does")
+        # Between two such tasks the loop has hardly turned.
+        still = min(self._movement.pulse.age(), self._monotonic() - self._busy_at)
+        return Condition("loop", holds=still <= patience, says=f"it moved {since(still)} ago")
+
+    def _consuming(self, patience: float, *, turned: bool = False) -> Condition:
+        movement = self._movement
+        if not movement.is_connected or not movement.has_turned:
+            says = "it begins" if movement.is_connected else "it connects, in turns"
+            return Condition("consuming", holds=not turned, says=says)
+        now = self._monotonic()
+        late = {
+            queue: f"{queue}: {why}, for {since(now - at)}"
+            for queue, (at, why) in movement.unserved.items()
+        }
+        holds = all(now - at <= patience for at, _ in movement.unserved.values())
+        says = "; ".join(late.values()) or "the broker is asked for all queues that are not held"
+        return Condition("consuming", holds=holds, says=says)
+
+    def _taking(self, patience: float) -> Condition:
+        """Whether what the broker delivers can be taken: this process may lack what it needs."""
+        receipts, threads = self._movement.receipts, self._movement.threads
+        lasts = receipts.lasts()
+        if lasts is not None:
+            says = f"messages go back, for {since(lasts)}: {receipts.fault}"
+            return Condition("taking", holds=lasts <= patience, says=says)
+        if threads is not None and threads.is_short:
+            says = f"{threads.has} of {threads.most} threads run, no more can be started"
+            return Condition("taking", holds=True, says=says)
+        return Condition("taking", holds=True, says="what is delivered is taken")
+
+    def _settling(self, lasts: float | None = None) -> Condition:
+        """Whether the parent settles what no child does: letters, what goes back, what is late.
+
+        With *lasts*: or whether its thread has been gone for no longer than so many seconds.
+        """
+        trouble, now = self._settle_trouble(), self._monotonic()
+        if trouble is None or not trouble.ended:
+            self._unsettled_at = None
+        elif self._unsettled_at is None:
+            self._unsettled_at = now
+        if trouble is None:
+            return Condition("settling", holds=True, says="what no child settles is settled")
+        gone = 0.0 if self._unsettled_at is None else now - self._unsettled_at
+        return Condition("settling", holds=lasts is not None and gone <= lasts, says=trouble.says)
+
+    def _some_child(self) -> Condition:
+        children = self._movement.children
+        assert children is not None  # noqa: S101 - asked before
+        gone = children.none_since
+        holds = gone is None or self._monotonic() - gone <= self._childless_for
+        return Condition(
+            "processes", holds=holds, says=f"{children.up} of {children.wanted} are up"
+        )
+
+    def _all_children(self) -> Condition:
+        children = self._movement.children
+        assert children is not None  # noqa: S101 - asked before
+        short = children.short_since
+        settles = short is None or self._monotonic() - short <= SETTLED_WITHIN
+        says = f"{children.up} of {children.wanted} are up"
+        return Condition("processes", holds=children.up > 0 and settles, says=says)
+
+    def _broker(self) -> Condition:
+        movement = self._movement
+        lasted = since(self._monotonic() - movement.changed_at)
+        if not movement.is_connected:
+            return Condition(
+                "broker", holds=False, says=f"not connected for {lasted}, it is tried again"
+            )
+        return Condition(
+            "broker", holds=not movement.away, says=movement.away or f"connected for {lasted}"
+        )
+
+    def _lease(self) -> Condition:
+        sure = self._lease_is_sure()
+        says = "it runs" if sure else "it may have ended: the claim store did not renew it"
+        return Condition("lease", holds=sure, says=says)
+
+    def _store(self) -> Condition:
+        if unfit := self._store_says():
+            return Condition("store", holds=False, says=unfit)
+        reached = self._reaches_store()
+        says = "it took the last renewal" if reached else "it took no renewal: it is tried again"
+        return Condition("store", holds=reached, says=says)
+
+    def _log(self) -> Condition:
+        """Tell what cannot be logged; it stops nothing."""
+        return Condition("log", holds=True, says=self._log_says() or "its lines are written")

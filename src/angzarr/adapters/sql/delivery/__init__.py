@@ -1,0 +1,1 @@
+"""Claims, steps, delays, facts and the fleet in SQL."""

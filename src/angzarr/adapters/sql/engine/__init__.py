@@ -1,0 +1,1 @@
+"""Connections, time-outs, schema migrations and error kinds of SQL."""

@@ -1,0 +1,280 @@
+"""SQLAlchemy engines for SQLite and PostgreSQL that wait shortly, survive forks and say why not.
+
+SQLite serves one host: a file in WAL mode whose writers queue up. On PostgreSQL the spans and
+leases of claims are measured by the database; on SQLite worker and database share the machine's
+clock. The ledger goes by the time of who works on it, which long-lived processes have from the
+claim store.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    MetaData,
+    NullPool,
+    create_engine,
+    event,
+    func,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from angzarr.adapters.sql.engine import postgresql_options
+from angzarr.adapters.sql.engine.fork import GatedPool, LearningPool, survive_forks
+from angzarr.adapters.sql.engine.impatient import give_up_on_the_mute
+from angzarr.adapters.sql.engine.primary import keep_only_the_primary
+from angzarr.adapters.sql.engine.private_file import keep_private
+from angzarr.adapters.sql.engine.remedy import told
+from angzarr.errors import ConfigurationError, StoreUnavailable, Unavailable
+
+_Answer = TypeVar("_Answer")
+
+#: How an address looks, for people.
+_FORMS: Final = "sqlite:///file or postgresql+psycopg://host/name"
+
+#: How long a connect, a statement or a wait for a lock or a pooled connection may take.
+DEFAULT_TIMEOUT = timedelta(seconds=5)
+
+#: Name of the lock under which processes that start together create tables, in PostgreSQL's
+#: space of advisory locks ("angzarr" in ASCII).
+CREATE_LOCK = int.from_bytes(b"angzarr", "big")
+
+
+def build_engine(
+    url: str, *, timeout: timedelta = DEFAULT_TIMEOUT, pool_size: int = 5, power_safe: bool = True
+) -> Engine:
+    """Return an engine for ``sqlite:///file`` or ``postgresql+psycopg://…``; it connects lazily.
+
+    *power_safe* False lets SQLite keep its last commits in the page cache: they outlive the
+    process but perhaps not a power cut, which is enough for claims (work is repeated, not lost).
+    """
+    parsed = parsed_url(url)
+    seconds = timeout.total_seconds()
+    sqlite = parsed.get_backend_name() == "sqlite"
+    engine = create_engine(
+        parsed,
+        pool_size=pool_size,
+        max_overflow=2 * pool_size,
+        pool_timeout=seconds,
+        poolclass=GatedPool if sqlite else LearningPool,
+        connect_args={"timeout": seconds} if sqlite else postgresql_options.of(parsed, seconds),
+    )
+    if sqlite:
+        _prepare_sqlite(engine, seconds, power_safe=power_safe)
+    else:
+        keep_only_the_primary(engine)
+        _speak_utc(engine)
+        if (longest := postgresql_options.longest(parsed, seconds)) is not None:
+            give_up_on_the_mute(engine, longest)
+    survive_forks(engine)
+    return engine
+
+
+@contextmanager
+def patient(engine: Engine) -> Iterator[Engine]:
+    """Lend an engine to the same database for work that may take long; a wait for a lock may not.
+
+    What the address itself says about limits still holds.
+    """
+    if engine.dialect.name == "sqlite":
+        yield engine  # only waits for locks are bounded there
+        return
+    seconds = DEFAULT_TIMEOUT.total_seconds()
+    options = postgresql_options.of(engine.url, seconds, patient=True)
+    slow = create_engine(engine.url, poolclass=NullPool, connect_args=options)
+    keep_only_the_primary(slow)
+    _speak_utc(slow)
+    try:
+        yield slow
+    finally:
+        slow.dispose()
+
+
+def reading(engine: Engine) -> Engine:
+    """Return *engine* for transactions that only read: on SQLite they wait for no writer."""
+    return engine.execution_options(sqlite_begin="BEGIN")
+
+
+#: Names of UTC among those of a server.
+_UTC: Final = frozenset({"UTC", "Etc/UTC"})
+#: deadlock_detected, serialization_failure.
+_ROLLED_BACK: Final = frozenset({"40P01", "40001"})
+
+
+def create_missing(engine: Engine, metadata: MetaData) -> None:
+    """Create what is missing of *metadata*; safe while other processes do the same."""
+
+    def create(connection: Connection) -> None:
+        if engine.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(CREATE_LOCK)))
+        metadata.create_all(connection)
+
+    in_transaction(engine, create)
+
+
+def in_transaction(
+    engine: Engine,
+    step: Callable[[Connection], _Answer],
+    *,
+    away: type[Unavailable] = StoreUnavailable,
+    once: bool = False,
+) -> _Answer:
+    """Run *step* in one transaction of its own; raise *away* if the database does not serve it.
+
+    *step* must be idempotent: it runs once more if its pooled connection turned out closed, or to
+    lead to a server that takes no writes, and where it waited for another one that waited for it.
+    With *once* its answer would be another the second time: if nobody can tell whether it was
+    committed, that is what *away* says.
+    """
+    run = _Run(engine, step)
+    with told_as(away, engine):
+        try:
+            return run()
+        except DBAPIError as error:
+            if not (error.connection_invalidated or rolled_back(error)):
+                raise
+            if once and run.committing and error.connection_invalidated:
+                msg = (
+                    f"the database {address(engine.url)} was lost while it was told to commit:"
+                    " look whether it was done, and do it again if not"
+                )
+                raise away(msg) from error
+        return run()
+
+
+class _Run(Generic[_Answer]):
+    """A step in a transaction of its own, each time that it is called."""
+
+    def __init__(self, engine: Engine, step: Callable[[Connection], _Answer]) -> None:
+        self._engine = engine
+        self._step = step
+        #: Whether the step came to its end, and nothing but the COMMIT is left.
+        self.committing = False
+
+    def __call__(self) -> _Answer:
+        self.committing = False
+        with self._engine.begin() as connection:
+            answer = self._step(connection)
+            self.committing = True
+        return answer
+
+
+def rolled_back(error: DBAPIError) -> bool:
+    """Tell whether PostgreSQL undid a transaction so that others could go on: a deadlock."""
+    return getattr(error.orig, "sqlstate", None) in _ROLLED_BACK
+
+
+@contextmanager
+def told_as(away: type[Unavailable], engine: Engine) -> Iterator[None]:
+    """Raise *away* for errors that say that the database of *engine* does not serve."""
+    try:
+        yield
+    except (DBAPIError, PoolTimeoutError) as error:
+        if not _is_away(error):
+            raise
+        cause = told(getattr(error, "orig", error), engine.url)
+        msg = f"the database {address(engine.url)} did not serve a transaction: {cause}"
+        raise away(msg) from error
+
+
+def address(url: URL) -> str:
+    """Return *url* without its secrets: libpq takes a password in the query, too."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def _is_away(error: SQLAlchemyError) -> bool:
+    """Tell whether the database does not serve, rather than refuse what it was given.
+
+    A table or a right that is missing, a full disk and a damaged file are mended by people, and
+    meanwhile nothing may be lost; only data and what they break are the caller's own fault.
+    """
+    if isinstance(error, DataError | IntegrityError) or _exceeds(error):
+        return bool(getattr(error, "connection_invalidated", False))
+    return True
+
+
+def _exceeds(error: SQLAlchemyError) -> bool:
+    """Tell whether PostgreSQL has no room for it at all (SQLSTATE 54…): a key that is too long."""
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    return isinstance(state, str) and state.startswith("54")
+
+
+def parsed_url(url: str) -> URL:
+    """Return *url* with the driver that is used; raises ConfigurationError for any other's."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        msg = f"the database address is not of the form {_FORMS}"
+        raise ConfigurationError(msg) from error
+    backend = parsed.get_backend_name()
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        msg = f"databases are {_FORMS}, not {backend}://"
+        raise ConfigurationError(msg)
+    if parsed.database in {None, "", ":memory:"}:
+        msg = "an in-memory SQLite database is private to one connection: name a file"
+        raise ConfigurationError(msg)
+    return parsed
+
+
+def _speak_utc(engine: Engine) -> None:
+    """Let the server tell times in UTC, whatever its zone, the role's or `PGTZ` is.
+
+    West of Greenwich the zero time of Go and .NET would be one before the year 1, which the driver
+    refuses, with all rows of its page. A server that tells UTC, as most do, is asked nothing.
+    """
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _: object) -> None:
+        if connection.info.parameter_status("TimeZone") not in _UTC:
+            connection.execute("SET TIME ZONE 'UTC'")
+            connection.commit()  # a rollback would undo it
+
+
+def _prepare_sqlite(engine: Engine, seconds: float, *, power_safe: bool) -> None:
+    synchronous = "FULL" if power_safe else "NORMAL"
+    keep_private(engine)
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # transactions begin in `begin`, not behind our back
+        _switch_to_wal(connection, time.monotonic() + seconds)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that reads first and writes then fails at once where another one wrote.
+        how = connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE")
+        connection.exec_driver_sql(how)
+
+
+def _switch_to_wal(connection: sqlite3.Connection, deadline: float) -> None:
+    """Switch the file to WAL; SQLite does not wait for a lock here, so we do."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return

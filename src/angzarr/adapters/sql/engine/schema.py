@@ -1,0 +1,213 @@
+"""Schema: tables that are upgraded together, by revisions of their own.
+
+Tables that are new are made at once. Those that are behind go through Alembic's revisions, by one
+process at a time. Those of a newer release are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+)
+
+from angzarr.adapters.sql.engine.advisory_lock import takes_lock
+from angzarr.adapters.sql.engine.engine import (
+    CREATE_LOCK,
+    address,
+    in_transaction,
+    patient,
+    reading,
+    told_as,
+)
+from angzarr.adapters.sql.engine.schema_revisions import compare, run_revisions
+from angzarr.errors import StoreUnavailable, Unavailable
+from angzarr.maintenance.schema_versions import Revision, Standing
+
+#: What tables have that were made before there were revisions, and so no version.
+FIRST: Final = "0001"
+#: Seconds to wait for another process that upgrades.
+_PATIENCE: Final = 5.0
+
+
+def version_table(name: str, metadata: MetaData) -> Table:
+    """Return the table of one row that says the revision of schema *name*, as Alembic makes it.
+
+    It is not Alembic's default one: other software may share the database.
+    """
+    return Table(
+        f"{name}_version",
+        metadata,
+        Column("version_num", String(32), nullable=False),
+        PrimaryKeyConstraint("version_num", name=f"{name}_version_pkc"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """Tables with one revision. Its verbs raise `away` where the database does not serve.
+
+    Its scripts are in ``migrations/<name>``, and its revision is in ``<name>_version``.
+    """
+
+    name: str
+    #: As messages say it.
+    called: str
+    #: All its tables with that of its revision. Each is also one of a script.
+    metadata: MetaData
+    #: The revision of these tables.
+    head: str
+    #: Any of these tells that there are tables where nothing tells their revision.
+    first: tuple[Table, ...]
+    #: The command that upgrades it, and the setting that leaves it to that.
+    cure: str
+    setting: str
+    #: What waits in its queue while the tables cannot be used.
+    waiting: str = "messages"
+    away: type[Unavailable] = StoreUnavailable
+    #: In PostgreSQL's space of advisory locks: the name in ASCII, eight characters at most. One
+    #: process at a time upgrades under it. Not the one for creating tables: whoever waits for that
+    #: one would wait for an index, and the index for them.
+    lock: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lock", int.from_bytes(self.name.encode(), "big"))
+
+    @property
+    def version(self) -> Table:
+        """The table of its revision."""
+        return self.metadata.tables[f"{self.name}_version"]
+
+    def make_ready(self, engine: Engine, *, migrate: bool = True) -> None:
+        """See that the tables are as this release needs them.
+
+        Raises `away` with the cure where they are not and may not be changed.
+        """
+        revision = self.revision_of(engine)
+        match revision.standing:
+            case Standing.CURRENT:
+                return
+            case Standing.NEWER:
+                raise self.away(self._newer(engine, revision))
+            case _ if not migrate:
+                raise self.away(self._behind(engine, revision))
+        self.upgrade(engine)
+
+    def revision_of(self, engine: Engine) -> Revision:
+        """Return the revision of the tables."""
+        return in_transaction(reading(engine), self.found, away=self.away)
+
+    def upgrade(self, engine: Engine) -> Revision:
+        """Bring the tables to what this release needs and return what they were.
+
+        A revision that fails leaves those before it in force. Raises `away` also while another
+        process upgrades.
+        """
+        before = in_transaction(engine, self._create, away=self.away)
+        if before.standing is Standing.NEWER:
+            raise self.away(self._newer(engine, before))
+        if before.standing is not Standing.BEHIND:
+            return before
+        with told_as(self.away, engine), patient(engine) as slow, self.alone(slow):
+            self._run(slow)
+        return before
+
+    def differences(self, engine: Engine) -> list[str]:
+        """Return how the tables differ from those that this release expects, as Alembic says it."""
+        return in_transaction(
+            reading(engine), lambda connection: compare(connection, self.metadata), away=self.away
+        )
+
+    def found(self, connection: Connection) -> Revision:
+        """Return the revision of the tables at *connection*."""
+        tables = inspect(connection)
+        if tables.has_table(self.version.name):
+            found = connection.scalar(select(func.max(self.version.c.version_num)))
+            if found:
+                return Revision(found, self.head)
+        before = any(tables.has_table(table.name) for table in self.first)
+        return Revision(FIRST if before else "", self.head)
+
+    @contextmanager
+    def alone(self, engine: Engine) -> Iterator[None]:
+        """Keep other processes from upgrading; raises `away` where one of them does."""
+        if engine.dialect.name == "sqlite":
+            yield  # its one transaction is the lock
+            return
+        with engine.connect() as connection:
+            # Between two looks its snapshot would be one that an index waits for.
+            if not takes_lock(connection, self.lock, _PATIENCE, connection.rollback):
+                at = address(engine.url)
+                msg = f"{self.called} at {at} is being upgraded by another process"
+                raise self.away(msg)
+            # Also ends the portal of the statement before, with its snapshot.
+            connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield
+
+    def _create(self, connection: Connection) -> Revision:
+        """Make the tables where there are none, at once; return what was there."""
+        if connection.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(CREATE_LOCK)))
+        found = self.found(connection)
+        if found.standing is Standing.MISSING:
+            self.metadata.create_all(connection)
+            connection.execute(insert(self.version).values(version_num=self.head))
+        return found
+
+    def _run(self, engine: Engine) -> None:
+        """Run the revisions that are missing; SQLite runs all of them in one transaction."""
+        with engine.connect() as connection:
+            one = connection.begin() if engine.dialect.name == "sqlite" else None
+            if self.found(connection).standing is not Standing.BEHIND:
+                return
+            adopt = None if inspect(connection).has_table(self.version.name) else FIRST
+            if one is None:
+                connection.rollback()
+            run_revisions(connection, self.name, self.metadata, self.head, adopt=adopt)
+            if one is not None:
+                one.commit()
+
+    def _newer(self, engine: Engine, revision: Revision) -> str:
+        return (
+            f"{self.called} at {address(engine.url)} was upgraded by a newer release: it has"
+            f" revision {revision.found}, this release knows up to {revision.needed}; run the newer"
+            f" release here too, {self.waiting} wait in their queues meanwhile"
+        )
+
+    def _behind(self, engine: Engine, revision: Revision) -> str:
+        has = f"has revision {revision.found}" if revision.found else "has no tables"
+        return (
+            f"{self.called} at {address(engine.url)} {has}, this release needs {revision.needed},"
+            f" and {self.setting} is off: run `{self.cure}`"
+        )
+
+
+class Readiness:
+    """Sees to it, before the first use of an engine, that the tables of *schema* are ready."""
+
+    def __init__(self, schema: Schema, engine: Engine, *, migrate: bool = True) -> None:
+        self._schema = schema
+        self._engine = engine
+        self._migrate = migrate
+        self._done = False
+
+    def __call__(self) -> None:
+        """Make the tables ready unless that was done; raises what `Schema.make_ready` does."""
+        if not self._done:
+            self._schema.make_ready(self._engine, migrate=self._migrate)
+            self._done = True

@@ -1,0 +1,1 @@
+"""Event books and rejections in SQL."""

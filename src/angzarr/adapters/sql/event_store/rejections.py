@@ -1,0 +1,127 @@
+"""Rejected commands in SQL: one row each, one transaction a verb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, func, insert, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from angzarr.adapters.sql.delivery.facts import utc
+from angzarr.adapters.sql.engine.engine import in_transaction, reading
+from angzarr.adapters.sql.engine.schema import Readiness
+from angzarr.adapters.sql.event_store.pruning import prune_rejections
+from angzarr.adapters.sql.event_store.rejection_rows import case_of_row, id_text, row_of, text_of
+from angzarr.adapters.sql.event_store.rejection_tables import rejected_commands
+from angzarr.adapters.sql.event_store.schema import BOOKS
+from angzarr.sagas.log import Asked, Case, RejectionLog, Wanted, asked_again, noted
+
+_row = rejected_commands.c
+#: A list tells nothing of a rejection, which may be large.
+_LISTED: Final = [column for column in _row if column.name != "rejection"]
+
+
+class SqlRejectionLog(RejectionLog):
+    """Cases in the table ``rejected_commands``.
+
+    It is made or, unless *migrate* is False, upgraded before the first use.
+    """
+
+    def __init__(
+        self, engine: Engine, *, close: Callable[[], None] | None = None, migrate: bool = True
+    ) -> None:
+        self._engine = engine
+        self._close = close or engine.dispose
+        self._insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
+        self._prepare = Readiness(BOOKS, engine, migrate=migrate)
+
+    def note(self, case: Case, /) -> Case:
+        """Keep *case*."""
+
+        def step(connection: Connection) -> Case:
+            fresh = self._insert(rejected_commands).values(**row_of(case))
+            here = fresh.on_conflict_do_nothing(index_elements=["id"]).returning(_row.id)
+            if connection.execute(here).first() is not None:
+                return case
+            before = _locked(connection, case.id)
+            kept = noted(before, case)
+            if kept is not before:
+                _write(connection, kept)
+            return kept
+
+        self._prepare()
+        return in_transaction(self._engine, step)
+
+    def ask_again(self, id: str, asked: Asked, /) -> Case | None:
+        """Count that the source is asked again."""
+
+        def step(connection: Connection) -> Case | None:
+            kept = _locked(connection, id)
+            if kept is not None:
+                _write(connection, kept := asked_again(kept, asked))
+            return kept
+
+        self._prepare()
+        return in_transaction(self._engine, step)
+
+    def look(self, id: str, /) -> Sequence[Case]:
+        """Return the cases whose id begins so, two at most."""
+        beginning = id_text(id)
+        found = select(rejected_commands).where(
+            _row.id.startswith(beginning, autoescape=True),
+            func.substr(_row.id, 1, len(beginning)) == beginning,  # LIKE of SQLite ignores case
+        )
+        return self._read(found.order_by(func.length(_row.id)).limit(2))
+
+    def cases(
+        self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None
+    ) -> Sequence[Case]:
+        """Return cases, the newest first."""
+        found = select(*_LISTED)
+        for column, asked in (
+            (_row.saga, wanted.saga),
+            (_row.source_domain, wanted.domain),
+            (_row.correlation_id, wanted.correlation_id),
+        ):
+            if asked is not None:
+                found = found.where(column == text_of(asked))
+        if wanted.status is not None:
+            found = found.where(_row.status == wanted.status.value)
+        if before is not None:
+            place = (utc(before[0]), id_text(before[1]))
+            found = found.where(tuple_(_row.rejected_at, _row.id) < place)
+        return self._read(found.order_by(_row.rejected_at.desc(), _row.id.desc()).limit(limit))
+
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Remove closed cases that did not change since *before*."""
+        self._prepare()
+        return in_transaction(self._engine, lambda c: prune_rejections(c, before, limit))
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._close()
+
+    def _read(self, wanted: Any) -> Sequence[Case]:
+        self._prepare()
+        return in_transaction(
+            reading(self._engine),
+            lambda connection: [case_of_row(row) for row in connection.execute(wanted).mappings()],
+        )
+
+
+def _locked(connection: Connection, id: str) -> Case | None:
+    wanted = select(rejected_commands).where(_row.id == id_text(id)).with_for_update()
+    row = connection.execute(wanted).mappings().first()
+    return None if row is None else case_of_row(row)
+
+
+def _write(connection: Connection, case: Case) -> None:
+    """Write *case* over its row, or anew where that was deleted meanwhile."""
+    written = row_of(case)
+    changed = connection.execute(
+        update(rejected_commands).where(_row.id == written["id"]).values(**written)
+    )
+    if not changed.rowcount:
+        connection.execute(insert(rejected_commands), written)

@@ -1,0 +1,143 @@
+"""The groups of the ledger on SQLite or PostgreSQL: one row a group, so no page reads entries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Connection, func, select, update
+
+from angzarr.adapters.sql.ledger.counting import append_line
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.paging import begins_with, follows, newest_first
+from angzarr.adapters.sql.ledger.rows import group_from, group_line_from
+from angzarr.adapters.sql.ledger.tables import (
+    SOME_OPEN,
+    ledger_counts,
+    ledger_group_history,
+    ledger_groups,
+    stored_name,
+)
+from angzarr.analysis.ledger.entry import HistoryLine
+from angzarr.analysis.ledger.group import (
+    OPEN_GROUPS,
+    Amendment,
+    Group,
+    GroupFilter,
+    GroupPage,
+    Groups,
+    amended,
+)
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE, Cursor, read_cursor
+from angzarr.clock import Clock, SystemClock
+
+_columns = ledger_groups.c
+#: Filter fields that the column of the same name must equal.
+_EQUAL = ("handler_name", "domain", "error_type", "owner", "status")
+
+
+class SqlGroups(Groups):
+    """Groups, counted in the transactions that change entries; safe to use from threads."""
+
+    def __init__(self, database: LedgerDatabase, clock: Clock | None = None) -> None:
+        self._database = database
+        self._clock = clock or SystemClock()
+
+    def get_groups(
+        self, wanted: GroupFilter = OPEN_GROUPS, *, limit: int = 100, after: str = ""
+    ) -> GroupPage:
+        """Return a page of groups."""
+        limit, conditions = min(limit, LONGEST_PAGE), _conditions(wanted)
+        place = (_columns.last_failed_at, _columns.fingerprint)
+        if after:
+            conditions.append(follows(*place, read_cursor(after)))
+        page = newest_first(select(ledger_groups).where(*conditions), *place)
+        found = self._database.read(
+            lambda connection: _read_groups(connection, page.limit(limit + 1))
+        )
+        if len(found) <= limit or not found[:limit]:
+            return GroupPage(groups=tuple(found[:limit]))
+        last = found[limit - 1]
+        cursor = Cursor(last.last_failed_at, last.fingerprint)
+        return GroupPage(groups=tuple(found[:limit]), next=str(cursor))
+
+    def open_group(self, fingerprint: str) -> Group | None:
+        """Return a group."""
+        return self._database.read(lambda connection: _read_group(connection, fingerprint))
+
+    def amend(
+        self, fingerprint: str, amendment: Amendment, *, revision: int, by: str
+    ) -> Group | None:
+        """Change what people say of a group, and tell its history."""
+        now = self._clock.now()
+
+        def change(connection: Connection) -> Group | None:
+            group = _read_group(connection, fingerprint, lock=True)
+            if group is None or group.revision != revision:
+                return None
+            if (made := amended(group, amendment, now, by)) is None:
+                return group
+            group, line = made
+            words = ("status", "owner", "note", "muted_until", "revision")
+            by_name = _columns.fingerprint == group.fingerprint
+            values = {word: getattr(group, word) for word in words}
+            connection.execute(update(ledger_groups).where(by_name).values(values))
+            append_line(connection, group.fingerprint, line)
+            return group
+
+        return self._database.write(change, once=True)
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._database.close()
+
+    def group_history(self, fingerprint: str) -> tuple[HistoryLine, ...]:
+        """Return what happened to a group itself."""
+        history = ledger_group_history.c
+        wanted = select(ledger_group_history).where(history.fingerprint == fingerprint)
+
+        def read(connection: Connection) -> tuple[HistoryLine, ...]:
+            rows = connection.execute(wanted.order_by(history.number))
+            return tuple(group_line_from(row) for row in rows)
+
+        return self._database.read(read)
+
+
+def _read_group(connection: Connection, fingerprint: str, *, lock: bool = False) -> Group | None:
+    wanted = select(ledger_groups).where(_columns.fingerprint == stored_name(fingerprint))
+    found = _read_groups(connection, wanted.with_for_update() if lock else wanted)
+    return found[0] if found else None
+
+
+def _read_groups(connection: Connection, wanted: object) -> list[Group]:
+    """Return the groups of a query, each with its entries counted by status."""
+    rows = connection.execute(wanted).all()  # type: ignore[call-overload]
+    by_status = _by_status(connection, [row.fingerprint for row in rows])
+    return [group_from(row, by_status[row.fingerprint]) for row in rows]
+
+
+def _by_status(connection: Connection, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    counts = ledger_counts.c
+    sums = (
+        select(counts.fingerprint, counts.status, func.sum(counts.entries))
+        .where(counts.fingerprint.in_(names), counts.entries != 0)
+        .group_by(counts.fingerprint, counts.status)
+    )
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, status, number in connection.execute(sums) if names else ():
+        found[name][status] = int(number)
+    return found
+
+
+def _conditions(wanted: GroupFilter) -> list[ColumnElement[bool]]:
+    asked = [(_columns[name], getattr(wanted, name)) for name in _EQUAL]
+    conditions = [column == value for column, value in asked if value is not None]
+    if wanted.open_only:
+        conditions.append(SOME_OPEN)
+    if wanted.since is not None:
+        conditions.append(_columns.last_failed_at >= wanted.since)
+    if wanted.until is not None:
+        conditions.append(_columns.last_failed_at < wanted.until)
+    if wanted.prefix:
+        conditions.append(begins_with(_columns.fingerprint, wanted.prefix))
+    return conditions

@@ -1,0 +1,203 @@
+"""The ledger on SQLite or PostgreSQL: rows are locked, `transition` decides, rows are written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import IntegrityError
+
+from angzarr.adapters.sql.engine.bulk import among
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.filing import (
+    file_failures,
+    lock_entries,
+    save_changes,
+    save_entries,
+)
+from angzarr.adapters.sql.ledger.job_rows import order_sizes, read_orders, save_orders
+from angzarr.adapters.sql.ledger.pruning import prune
+from angzarr.adapters.sql.ledger.queries import (
+    count_all,
+    lock_due,
+    read_oldest_open,
+    read_page,
+    within_time,
+)
+from angzarr.adapters.sql.ledger.rows import entry_from, failure_from, line_from
+from angzarr.adapters.sql.ledger.tables import (
+    ledger_entries,
+    ledger_history,
+    ledger_letters,
+    stored_name,
+)
+from angzarr.analysis.ledger import transition
+from angzarr.analysis.ledger.change import Change
+from angzarr.analysis.ledger.entry import Entry, EntryDetail, Failure, HistoryLine, Status
+from angzarr.analysis.ledger.ledger import (
+    ANY,
+    EntryFilter,
+    FailureStats,
+    Ledger,
+    Page,
+    read_cursor,
+)
+from angzarr.analysis.ledger.plan_filing import Decider
+from angzarr.analysis.ledger.transitions_by_people import Make, Marking
+from angzarr.clock import Clock, SystemClock
+
+#: How often letters are filed anew that other workers file at the same time: each of them may be
+#: faster once.
+_TRIES: Final = 10
+
+
+class SqlLedger(Marking, Ledger):
+    """Entries, their letters and histories in tables; safe to use from threads."""
+
+    def __init__(self, database: LedgerDatabase, clock: Clock | None = None) -> None:
+        self._database = database
+        self._clock = clock or SystemClock()
+
+    def add_failed_events(
+        self, failures: Sequence[Failure], *, decide: Decider | None = None, by: str = ""
+    ) -> list[Entry]:
+        """File failures in order, all or none."""
+        if not failures:
+            return []
+
+        def file(connection: Connection) -> list[Entry]:
+            return file_failures(connection, failures, self._clock.now(), decide, by)
+
+        for _ in range(_TRIES - 1):
+            try:
+                return self._database.write(file)
+            except IntegrityError:  # another worker was faster: now its rows are there
+                continue
+        return self._database.write(file)
+
+    def due(self, *, limit: int, lease: timedelta, besides: Collection[Status] = ()) -> list[Entry]:
+        """Take entries whose time has come, passing over those another worker is taking."""
+        now = self._clock.now()
+
+        def take(connection: Connection) -> list[Entry]:
+            found = lock_due(connection, now, limit, besides)
+            taken = [transition.leased(entry, now + lease) for entry in found]
+            save_entries(connection, zip(found, taken, strict=True))
+            return taken
+
+        return self._database.write(take)
+
+    def find_by_letters(self, letter_ids: Collection[str]) -> Mapping[str, Entry]:
+        """Return the entries in which letters were filed."""
+        letter_id = ledger_history.c.letter_id
+        wanted = select(letter_id.label("of_letter"), ledger_entries).join_from(
+            ledger_history, ledger_entries, ledger_history.c.entry_id == ledger_entries.c.id
+        )
+
+        def find(connection: Connection) -> dict[str, Entry]:
+            asked_for = among(connection, letter_id, map(stored_name, letter_ids))
+            rows = connection.execute(wanted.where(asked_for))
+            found = {row.of_letter: entry_from(row) for row in rows}
+            asked = ((one, found.get(stored_name(one))) for one in letter_ids)
+            return {one: entry for one, entry in asked if entry}
+
+        return self._database.read(find) if letter_ids else {}
+
+    def open_all(self, entry_ids: Collection[str]) -> Mapping[str, EntryDetail]:
+        """Return entries with letter and history."""
+        if not entry_ids:
+            return {}
+        return self._database.read(lambda connection: _open(connection, sorted(entry_ids)))
+
+    def letter_sizes(self, entry_ids: Collection[str]) -> Mapping[str, int]:
+        """Return the sizes of letters."""
+        if not entry_ids:
+            return {}
+        return self._database.read(lambda connection: _sizes(connection, sorted(entry_ids)))
+
+    def get_failed_events(
+        self,
+        wanted: EntryFilter = ANY,
+        *,
+        status: Status | None = Status.FAILED,
+        limit: int = 100,
+        after: str = "",
+    ) -> Page:
+        """Return a page of entries."""
+        behind = read_cursor(after) if after else None
+        with within_time():
+            return self._database.read(
+                lambda connection: read_page(connection, wanted, status, limit, behind)
+            )
+
+    def oldest_open(self, *, limit: int = 1, unmuted: bool = False) -> list[Entry]:
+        """Return the open entries that failed first longest ago."""
+        at = self._clock.now() if unmuted else None
+        return self._database.read(lambda connection: read_oldest_open(connection, limit, at))
+
+    def prune(self, before: Mapping[Status, datetime], *, limit: int) -> int:
+        """Remove entries that were closed long ago."""
+        now = self._clock.now()
+        return self._database.write(lambda connection: prune(connection, before, limit, now))
+
+    def get_failure_stats(self) -> FailureStats:
+        """Count all entries."""
+        return self._database.read(count_all)
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._database.close()
+
+    def _change_all(self, changes: Sequence[tuple[str, Make]]) -> list[Entry | None]:
+        return self._database.write(lambda one: self._apply(one, changes), once=True)
+
+    def _apply(
+        self, connection: Connection, changes: Sequence[tuple[str, Make]]
+    ) -> list[Entry | None]:
+        now, made = self._clock.now(), list[tuple[Entry, Change]]()
+        entries = lock_entries(connection, [entry_id for entry_id, _ in changes])
+        answers: list[Entry | None] = []
+        for entry_id, make in changes:
+            entry = entries.get(entry_id)
+            change = make(entry, now) if entry else None
+            answers.append(change.entry if change else None)
+            if entry and change:
+                entries[entry_id] = change.entry
+                made.append((entry, change))
+        save_changes(connection, made, now)
+        save_orders(connection, [change for _, change in made])
+        return answers
+
+
+def _sizes(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+    letters = ledger_letters.c
+    wanted = select(letters.entry_id, func.length(letters.body))
+    found = connection.execute(wanted.where(among(connection, letters.entry_id, ids)))
+    edits = order_sizes(connection, ids)
+    return {entry_id: size + edits.get(entry_id, 0) for entry_id, size in found}
+
+
+def _open(connection: Connection, ids: Sequence[str]) -> dict[str, EntryDetail]:
+    by_id = among(connection, ledger_entries.c.id, ids)
+    found = [entry_from(row) for row in connection.execute(select(ledger_entries).where(by_id))]
+    letters = select(ledger_letters).where(among(connection, ledger_letters.c.entry_id, ids))
+    failures = {row.entry_id: failure_from(row) for row in connection.execute(letters)}
+    history = select(ledger_history).where(among(connection, ledger_history.c.entry_id, ids))
+    lines: dict[str, list[HistoryLine]] = defaultdict(list)
+    for row in connection.execute(history.order_by(ledger_history.c.number)):
+        lines[row.entry_id].append(line_from(row))
+    orders = read_orders(connection, {entry.id: entry.replays for entry in found})
+    return {
+        entry.id: EntryDetail(
+            entry=entry,
+            failure=failures[entry.id],
+            history=tuple(lines[entry.id]),
+            order=orders[entry.id][0],
+            before=orders[entry.id][1],
+        )
+        for entry in found
+        if entry.id in failures  # else it was removed between two of these questions
+    }

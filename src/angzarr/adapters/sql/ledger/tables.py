@@ -1,0 +1,284 @@
+"""The tables of the ledger (spec A2). Times are UTC; texts are what PostgreSQL accepts as text.
+
+This is what `migrations` lead to; whoever changes a table here adds a revision there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    text,
+)
+
+from angzarr.adapters.sql.engine.schema import version_table
+
+METADATA = MetaData()
+
+#: The revision of the tables below.
+HEAD: Final = "0016"
+
+#: PostgreSQL indexes values of up to 2,704 bytes; a character takes up to four.
+LONGEST_NAME: Final = 500
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware time; SQLite keeps it without its zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return *value* in UTC."""
+        return value.astimezone(UTC) if value is not None else None
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return what was stored, aware again."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class ValidText(TypeDecorator[str]):
+    """Any string, without what PostgreSQL refuses: NUL and lone surrogates."""
+
+    impl = Text
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return what marks in a value where a character cannot be stored."""
+        return _valid
+
+
+class Name(ValidText):
+    """A text that is looked for: cut so that it can be indexed; the letter keeps the whole."""
+
+    impl = Text
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:  # noqa: ARG002 - the same
+        """Return what does so, and cuts it."""
+        return _name_of
+
+
+def _valid(value: Any) -> str | None:
+    return valid_text(str(value)) if value is not None else None
+
+
+def _name_of(value: Any) -> str | None:
+    return stored_name(str(value)) if value is not None else None
+
+
+def stored_name(name: str) -> str:
+    """Return *name* as a column of names keeps it."""
+    return valid_text(name)[:LONGEST_NAME]
+
+
+def valid_text(text: str) -> str:
+    """Return *text* with a mark where PostgreSQL cannot store a character."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+#: What an entry's status is as long as somebody must still do something (`entry.OPEN`). Spelt out:
+#: a database uses a partial index only where it sees that the condition holds.
+OPEN_ONLY: Final = text("status IN ('escalated', 'failed', 'held', 'retrying', 'waiting')")
+_WAKES: Final = text("wake_at IS NOT NULL")
+_CLOSED: Final = text("resolved_at IS NOT NULL")
+SOME_OPEN: Final = text("open_entries > 0")
+
+
+def a_name(column: str) -> Column[str]:
+    """Return a column of texts that are looked for."""
+    return Column(column, Name, nullable=False)
+
+
+def a_text(column: str) -> Column[str]:
+    """Return a column of texts of any length."""
+    return Column(column, ValidText, nullable=False)
+
+
+def a_time(column: str, *, nullable: bool = True) -> Column[Any]:
+    """Return a column of times."""
+    return Column(column, UtcTime, nullable=nullable)
+
+
+def a_number(column: str) -> Column[int]:
+    """Return a column of small numbers."""
+    return Column(column, Integer, nullable=False)
+
+
+def a_count(column: str) -> Column[int]:
+    """Return a column of numbers that may grow large."""
+    return Column(column, BigInteger, nullable=False)
+
+
+#: One row an entry; the columns are the fields of `Entry`, by name.
+ledger_entries = Table(
+    "ledger_entries",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    a_name("handler_name"),
+    a_name("event_id"),
+    a_name("event_type"),
+    a_name("domain"),
+    a_name("tenant_id"),
+    a_name("correlation_id"),
+    Column("root", Name, nullable=False, server_default=""),
+    a_name("reason"),
+    a_name("category"),
+    a_name("error_type"),
+    a_name("error_code"),
+    a_text("error_message"),
+    a_name("fingerprint"),
+    a_name("component_type"),
+    a_name("worker"),
+    a_name("version"),
+    a_number("retry_count"),
+    a_number("occurrences"),
+    a_time("first_failed_at", nullable=False),
+    a_time("last_failed_at", nullable=False),
+    a_name("letter_id"),
+    a_number("letter_replay"),
+    a_name("status"),
+    Column("failure_class", Name),
+    Column("hold", Name),
+    a_text("evidence"),
+    a_number("replays"),
+    a_time("next_replay_at"),
+    a_time("published_at"),
+    a_time("wake_at"),
+    a_text("resolved_by"),
+    a_time("resolved_at"),
+    a_number("revision"),
+    Index("ledger_entries_by_time", "last_failed_at", "id"),
+    Index("ledger_entries_by_status", "status", "last_failed_at", "id"),
+    Index("ledger_entries_by_handler", "handler_name", "last_failed_at", "id"),
+    Index("ledger_entries_by_fingerprint", "fingerprint", "last_failed_at", "id"),
+    # With the tenant at its end: a rare handler's entries of one tenant are found in the index.
+    Index("ledger_entries_of_group", "fingerprint", "status", "last_failed_at", "id", "tenant_id"),
+    Index("ledger_entries_by_tenant_status", "tenant_id", "status", "last_failed_at", "id"),
+    Index("ledger_entries_by_event", "event_id"),
+    Index("ledger_entries_by_root", "root", "last_failed_at", "id"),
+    Index("ledger_entries_by_correlation", "correlation_id", "last_failed_at", "id"),
+    Index("ledger_entries_due", "status", "wake_at", postgresql_where=_WAKES, sqlite_where=_WAKES),
+    Index(
+        "ledger_entries_open_since",
+        "first_failed_at",
+        postgresql_where=OPEN_ONLY,
+        sqlite_where=OPEN_ONLY,
+    ),
+    Index("ledger_entries_closed", "resolved_at", postgresql_where=_CLOSED, sqlite_where=_CLOSED),
+)
+
+#: The letter of each entry, apart from it: pages of entries need not read payloads.
+ledger_letters = Table(
+    "ledger_letters",
+    METADATA,
+    Column("entry_id", ForeignKey("ledger_entries.id", ondelete="CASCADE"), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    a_text("content_type"),
+    # Set where the letter could not be read; then `body` is what was received.
+    Column("problem", ValidText),
+    a_text("domain"),
+    a_time("received_at"),
+)
+
+ledger_history = Table(
+    "ledger_history",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("entry_id", ForeignKey("ledger_entries.id", ondelete="CASCADE"), nullable=False),
+    a_time("at", nullable=False),
+    a_text("who"),
+    a_name("what"),
+    a_text("detail"),
+    Column("letter_id", Name, index=True),
+    Column("replay", Integer),
+    UniqueConstraint("entry_id", "letter_id", "replay", name="ledger_history_one_line_a_letter"),
+)
+
+#: One row a group; the columns are the fields of `Group`, by name, without `by_status`.
+ledger_groups = Table(
+    "ledger_groups",
+    METADATA,
+    Column("fingerprint", Name, primary_key=True),
+    a_name("handler_name"),
+    a_name("domain"),
+    a_name("event_type"),
+    a_name("reason"),
+    a_name("error_type"),
+    a_text("error_message"),
+    Column("failure_class", Name),
+    a_name("latest_entry_id"),
+    a_time("first_failed_at", nullable=False),
+    a_time("last_failed_at", nullable=False),
+    a_count("entries"),
+    a_count("open_entries"),
+    a_count("occurrences"),
+    a_name("status"),
+    a_name("owner"),
+    a_text("note"),
+    a_time("muted_until"),
+    a_number("revision"),
+    Index("ledger_groups_by_time", "last_failed_at", "fingerprint"),
+    Index(
+        "ledger_groups_open",
+        "last_failed_at",
+        "fingerprint",
+        postgresql_where=SOME_OPEN,
+        sqlite_where=SOME_OPEN,
+    ),
+)
+
+ledger_group_history = Table(
+    "ledger_group_history",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column(
+        "fingerprint",
+        ForeignKey("ledger_groups.fingerprint", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    a_time("at", nullable=False),
+    a_text("who"),
+    a_name("what"),
+    a_text("detail"),
+)
+
+#: How many entries there are of each `Kind`, kept in the transactions that change them. `key` is
+#: the kind's hash: names may be too long for one index.
+ledger_counts = Table(
+    "ledger_counts",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("fingerprint", Name, nullable=False, index=True),
+    a_name("domain"),
+    a_name("handler_name"),
+    a_name("event_type"),
+    a_name("failure_class"),
+    a_name("status"),
+    a_count("entries"),
+    a_count("occurrences"),
+    a_count("replays"),
+)
+
+ledger_version = version_table("ledger", METADATA)

@@ -1,0 +1,1 @@
+"""The order of events and the checkpoints of projections in SQL."""

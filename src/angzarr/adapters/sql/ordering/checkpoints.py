@@ -1,0 +1,160 @@
+"""Checkpoints in SQL: the sums of what the threads of a fleet counted beside the lanes.
+
+How whoever moves a lane counts there, in one statement that holds its row to the commit.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, RowMapping, bindparam, case, delete, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+
+from angzarr.adapters.sql.engine.engine import in_transaction, reading
+from angzarr.adapters.sql.engine.schema import Readiness
+from angzarr.adapters.sql.event_store.rows import to_text
+from angzarr.adapters.sql.ordering.tables import ORDERING, name_key, projection_checkpoints
+from angzarr.ordering.lane import Step
+from angzarr.projections.checkpoint import Checkpoint, Checkpoints
+
+_LAST: Final = ("last_event_id", "last_event_type", "last_processed_at")
+#: How many rows one type of event has at most: more threads than this seldom commit at once.
+_SLOTS: Final = 64
+
+_here = projection_checkpoints.c
+
+#: Column → the parameter with its value; columns' own names are SQLAlchemy's in an INSERT.
+COUNTED: Final = {name: bindparam(f"c_{name}", type_=_here[name].type) for name in _here.keys()}  # noqa: SIM118 - no dict
+
+
+def counted_row(step: Step) -> dict[str, Any]:
+    """Return the parameters with which *step* is counted."""
+    row = {
+        "projection": name_key(step.lane.handler),
+        "event_type": name_key(step.event_type),
+        "slot": slot(),
+        "last_event_id": to_text(step.event_id),
+        "last_event_type": to_text(step.event_type),
+        "last_processed_at": step.at,
+        "events_processed": 1,
+    }
+    return {COUNTED[name].key: value for name, value in row.items()}
+
+
+def insert_into(engine: Engine) -> Any:
+    """Return an INSERT of checkpoints that can be told what to do where there is a row."""
+    insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
+    return insert(projection_checkpoints)
+
+
+def added(statement: Any) -> Any:
+    """Let the INSERT *statement* add to the row that is there; what was processed last stays."""
+    new = statement.excluded
+    later = new.last_processed_at >= _here.last_processed_at
+    sums = {"events_processed": _here.events_processed + new.events_processed}
+    last = {name: case((later, new[name]), else_=_here[name]) for name in _LAST}
+    keys = [_here.projection, _here.event_type, _here.slot]
+    return statement.on_conflict_do_update(index_elements=keys, set_=sums | last)
+
+
+def clear(connection: Connection, projection: str) -> None:
+    """Forget what *projection* has processed."""
+    mine = _here.projection == name_key(projection)
+    connection.execute(delete(projection_checkpoints).where(mine))
+
+
+def slot() -> int:
+    """Return where this thread counts. Threads of a machine have numbers of their own."""
+    return threading.get_native_id() % _SLOTS
+
+
+class SqlCheckpoints(Checkpoints):
+    """Checkpoints in the table ``projection_checkpoints``.
+
+    It is made or, unless *migrate* is False, upgraded before the first use. *close* lets the
+    engine go.
+    """
+
+    def __init__(
+        self, engine: Engine, *, close: Callable[[], None] | None = None, migrate: bool = True
+    ) -> None:
+        self._engine = engine
+        self._close = close or engine.dispose
+        self._prepare = Readiness(ORDERING, engine, migrate=migrate)
+
+    def get(self, projection: str, /) -> Checkpoint | None:
+        """Return the checkpoint of *projection*."""
+        slots = self._slots(projection)
+        return _sum(slots) if slots else None
+
+    def by_type(self, projection: str, /) -> Mapping[str, Checkpoint]:
+        """Return one for each type of event."""
+        types: dict[str, list[Checkpoint]] = {}
+        for one in self._slots(projection):
+            types.setdefault(one.last_event_type, []).append(one)
+        return {name: _sum(slots) for name, slots in types.items()}
+
+    def update(self, projection: str, checkpoint: Checkpoint, /) -> None:
+        """Set the checkpoint to exactly *checkpoint*."""
+        row = {
+            "projection": name_key(projection),
+            "event_type": name_key(checkpoint.last_event_type),
+            "slot": 0,
+            "last_event_id": to_text(checkpoint.last_event_id),
+            "last_event_type": to_text(checkpoint.last_event_type),
+            "last_processed_at": checkpoint.last_processed_at,
+            "events_processed": checkpoint.events_processed,
+        }
+
+        def step(connection: Connection) -> None:
+            _alone(connection)
+            clear(connection, projection)
+            connection.execute(projection_checkpoints.insert(), row)
+
+        self._write(step)
+
+    def reset(self, projection: str, /) -> None:
+        """Clear it."""
+        self._write(lambda connection: clear(connection, projection))
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._close()
+
+    def _slots(self, projection: str) -> list[Checkpoint]:
+        wanted = select(projection_checkpoints).where(_here.projection == name_key(projection))
+        self._prepare()
+        rows = in_transaction(
+            reading(self._engine), lambda connection: connection.execute(wanted).mappings().all()
+        )
+        return [_slot_in(row) for row in rows]
+
+    def _write(self, step: Callable[[Connection], None]) -> None:
+        self._prepare()
+        in_transaction(self._engine, step)
+
+
+def _alone(connection: Connection) -> None:
+    """Let nobody count until the transaction ends: what another one adds unseen would be kept."""
+    if connection.dialect.name == "postgresql":
+        table = projection_checkpoints.name
+        connection.execute(text(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"))
+
+
+def _slot_in(row: RowMapping) -> Checkpoint:
+    return Checkpoint(
+        last_event_id=json.loads(row["last_event_id"]),
+        last_event_type=json.loads(row["last_event_type"]),
+        last_processed_at=row["last_processed_at"],
+        events_processed=row["events_processed"],
+    )
+
+
+def _sum(slots: Sequence[Checkpoint]) -> Checkpoint:
+    last = max(slots, key=attrgetter("last_processed_at"))
+    return replace(last, events_processed=sum(one.events_processed for one in slots))

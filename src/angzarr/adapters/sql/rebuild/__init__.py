@@ -1,0 +1,1 @@
+"""Projections built anew in shadow tables."""

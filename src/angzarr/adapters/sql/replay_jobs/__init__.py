@@ -1,0 +1,1 @@
+"""Replay jobs in SQL."""

@@ -1,0 +1,266 @@
+"""Replay jobs on SQLite or PostgreSQL, in the ledger's database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.job_rows import (
+    item_from,
+    job_from,
+    job_row,
+    lock_job,
+    read_edit,
+    save_edit,
+    save_job,
+    tell,
+)
+from angzarr.adapters.sql.ledger.job_tables import replay_job_history, replay_job_items, replay_jobs
+from angzarr.adapters.sql.ledger.paging import begins_with
+from angzarr.adapters.sql.ledger.queries import within_time
+from angzarr.adapters.sql.ledger.tables import ledger_entries
+from angzarr.adapters.sql.replay_jobs import pruning as job_pruning
+from angzarr.adapters.sql.replay_jobs import working as job_working
+from angzarr.adapters.sql.replay_jobs.choosing import Choosing, besides, would_choose
+from angzarr.analysis.ledger.entry import Entry, HistoryLine
+from angzarr.analysis.ledger.ledger import Cursor, read_cursor
+from angzarr.analysis.replay import job_history as job_story
+from angzarr.analysis.replay import job_rules
+from angzarr.analysis.replay.job import (
+    Candidate,
+    ItemState,
+    JobItem,
+    JobPage,
+    JobStatus,
+    ReplayJob,
+    ReplayJobs,
+    Selection,
+)
+from angzarr.analysis.replay.job_commands import JobMarking, JobRule
+from angzarr.analysis.replay.job_edit import JobEdit
+from angzarr.analysis.replay.job_executor_port import Begun, JobWork, Noted
+from angzarr.clock import Clock, SystemClock
+
+_Answer = TypeVar("_Answer")
+_columns = replay_jobs.c
+
+
+class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
+    """Jobs in three tables; safe to use from threads."""
+
+    def __init__(self, database: LedgerDatabase, clock: Clock | None = None) -> None:
+        self._database = database
+        self._clock = clock or SystemClock()
+
+    # -- people --------------------------------------------------------------------------
+
+    def would_choose(self, selection: Selection, *, limit: int) -> list[Candidate]:
+        """Return what a job would look at."""
+        with within_time():
+            return self._database.read(lambda one: would_choose(one, selection, limit))
+
+    def open_job(self, job_id: str) -> ReplayJob | None:
+        """Return a job."""
+        wanted = select(replay_jobs).where(_columns.id == job_id)
+
+        def read(connection: Connection) -> ReplayJob | None:
+            row = connection.execute(wanted).one_or_none()
+            return job_from(row) if row is not None else None
+
+        return self._database.read(read)
+
+    def job_edit(self, job_id: str) -> JobEdit | None:
+        """Return the edit of a job."""
+        return self._database.read(lambda one: read_edit(one, job_id))
+
+    def get_jobs(
+        self,
+        statuses: Sequence[JobStatus] = (),
+        *,
+        group: str | None = None,
+        prefix: str = "",
+        limit: int = 50,
+        after: str = "",
+    ) -> JobPage:
+        """Return a page of jobs."""
+        wanted = select(replay_jobs).order_by(_columns.created_at.desc(), _columns.id.desc())
+        if statuses:
+            wanted = wanted.where(_columns.status.in_(sorted(statuses)))
+        if group is not None:
+            wanted = wanted.where(_columns.fingerprint == group)
+        if prefix:
+            wanted = wanted.where(begins_with(_columns.id, prefix))
+        if after:
+            at, job_id = read_cursor(after)
+            same = and_(_columns.created_at == at, _columns.id < job_id)
+            wanted = wanted.where(or_(_columns.created_at < at, same))
+        page = wanted.limit(limit + 1)
+        jobs = self._database.read(lambda one: [job_from(row) for row in one.execute(page)])
+        more = str(Cursor(jobs[limit - 1].created_at, jobs[limit - 1].id)) if jobs[limit:] else ""
+        return JobPage(jobs=tuple(jobs[:limit]), next=more)
+
+    def items(
+        self, job_id: str, states: Sequence[ItemState] = (), *, limit: int = 100, after: int = 0
+    ) -> list[JobItem]:
+        """Return entries of a job."""
+        rows = replay_job_items.c
+        wanted = select(replay_job_items).where(rows.job_id == job_id, rows.position > after)
+        if states:
+            wanted = wanted.where(rows.state.in_(sorted(states)))
+        page = wanted.order_by(rows.position).limit(limit)
+        return self._database.read(lambda one: [item_from(row) for row in one.execute(page)])
+
+    def job_history(self, job_id: str) -> tuple[HistoryLine, ...]:
+        """Return what happened to a job."""
+        rows = replay_job_history.c
+        wanted = select(rows.at, rows.who, rows.what, rows.detail).where(rows.job_id == job_id)
+
+        def read(connection: Connection) -> tuple[HistoryLine, ...]:
+            found = connection.execute(wanted.order_by(rows.number))
+            return tuple(
+                HistoryLine(at=at, who=who, what=what, detail=d) for at, who, what, d in found
+            )
+
+        return self._database.read(read)
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._database.close()
+
+    # -- engines -------------------------------------------------------------------------
+
+    def take(self, engine: str, *, lease: timedelta, limit: int) -> list[ReplayJob]:
+        """Take jobs, passing over those another engine is taking."""
+        now = self._clock.now()
+        return self._database.write(
+            lambda one: job_working.take(one, engine, now, now + lease, limit)
+        )
+
+    def reconcile(self, job_id: str, engine: str, *, by: str = "") -> ReplayJob | None:
+        """Count what the entries say."""
+        return self._step(job_id, engine, by, job_working.Working.reconcile)
+
+    def begin_next(
+        self, job_id: str, engine: str, *, limit: int, most_replays: int, by: str = ""
+    ) -> list[Begun]:
+        """Begin the next replays of a job."""
+        return self._step(job_id, engine, by, lambda one: one.begin_next(limit, most_replays))
+
+    def note(
+        self,
+        job_id: str,
+        engine: str,
+        noted: Sequence[Noted],
+        *,
+        said: str = "",
+        by: str = "",
+    ) -> ReplayJob | None:
+        """Note what was sent and refused."""
+        return self._step(job_id, engine, by, lambda one: one.note(noted, said))
+
+    def prune(self, before: datetime, *, limit: int) -> int:
+        """Remove jobs that ended long ago."""
+        return self._database.write(lambda one: job_pruning.prune(one, before, limit))
+
+    def owners(self, entries: Sequence[Entry]) -> Mapping[str, str]:
+        """Return which job has which entry."""
+        if not entries:
+            return {}
+        return self._database.read(lambda connection: job_working.owners(connection, entries))
+
+    # ------------------------------------------------------------------------------------
+
+    def _fill(
+        self,
+        fresh: ReplayJob,
+        approval_over: int | None,
+        edit: JobEdit | None,
+        *,
+        redirects_wait: bool,
+    ) -> ReplayJob:
+        return self._database.write(
+            lambda one: self._begin(one, fresh, approval_over, edit, redirects_wait=redirects_wait)
+        )
+
+    def _begin(
+        self,
+        connection: Connection,
+        fresh: ReplayJob,
+        approval_over: int | None,
+        edit: JobEdit | None,
+        *,
+        redirects_wait: bool,
+    ) -> ReplayJob:
+        if (row := lock_job(connection, fresh.id)) is not None:
+            return job_from(row)
+        if not self._store(connection, fresh):  # another begins it at this moment
+            row = lock_job(connection, fresh.id)
+            return job_from(row) if row is not None else fresh
+        if edit is not None:
+            _keep(connection, edit.entry_id)
+        chosen = Choosing(connection=connection, job_id=fresh.id)
+        chosen.choose(fresh.selection)
+        job = job_rules.filled(
+            fresh,
+            total=chosen.total,
+            handlers=chosen.handlers,
+            elsewhere=(chosen.elsewhere, chosen.other_job),
+            behind=job_working.older_of_group(connection, fresh),
+            approval_over=approval_over,
+            besides=besides(connection, fresh, chosen.total, approval_over),
+            edit=edit,
+            redirects_wait=redirects_wait,
+        )
+        if not job.total:
+            connection.execute(replay_jobs.delete().where(_columns.id == job.id))
+            return job
+        if edit is not None:
+            save_edit(connection, job.id, edit)
+        tell(connection, job.id, [job_story.first_line(job, edit)])
+        row_now = job_row(job)
+        if edit is not None:
+            row_now["leased_until"] = fresh.created_at + job_working.EDIT_LEASES
+        connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**row_now))
+        return job
+
+    def _store(self, connection: Connection, job: ReplayJob) -> bool:
+        """Write *job* unless it is there; one who does so at the same time is waited for."""
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        new = dialect.insert(replay_jobs).values(**job_row(job)).on_conflict_do_nothing()
+        return connection.execute(new.returning(_columns.id)).one_or_none() is not None
+
+    def _step(
+        self, job_id: str, engine: str, by: str, step: Callable[[job_working.Working], _Answer]
+    ) -> _Answer:
+        now = self._clock.now()
+        return self._database.write(
+            lambda connection: step(
+                job_working.Working(
+                    connection=connection, job_id=job_id, engine=engine, by=by or engine, now=now
+                )
+            )
+        )
+
+    def _mark(self, job_id: str, rule: JobRule, by: str) -> ReplayJob | None:
+        now = self._clock.now()
+
+        def mark(connection: Connection) -> ReplayJob | None:
+            row = lock_job(connection, job_id)
+            before = job_from(row) if row is not None else None
+            after = rule(before, now, by) if before else None
+            if before is None or after is None:
+                return None
+            return save_job(connection, before, after, now, by)
+
+        return self._database.write(mark, once=True)
+
+
+def _keep(connection: Connection, entry_id: str) -> None:
+    """Have no other transaction remove an entry; one that is gone already will not be chosen."""
+    wanted = select(ledger_entries.c.id).where(ledger_entries.c.id == entry_id)
+    connection.execute(wanted.with_for_update(read=True, key_share=True))

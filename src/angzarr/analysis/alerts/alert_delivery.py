@@ -1,0 +1,155 @@
+"""AlertDelivery: brings alerts to one sink, until they arrived or are too old.
+
+It must never note an alert as delivered that the sink has not confirmed. A worker that dies between
+the two sends it again under the same id, by which the receiver knows it.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final, Protocol
+
+from angzarr.analysis.alerts.alert import Alert, Alerts, Delivery
+from angzarr.analysis.ledger.duty import report
+from angzarr.clock import Clock
+from angzarr.resilience.backoff import Jitter, Policy, next_delay
+from angzarr.resilience.breaker import Barred, Breakers, BreakerSettings
+from angzarr.runtime.log_throttle import Seldom
+from angzarr.webhooks import Answer
+
+_log = logging.getLogger("angzarr.analysis")
+
+#: Deliveries taken in one turn. Each may take as long as its sink's time limit.
+BATCH: Final = 5
+#: How long a batch may take before another worker sends it too.
+LEASE: Final = timedelta(minutes=5)
+#: How often is looked for alerts to deliver.
+LOOK_EVERY: Final = timedelta(seconds=2)
+#: Few calls are made, so few are judged, over a longer time; the first that is well is enough.
+BREAKER: Final = BreakerSettings(
+    window=timedelta(minutes=10), min_calls=5, successes_to_close=1, ramp_up=timedelta(0)
+)
+#: Pause while the ledger is away: doubled up to the longest, with jitter.
+FIRST_WAIT: Final = timedelta(milliseconds=200)
+LONGEST_WAIT: Final = timedelta(seconds=30)
+
+
+class Sink(Protocol):
+    """Where alerts go."""
+
+    #: As the settings call it.
+    name: str
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people; without a secret."""
+
+    def send(self, alert: Alert) -> Answer:
+        """Send *alert* and wait for the answer, within a bound. It raises nothing."""
+
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""
+
+
+class Telling(Protocol):
+    """Counts deliveries; it must not raise, and not take long."""
+
+    def tried(self, sink: str, outcome: str) -> None:
+        """Count a try: delivered, failed, gone or given_up."""
+
+
+def patience(webhook: Policy) -> Policy:
+    """Return the policy *webhook* as alerts are retried: full jitter, without a last attempt."""
+    return replace(webhook, jitter=Jitter.FULL, max_attempts=2**31)
+
+
+@dataclass(slots=True, kw_only=True)
+class AlertDelivery:
+    """Fulfils `Turns`; for one thread, so that no sink waits for another."""
+
+    sink: Sink
+    alerts: Alerts
+    breakers: Breakers
+    policy: Policy
+    #: When an alert that did not arrive is given up.
+    max_age: timedelta
+    clock: Clock
+    chance: Callable[[], float]
+    meters: Telling
+    stopping: Callable[[], bool]
+    seldom: Seldom = field(default_factory=Seldom)
+    _wait: timedelta = field(default=FIRST_WAIT, init=False)
+    #: The sink said that it wants no more; it is asked again by the next process.
+    _gone: bool = field(default=False, init=False)
+
+    def turn(self) -> timedelta:
+        """Send a batch; return how long to wait before the next turn. Never raises."""
+        try:
+            sent = self.deliver()
+        except Exception as error:  # noqa: BLE001 - the thread must outlive it: alerts wait
+            report(f"alerts for {self.sink.name}", error, self.seldom)
+            wait, self._wait = self._wait, min(2 * self._wait, LONGEST_WAIT)
+            return wait * (0.5 + self.chance())
+        self._wait = FIRST_WAIT
+        return timedelta(0) if sent == BATCH else LOOK_EVERY * (0.5 + 0.5 * self.chance())
+
+    def leave(self) -> None:
+        """Close the sink and the store."""
+        self.sink.close()
+        self.alerts.close()
+
+    def deliver(self) -> int:
+        """Send what is due, a batch at most; return how much that was. Raises LedgerUnavailable."""
+        if self._gone or self.breakers.refuses(self.sink.name):
+            return 0
+        due = self.alerts.due(self.sink.name, limit=BATCH, lease=LEASE)
+        for delivery in due:
+            if self.stopping() or self._gone:
+                self.alerts.release(delivery)
+            else:
+                self._send(delivery)
+        return len(due)
+
+    def _send(self, delivery: Delivery) -> None:
+        permit = self.breakers.admit(self.sink.name, uuid.uuid4().hex)
+        if isinstance(permit, Barred):
+            self.alerts.release(delivery)
+            return
+        answer = self.sink.send(delivery.alert)
+        self.breakers.record(permit, ok=not answer.ill, took=answer.took)
+        if answer.arrived:
+            self.alerts.delivered(delivery)
+            self.meters.tried(self.sink.name, "delivered")
+        else:
+            self._failed(delivery, answer)
+
+    def _failed(self, delivery: Delivery, answer: Answer) -> None:
+        now = self.clock.now()
+        if answer.gone:
+            self._gone = True
+            self._say("alert_sink_gone", "it answered 410 and gets no more alerts; take it out of"
+                      " analysis.alerts.webhooks, or fix it and restart")  # fmt: skip
+        last_at = delivery.alert.raised_at + self.max_age
+        again_at = min(now + self._delay(delivery, answer), last_at)
+        late = now >= last_at
+        if late and not answer.gone:
+            self._say("alert_given_up", f"{answer.problem}; alert {delivery.alert.id} is too old")
+        elif not answer.gone and self.seldom.now("failed"):
+            self._say("alert_not_delivered", f"{answer.problem}; trying again")
+        over = late or answer.gone
+        self.alerts.failed(delivery, answer.problem, again_at=None if over else again_at)
+        outcome = "gone" if answer.gone else "given_up" if late else "failed"
+        self.meters.tried(self.sink.name, outcome)
+
+    def _delay(self, delivery: Delivery, answer: Answer) -> timedelta:
+        wait = next_delay(
+            self.policy, delivery.attempts + 1, self.chance(), least=answer.retry_after
+        )
+        return wait if wait is not None else self.policy.max_delay
+
+    def _say(self, event: str, what: str) -> None:
+        _log.error("%s: %s (%s): %s", event, self.sink.name, self.sink.place, what)

@@ -1,0 +1,1 @@
+"""From a dead letter and the evidence to a decision. Pure."""

@@ -1,0 +1,217 @@
+"""Evidence: all that is known of a failure when it is classified (spec A3). Values, no I/O.
+
+What nobody could find out is None, and is said to be unknown: no rule takes it for a yes or a no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from angzarr.analysis.ledger.entry import UNREADABLE, Failure, replay_of
+from angzarr.analysis.ledger.similar_failures import Fared
+from angzarr.dead_letters.fingerprint import raised_in_app
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.refusal import Distrusted, NoTarget
+from angzarr.resilience.breaker import Phase
+
+#: The share of failures up to which a closed breaker says that its dependency is well.
+WELL_SHARE: Final = 0.1
+#: How many of the same group must have failed lately before a closed breaker is doubted.
+DOUBT: Final = 5
+#: How many of a handler's events must have failed lately before it is said that all of them do.
+MANY: Final = 20
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Health(StrEnum):
+    """How the dependencies of a handler are now, as far as anybody can tell."""
+
+    WELL = "well"
+    ILL = "ill"
+    UNKNOWN = "unknown"
+
+
+class Problem(StrEnum):
+    """What kind of thing stands against a replay."""
+
+    NONE = "none"
+    NO_TARGET = "no_target"  # no such handler, no such queue here
+    DISTRUSTED = "distrusted"  # the letter may be forged
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerSeen:
+    """A breaker of the failed handler, as it stood when it was looked at."""
+
+    name: str
+    phase: Phase
+    #: Closed, and letting traffic in gradually.
+    ramping: bool = False
+    #: Not closed, and its time is up: the next call is its probe, and nobody may be making one.
+    to_be_tried: bool = False
+    #: Calls within its window, and those that failed.
+    calls: int = 0
+    failures: int = 0
+    #: When it changed its phase last, and when an open one may be tried again.
+    changed_at: datetime | None = None
+    retry_at: datetime | None = None
+
+    @property
+    def error_share(self) -> float | None:
+        """The share of its calls that failed; None: there were none."""
+        return self.failures / self.calls if self.calls else None
+
+    @property
+    def health(self) -> Health:
+        """What it says of its dependency."""
+        if self.to_be_tried:
+            return Health.UNKNOWN
+        if self.phase is not Phase.CLOSED or self.ramping:
+            return Health.ILL
+        return Health.WELL if (self.error_share or 0) <= WELL_SHARE else Health.UNKNOWN
+
+    def __str__(self) -> str:
+        share = f", {self.failures} of {self.calls} calls failed" if self.calls else ""
+        how = ", to be tried" if self.to_be_tried else ", ramping up" if self.ramping else ""
+        return f"{self.name} {self.phase}{how}{share}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Whether the event decodes as its handler declares it now; None: it was not tried."""
+
+    fits: bool | None = None
+    #: What does not fit, or why it was not tried.
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that is known. Times are UTC-aware."""
+
+    failure: Failure
+    #: When it was gathered.
+    now: datetime = _LONG_AGO
+    #: When it failed last as the ledger believes it, which the letter's own clock may contradict.
+    believed_at: datetime | None = None
+    #: Replays begun so far, a person's included.
+    replays: int = 0
+    #: Why the message cannot be sent to where it came from; empty: it can.
+    target_problem: str = ""
+    #: The handler's breakers; empty: it names none; None: nobody can be asked.
+    breakers: tuple[BreakerSeen, ...] | None = None
+    breakers_at: datetime | None = None
+    #: How the handler's other events, and those of the same group, fare.
+    handler_fares: Fared | None = None
+    group_fares: Fared | None = None
+    #: Whether a worker runs a release that is newer than the one that failed.
+    newer_release: bool | None = None
+    fit: Fit = Fit(why="nobody tried")
+    #: The task that undoes what the handler does; empty: it names none; None: nobody asked.
+    undone_by: str | None = None
+
+    @property
+    def letter(self) -> DeadLetter | None:
+        """The letter; None where its own bytes could not be read."""
+        return self.failure if isinstance(self.failure, DeadLetter) else None
+
+    @property
+    def reason(self) -> str:
+        """Why it became a letter."""
+        return self.failure.reason.value if isinstance(self.failure, DeadLetter) else UNREADABLE
+
+    @property
+    def own_error(self) -> bool | None:
+        """Whether the exception's class is of the same package as the handler."""
+        letter = self.letter
+        if letter is None or not letter.error_type or not letter.handler:
+            return None
+        package, dot, _ = letter.error_type.partition(".")
+        return bool(dot) and package == letter.handler.partition(".")[0]
+
+    @property
+    def raised_in_app(self) -> bool | None:
+        """Whether the application's own code raised it, and not a library; None: no stack tells."""
+        return raised_in_app(self.letter.error_stack) if self.letter else None
+
+    @property
+    def problem(self) -> Problem:
+        """What kind of thing stands against a replay."""
+        match self.target_problem:
+            case "":
+                return Problem.NONE
+            case Distrusted():
+                return Problem.DISTRUSTED
+            case NoTarget():
+                return Problem.NO_TARGET
+            case _:
+                return Problem.OTHER
+
+    @property
+    def failed_at(self) -> datetime:
+        """When it failed last; as the letter tells it where no ledger has judged that."""
+        if self.believed_at is not None:
+            return self.believed_at
+        if isinstance(self.failure, DeadLetter):
+            return self.failure.last_attempt_at or self.failure.sent_to_dlq_at
+        return self.failure.received_at
+
+    @property
+    def age(self) -> timedelta:
+        """How long ago that was."""
+        return max(self.now - self.failed_at, timedelta(0))
+
+    @property
+    def failed_again(self) -> bool:
+        """Whether it tells of a replay that failed."""
+        return replay_of(self.failure) > 0
+
+    @property
+    def barring(self) -> tuple[BreakerSeen, ...]:
+        """The breakers that would let no replay through now, or hardly any."""
+        return tuple(one for one in self.breakers or () if one.health is Health.ILL)
+
+    @property
+    def error_share(self) -> float | None:
+        """The largest share of failed calls of the handler's breakers."""
+        shares = [one.error_share for one in self.breakers or () if one.error_share is not None]
+        return max(shares, default=None)
+
+    @property
+    def dependency(self) -> Health:
+        """How the handler's dependencies are.
+
+        Ill if a breaker says so. Well if all do, or, where the handler has none that anybody can
+        ask, if events of the same group were replayed lately and handled.
+        """
+        said = {one.health for one in self.breakers or ()}
+        if Health.ILL in said:
+            return Health.ILL
+        if Health.UNKNOWN in said or self._group_fails:
+            return Health.UNKNOWN
+        return Health.WELL if said or self._group_passes else Health.UNKNOWN
+
+    @property
+    def others_pass(self) -> bool | None:
+        """Whether other events of the handler pass; None: too little happened lately to tell."""
+        fared = self.handler_fares
+        if fared is None:
+            return None
+        if fared.handled > fared.failed:
+            return True
+        return False if fared.failed >= MANY and not fared.handled else None
+
+    @property
+    def _group_fails(self) -> bool:
+        """Whether others of its group failed lately and hardly any was handled."""
+        fared = self.group_fares
+        return fared is not None and fared.failed >= DOUBT and fared.failed > fared.handled
+
+    @property
+    def _group_passes(self) -> bool:
+        fared = self.group_fares
+        return fared is not None and fared.handled > fared.failed

@@ -1,0 +1,1 @@
+"""Entries and groups of the ledger: their states and changes."""

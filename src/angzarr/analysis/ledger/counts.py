@@ -1,0 +1,152 @@
+"""Tally: how changes of entries change what is counted of them. Pure.
+
+Whoever stores entries keeps these counts in the same transaction, so that no question about many
+entries has to read them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple
+
+from angzarr.analysis.ledger.entry import OPEN, Entry, HistoryLine
+from angzarr.analysis.ledger.group import LONGEST_MESSAGE, Group, GroupStatus
+
+
+class Kind(NamedTuple):
+    """What entries are counted by; an entry without a class has an empty one."""
+
+    fingerprint: str
+    domain: str
+    handler_name: str
+    event_type: str
+    failure_class: str
+    status: str
+
+
+class Amounts(NamedTuple):
+    """How many entries, letters filed in them and replays begun of them."""
+
+    entries: int = 0
+    occurrences: int = 0
+    replays: int = 0
+
+
+class Step(NamedTuple):
+    """An entry before and after what happened to it; None: it was not there, or is no more."""
+
+    before: Entry | None
+    after: Entry | None
+    #: Whether a letter told of a new failure.
+    fails: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Growth:
+    """What steps add to a group; `latest` is the entry among them that failed last, as it is."""
+
+    latest: Entry
+    first_failed_at: datetime
+    entries: int = 0
+    open_entries: int = 0
+    occurrences: int = 0
+    fails: bool = False
+
+
+def kind_of(entry: Entry) -> Kind:
+    """Return what *entry* is counted as."""
+    return Kind(
+        entry.fingerprint,
+        entry.domain,
+        entry.handler_name,
+        entry.event_type,
+        (entry.failure_class or ""),
+        entry.status.value,
+    )
+
+
+def tallied(steps: Iterable[Step]) -> dict[Kind, Amounts]:
+    """Return what *steps* add to each kind; kinds to which they add nothing are left out."""
+    sums: dict[Kind, list[int]] = {}
+    for step in steps:
+        for entry, times in ((step.before, -1), (step.after, 1)):
+            if entry is not None:
+                amounts = sums.setdefault(kind_of(entry), [0, 0, 0])
+                amounts[0] += times
+                amounts[1] += times * entry.occurrences
+                amounts[2] += times * entry.replays
+    return {kind: Amounts(*amounts) for kind, amounts in sums.items() if any(amounts)}
+
+
+def growths(steps: Iterable[Step]) -> dict[str, Growth]:
+    """Return what *steps* add to each group, by fingerprint."""
+    found: dict[str, Growth] = {}
+    for step in steps:
+        for entry, times in ((step.before, -1), (step.after, 1)):
+            if entry is not None:
+                grown = found.get(entry.fingerprint)
+                if grown is None:
+                    grown = Growth(latest=entry, first_failed_at=entry.first_failed_at)
+                    found[entry.fingerprint] = grown
+                _add(grown, entry, times)
+                grown.fails |= times > 0 and step.fails
+    return found
+
+
+def grown(group: Group | None, growth: Growth) -> Group:
+    """Return *group*, or a new one, after *growth*."""
+    latest = growth.latest
+    if group is None:
+        group = Group(
+            fingerprint=latest.fingerprint,
+            first_failed_at=growth.first_failed_at,
+            last_failed_at=latest.last_failed_at,
+        )
+    told = latest if latest.last_failed_at >= group.last_failed_at else None
+    return replace(
+        group,
+        first_failed_at=min(group.first_failed_at, growth.first_failed_at),
+        entries=group.entries + growth.entries,
+        open_entries=group.open_entries + growth.open_entries,
+        occurrences=group.occurrences + growth.occurrences,
+        **(sample_of(told) if told else {}),  # type: ignore[arg-type]
+    )
+
+
+def sample_of(entry: Entry) -> dict[str, object]:
+    """Return what a group says of the entry that failed last in it."""
+    return {
+        "handler_name": entry.handler_name,
+        "domain": entry.domain,
+        "event_type": entry.event_type,
+        "reason": entry.reason,
+        "error_type": entry.error_type,
+        "error_message": entry.error_message[:LONGEST_MESSAGE],
+        "failure_class": entry.failure_class,
+        "latest_entry_id": entry.id,
+        "last_failed_at": entry.last_failed_at,
+    }
+
+
+def regressed(group: Group, now: datetime) -> tuple[Group, HistoryLine] | None:
+    """Return *group* after a new failure, with its line, if it was said to be fixed."""
+    if group.status is not GroupStatus.FIXED:
+        return None
+    line = HistoryLine(
+        at=now,
+        who="analysis worker",
+        what=GroupStatus.REGRESSED.value,
+        detail=f"failed again, entry {group.latest_entry_id}",
+    )
+    return replace(group, status=GroupStatus.REGRESSED, revision=group.revision + 1), line
+
+
+def _add(grown: Growth, entry: Entry, times: int) -> None:
+    if times > 0 and entry.last_failed_at >= grown.latest.last_failed_at:
+        grown.latest = entry
+    grown.first_failed_at = min(grown.first_failed_at, entry.first_failed_at)
+    grown.entries += times
+    grown.open_entries += times * (entry.status in OPEN)
+    grown.occurrences += times * entry.occurrences

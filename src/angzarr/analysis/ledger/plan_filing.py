@@ -1,0 +1,148 @@
+"""Filing: what becomes of failures that are filed and decided together. Pure.
+
+A ledger looks up what it knows of them, has this planned, and writes the plan in one transaction:
+each entry once, however much happened to it on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from angzarr.analysis.ledger import transition
+from angzarr.analysis.ledger.change import Change
+from angzarr.analysis.ledger.counts import Step
+from angzarr.analysis.ledger.entry import (
+    Entry,
+    Failure,
+    HistoryLine,
+    Status,
+    entry_id_of,
+    replay_of,
+    replayed_letter_of,
+)
+from angzarr.analysis.ledger.transition import Decision
+
+
+class Undecided(NamedTuple):
+    """A failure that somebody must decide about."""
+
+    entry: Entry
+    failure: Failure
+    #: The entry as the ledger has it; None: it does not know it yet.
+    stored: Entry | None
+
+
+def as_stored(entry: Entry, failure: Failure) -> Undecided:
+    """Return what is to be decided of an *entry* that the ledger has like this."""
+    return Undecided(entry, failure, stored=entry)
+
+
+#: Decides about failures, in order, while they are filed: the ledger does not have them yet.
+#: An answer that is too short leaves the rest undecided.
+Decider: TypeAlias = Callable[[Sequence[Undecided]], Sequence[Decision]]
+
+
+def letter_ids_of(failures: Iterable[Failure]) -> set[str]:
+    """Return the letters whose entries must be known before *failures* are filed."""
+    ids = set[str]()
+    for failure in failures:
+        ids.add(failure.id)
+        if linked := replayed_letter_of(failure):
+            ids.add(linked)
+    return ids
+
+
+@dataclass(slots=True, kw_only=True)
+class Filing:
+    """What one transaction knows of its failures' entries, and what it is going to write."""
+
+    now: datetime
+    #: By letter id: (replay, entry id) of each time it was filed.
+    letters: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
+    #: By id: the entries that failures belong to, as they will be.
+    entries: dict[str, Entry] = field(default_factory=dict)
+    #: What histories say of it, by entry id, in order.
+    lines: list[tuple[str, HistoryLine]] = field(default_factory=list)
+    #: By entry id: what the entry is to keep.
+    kept: dict[str, Failure] = field(default_factory=dict)
+    _stored: Mapping[str, Entry] = field(default_factory=dict)
+    _failing: set[str] = field(default_factory=set)
+
+    def ids_for(self, failures: Iterable[Failure]) -> set[str]:
+        """Return the ids of all entries that *failures* may belong to."""
+        ids = {entry_id for places in self.letters.values() for _, entry_id in places}
+        ids.update(map(entry_id_of, failures))
+        return ids
+
+    def know(self, entries: Mapping[str, Entry]) -> None:
+        """Begin with *entries*, as the ledger has them."""
+        self._stored = entries
+        self.entries = dict(entries)
+
+    def file(
+        self, failures: Sequence[Failure], decide: Decider | None = None, by: str = ""
+    ) -> list[Entry]:
+        """Plan the filing of *failures* in order, and what *decide* says of those that fail."""
+        ids = [self._add(failure) for failure in failures]
+        if decide is not None:
+            self._decide(dict(zip(ids, failures, strict=True)), decide, by)
+        return [self.entries[entry_id] for entry_id in ids]
+
+    def steps(self) -> list[Step]:
+        """Return what becomes of each entry that changes; the new ones first, by id."""
+        new = sorted(self.entries.keys() - self._stored.keys())
+        changed = (one.id for one in self._stored.values() if self.entries[one.id] is not one)
+        return [
+            Step(self._stored.get(one), self.entries[one], fails=one in self._failing)
+            for one in (*new, *changed)
+        ]
+
+    def replaced(self) -> list[str]:
+        """Return the ids of entries that are to keep another letter than they have."""
+        return sorted(self.kept.keys() & self._stored.keys())
+
+    def _add(self, failure: Failure) -> str:
+        known, replay = self._entry_of(failure), replay_of(failure)
+        if known is None:
+            change = transition.filed(failure, self.now)
+        elif (replay, known.id) in self.letters.get(failure.id, ()):
+            if not (transition.is_given_on(known) and transition.holds(known, failure)):
+                return known.id
+            # Its app shares this ledger and has it now, or it was not given on after all.
+            change = transition.come_back(known, self.now)
+        else:
+            change = transition.failed_again(known, failure, self.now)
+        self.letters.setdefault(failure.id, set()).add((replay, change.entry.id))
+        self._take(change)
+        if transition.holds(change.entry, failure):
+            self.kept[change.entry.id] = failure
+            if change.entry.status is Status.FAILED:
+                self._failing.add(change.entry.id)
+        return change.entry.id
+
+    def _entry_of(self, failure: Failure) -> Entry | None:
+        if linked := replayed_letter_of(failure):
+            for _, entry_id in self.letters.get(linked, ()):
+                entry = self.entries.get(entry_id)  # it may have been removed just now
+                if entry is not None and transition.continues(entry, failure):
+                    return entry
+        return self.entries.get(entry_id_of(failure))
+
+    def _decide(self, failures: Mapping[str, Failure], decide: Decider, by: str) -> None:
+        undecided = [
+            Undecided(entry, self.kept.get(entry_id, failure), self._stored.get(entry_id))
+            for entry_id, failure in failures.items()
+            if (entry := self.entries[entry_id]).status is Status.FAILED
+        ]
+        if not undecided:
+            return
+        for one, decision in zip(undecided, decide(undecided), strict=False):
+            self._take(transition.decided(one.entry, decision, self.now, by))
+
+    def _take(self, change: Change) -> None:
+        self.entries[change.entry.id] = change.entry
+        if change.line:
+            self.lines.append((change.entry.id, change.line))

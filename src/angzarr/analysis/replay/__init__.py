@@ -1,0 +1,1 @@
+"""Dead letters go back on the road: single entries, edits and jobs."""

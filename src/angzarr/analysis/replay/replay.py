@@ -1,0 +1,184 @@
+"""Replay: the message that sends a failed event on its road again (spec A4, decisions 12). Pure."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from angzarr.analysis.ledger.entry import Failure, Unreadable
+from angzarr.analysis.ledger.replay_options import AS_IT_IS, ReplayOrder, expecting, redirected
+from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.dead_letters.queue import RawLetter
+from angzarr.dead_letters.refusal import NoTarget, Refusal
+from angzarr.events import headers as names
+from angzarr.events.message import Message
+
+#: What belongs to one run, one copy or one broker; a replay starts afresh.
+_DROPPED: Final = frozenset(
+    {
+        *names.BROKER_COUNTERS,
+        names.ATTEMPT,
+        names.HOP,
+        names.FIRST_ATTEMPT_AT,
+        names.HELD_SINCE,
+        names.REQUEUED,
+        names.REST,
+        names.WAITED_FOR,
+        names.SKIP,
+        "x-delay",
+    }
+)
+#: Celery reads these headers itself and expects them to exist.
+_RESET: Final[dict[str, Any]] = {"retries": 0, "eta": None, "expires": None}
+#: The broker's own time limit on a message (AMQP, milliseconds).
+_EXPIRATION: Final = "expiration"
+#: What a skip brings in place of a body that cannot be read, and how Celery says it is packed.
+_NO_BODY: Final = b"[[null], {}, {}]"
+_COMPRESSION: Final = "compression"
+_NO_MESSAGE: Final = "the letter holds no Celery message to send"
+#: They may say that the message is not the whole, as the field that names a payload does.
+_UNKNOWN_FIELDS: Final = "the letter has fields that this release does not know: use one that does"
+_NEW_TASK_IDS: Final = uuid.UUID("0d3f64a5-1f5c-5d0a-8c55-7a1f3be1c6aa")
+
+
+def _as_it_is(letter: DeadLetter) -> DeadLetter | Refusal:
+    return letter
+
+
+def _nobody_elses(_failure: Failure) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayTargets:
+    """What may be replayed and where it may go: the app's registered tasks, its known queues."""
+
+    tasks: AbstractSet[str]
+    queues: AbstractSet[str]
+    #: Checks a letter and gives it the message to send, or says why not; see `Clearance`.
+    clear: Callable[[DeadLetter], DeadLetter | Refusal] = _as_it_is
+    #: Does the same to what is no letter.
+    clear_record: Callable[[RawLetter], DeadLetter | Refusal] = field(
+        default_factory=lambda: Clearance().record
+    )
+    #: Says that another app wrote it, or nothing: a task of the same name here may be another.
+    of_another: Callable[[Failure], str] = _nobody_elses
+    #: The queue of each task, where it is not the one that its letter came from.
+    homes: Mapping[str, str] = field(default_factory=dict)
+
+    def problem(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
+        """Return in one sentence why *failure* cannot be replayed, or an empty string.
+
+        A `Distrusted` says that the letter itself is not to be believed.
+        """
+        cleared = self.cleared(failure, order)
+        return cleared if isinstance(cleared, Refusal) else ""
+
+    def unknown(self, order: ReplayOrder) -> str:
+        """Return which of the places that *order* names nobody here knows, or an empty string."""
+        if order.to_handler and order.to_handler not in self.tasks:
+            return f"no handler is registered as {order.to_handler!r}"
+        if order.to_queue and order.to_queue not in self.queues:
+            return f"the app knows no queue {order.to_queue!r}"
+        return ""
+
+    def cleared(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> DeadLetter | Refusal:
+        """Return the letter with the message that a replay sends, or why there is none."""
+        if isinstance(failure, Unreadable):
+            letter = self.clear_record(failure.as_raw_letter())
+        else:
+            letter = self.clear(failure)
+        if isinstance(letter, Refusal):
+            return letter
+        if not (order.to_handler or order.to_queue) and (why := self.of_another(failure)):
+            return Refusal(why)
+        if self._strands(letter, order):
+            return Refusal(
+                f"later events wait behind it for {letter.handler}, which another handler does not"
+                " let go on: replay it as it is, or skip it and publish the event anew"
+            )
+        sendable = self._sendable(redirected(letter, order, self._home(letter, order)))
+        return sendable if isinstance(sendable, Refusal) else expecting(sendable, order)
+
+    def _strands(self, letter: DeadLetter, order: ReplayOrder) -> bool:
+        """Tell whether *order* would leave a lane behind that nothing moves on any more.
+
+        What was renamed has its lanes under the new name: nobody waits in those of the old one.
+        """
+        elsewhere = order.to_handler not in {"", letter.message.task}
+        return elsewhere and letter.holds_up and letter.message.task in self.tasks
+
+    def _home(self, letter: DeadLetter, order: ReplayOrder) -> str:
+        return self.homes.get(order.to_handler, letter.message.queue)
+
+    def _sendable(self, letter: DeadLetter) -> DeadLetter | Refusal:
+        message = letter.message
+        if letter.reason is Reason.CONFLICT:
+            return Refusal(
+                "its event id belongs to another body: publish it again under an id of its own"
+            )
+        if letter.envelope or not message.task:
+            return Refusal(_UNKNOWN_FIELDS if message.task else _NO_MESSAGE)
+        if message.task not in self.tasks:
+            return NoTarget(f"no handler is registered as {message.task!r}")
+        if message.queue not in self.queues:
+            return NoTarget(f"the app knows no queue {message.queue!r}")
+        return letter
+
+
+def replay_message(letter: DeadLetter, replay: int) -> Message:
+    """Return *letter*'s message as replay number *replay*, for its original queue.
+
+    Body, task id, event id, correlation id, pins and trace stay as they were; attempt, hop, age,
+    eta and expiry begin anew. A revoked task gets a new id: workers remember the old one.
+    """
+    message = letter.message
+    headers = {name: value for name, value in message.headers.items() if name not in _DROPPED}
+    headers |= _RESET
+    headers |= {
+        names.REPLAYED: "true",
+        names.ORIGINAL_MESSAGE_ID: headers.get(names.ORIGINAL_MESSAGE_ID) or message.id,
+        names.REPLAY: replay,
+        names.LETTER_ID: letter.id,
+        names.QUEUE: message.queue,
+    }
+    if was_revoked(letter):
+        headers |= _renamed(letter, replay)
+    properties = {name: value for name, value in message.properties.items() if name != _EXPIRATION}
+    return replace(message, headers=headers, properties=properties)
+
+
+def skip_message(letter: DeadLetter, replay: int, reason: str) -> Message:
+    """Return what moves *letter*'s lane past its event: replay number *replay*, handled by nobody.
+
+    The same road and claim as a replay; *reason* is what the worker's facts say of it. A body that
+    nobody could read is left at home: it would never come as far as the lane.
+    """
+    message = replay_message(letter, replay)
+    headers = {**message.headers, names.SKIP: names.skip_reason(reason)}
+    if letter.event is not None:
+        return replace(message, headers=headers)
+    headers.pop(_COMPRESSION, None)
+    return replace(
+        message,
+        headers=headers,
+        body=_NO_BODY,
+        content_type="application/json",
+        content_encoding="utf-8",
+    )
+
+
+def was_revoked(letter: DeadLetter) -> bool:
+    """Tell whether somebody revoked the task before it ran."""
+    return letter.reason is Reason.REVOKED
+
+
+def _renamed(letter: DeadLetter, replay: int) -> dict[str, str]:
+    """Return a task id that is new, yet the same each time; the event keeps its own (13)."""
+    task_id = str(uuid.uuid5(_NEW_TASK_IDS, f"{letter.message.id}\x00{replay}"))
+    event_id = letter.event.id if letter.event else letter.message.id
+    return {"id": task_id, names.EVENT_ID: event_id}

@@ -1,0 +1,1 @@
+"""The DLQ-analysis worker: it takes letters in and carries decisions out."""

@@ -1,0 +1,191 @@
+"""Intake: the analysis worker's duty that files letters in the ledger (spec A1).
+
+It must never let a letter go before the ledger has committed it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from angzarr.analysis.classification.grouping import Grouping
+from angzarr.analysis.ledger.duty import report
+from angzarr.analysis.ledger.entry import Failure, Unreadable
+from angzarr.analysis.worker.decisions import Deciding
+from angzarr.analysis.worker.handover import Handover
+from angzarr.clock import Clock
+from angzarr.dead_letters.bounds import LETTER
+from angzarr.dead_letters.codec import read_receipt
+from angzarr.dead_letters.letter import UNDATED, DeadLetter
+from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
+from angzarr.dead_letters.record import without_fields
+from angzarr.errors import Unavailable
+from angzarr.runtime.json_bounds import Bounds
+from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.machine_faults import is_machine_fault
+
+_log = logging.getLogger("angzarr.analysis")
+
+#: Letters, answers and entries taken in one turn: what more would save is little.
+BATCH: Final = 250
+#: Turns in which letters are tried that there is no room to read, before they are left queued: they
+#: keep the others.
+MOST_TRIES: Final = 3
+_NO_FIELDS: Final = "what carried it could not be stored either, and was not kept"
+
+
+@dataclass(slots=True, kw_only=True)
+class Intake:
+    """Takes letters from the queues, files and decides them, lets them go."""
+
+    queue: DeadLetterQueue
+    deciding: Deciding
+    clock: Clock
+    domains: Sequence[str]
+    #: Puts a letter into its group, where rules say another than its worker.
+    group: Callable[[DeadLetter], DeadLetter] = field(default_factory=Grouping)
+    #: Gives other apps what they wrote; None: it is filed here and held.
+    handover: Handover | None = None
+    #: What a letter may hold, `dead_letters.bounds.LETTER` at least.
+    bounds: Bounds = LETTER
+    batch: int = BATCH
+    seldom: Seldom = field(default_factory=Seldom)
+    name: str = field(default="letters", init=False)
+    _receipts: list[Receipt] = field(default_factory=list, init=False)
+    _tries: int = field(default=0, init=False)
+
+    def turn(self, wait: timedelta) -> int:
+        """File a batch, waiting at most *wait* for its first letter."""
+        if not self._receipts:
+            self._receipts = self.queue.receive(self.domains, limit=self.batch, wait=wait)
+        if not self._receipts:
+            return 0
+        self._read_again()
+        given = self._give_on()
+        if self._receipts:
+            self._file()
+            self.queue.done(self._receipts)
+        taken, self._receipts = len(self._receipts) + given, []
+        return taken
+
+    def _give_on(self) -> int:
+        """Let the letters of other apps go that those have by now, and return how many."""
+        if self.handover is None:
+            return 0
+        told = [
+            (receipt, self._failure_of(receipt))
+            for receipt in self._receipts
+            if self.handover.looks_at(receipt)
+        ]
+        if not told or not (given := self.handover.give(told)):
+            return 0
+        self.queue.done(given)
+        gone = set(map(id, given))
+        self._receipts = [receipt for receipt in self._receipts if id(receipt) not in gone]
+        return len(given)
+
+    def _file(self) -> None:
+        """File the receipts in hand; one that the ledger cannot take goes back to its queue."""
+        try:
+            self.deciding.file([self._failure_of(receipt) for receipt in self._receipts])
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one of them cannot be stored: find it
+            report(self.name, error, self.seldom)
+        else:
+            return
+        self._receipts = [receipt for receipt in self._receipts if self._file_alone(receipt)]
+
+    def _read_again(self) -> None:
+        """Read what there was no room to read; what never fits stays queued at last.
+
+        Raises MemoryError or OSError for want of room: they stay in hand for the next turn.
+        """
+        self._receipts = [_readable(receipt, self.bounds) for receipt in self._receipts]
+        unread = [receipt for receipt in self._receipts if receipt.to_read_again]
+        if not unread:
+            self._tries = 0
+            return
+        self._tries += 1
+        if self._tries < MOST_TRIES:
+            msg = f"{len(unread)} letters cannot be read now, and wait: {unread[0].problem}"
+            raise MemoryError(msg)
+        said = "letters_stay_queued: %d of them cannot be read: %s"
+        _log.error(said, len(unread), unread[0].problem)
+        self._tries = 0
+        self._receipts = [receipt for receipt in self._receipts if not receipt.to_read_again]
+
+    def _file_alone(self, receipt: Receipt) -> bool:
+        """File one letter: undecided if it is the decision that fails, else as raw bytes.
+
+        As a last way without what carried those, which anybody may have written.
+
+        A letter that can be read must not become one that cannot because of what is made of it.
+        """
+        deciding, failure = self.deciding, self._failure_of(receipt)
+        problem = self._problem(lambda: deciding.file([failure]))
+        problem = problem and self._problem(lambda: deciding.file_undecided([failure]))
+        if problem is None:
+            return True
+        said = f"the ledger cannot store it ({type(problem).__name__})"
+        raw = self._raw(receipt, said)
+        if (problem := self._problem(lambda: deciding.file([raw]))) is None:
+            return True
+        if raw.record is not None:
+            bare = replace(raw, record=without_fields(raw.record), problem=f"{said}; {_NO_FIELDS}")
+            if (problem := self._problem(lambda: deciding.file_undecided([bare]))) is None:
+                return True
+        what = "letters_stay_queued: one of %s cannot be stored"
+        _log.error(what, receipt.domain, exc_info=problem)
+        return False
+
+    def _problem(self, file: Callable[[], object]) -> Exception | None:
+        """Return what stands against filing; raises LedgerUnavailable."""
+        try:
+            file()
+        except Unavailable:
+            raise
+        except Exception as error:
+            if is_machine_fault(error):
+                raise  # nothing is wrong with it, and it must not become an unreadable one
+            return error  # what matters is that it is kept
+        return None
+
+    def _failure_of(self, receipt: Receipt) -> Failure:
+        """Return what is filed; a letter of others lacks a domain or a date: its queue's, now."""
+        if (letter := receipt.letter) is None:
+            return self._raw(receipt, receipt.problem)
+        if not letter.domain:
+            letter = replace(letter, domain=receipt.domain)
+        if letter.sent_to_dlq_at == UNDATED:
+            letter = replace(letter, sent_to_dlq_at=self.clock.now())
+        return self.group(letter)
+
+    def _raw(self, receipt: Receipt, problem: str) -> Unreadable:
+        return Unreadable(
+            domain=receipt.domain,
+            raw=receipt.raw,
+            content_type=receipt.content_type,
+            record=receipt.record,
+            problem=problem,
+            received_at=self.clock.now(),
+        )
+
+
+def _readable(receipt: Receipt, bounds: Bounds) -> Receipt:
+    """Return *receipt*, read once more if there was no room when it came, or within wider *bounds*.
+
+    Backends read within those that no setting lowers.
+    """
+    may_fit = receipt.letter is None and bounds != LETTER
+    if not (receipt.to_read_again or may_fit):
+        return receipt
+    again = read_receipt(
+        receipt.domain, receipt.raw, receipt.content_type, receipt.handle, bounds=bounds
+    )
+    if again.letter is not None:
+        return again
+    return replace(again, record=again.record or receipt.record)

@@ -1,0 +1,1 @@
+"""The face of the framework: `Angzarr`, and the parts it holds."""

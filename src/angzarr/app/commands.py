@@ -1,0 +1,190 @@
+"""Commanding: commands are sent, or carried out here and now; books are read (spec C1 to C3)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from angzarr.adapters.celery.publish.outbox import CeleryOutbox
+from angzarr.aggregates.aggregate import Aggregate, check_event
+from angzarr.aggregates.book import Address, Book, Decision, check_address, root_text
+from angzarr.aggregates.command import Command, check_expected, origin_headers, task_of
+from angzarr.aggregates.deciding import Decider, Mismatch, read
+from angzarr.aggregates.execute import Build, Intent, execute_with_retry
+from angzarr.app.sagas import Enlisting
+from angzarr.clock import SystemClock
+from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.delivery.context import RUNNING
+from angzarr.delivery.delivery import read as read_delivery
+from angzarr.delivery.failure_policy import GIVEN_UP
+from angzarr.delivery.unreadable import Salvage
+from angzarr.errors import SequenceMismatch
+from angzarr.events.celery_message import celery_message
+from angzarr.events.codec import event_type_of, to_json
+from angzarr.events.event import Event, Priority, task_id_for
+from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.sagas.outbox import Outbox
+from angzarr.wiring import event_store as books_wiring
+from angzarr.wiring.delivery import build_judge, build_relay
+
+B = TypeVar("B", bound=Aggregate[Any])
+
+
+class Commanding(Enlisting):
+    """What an app does with commands."""
+
+    _salvage: OncePerProcess[Salvage]
+
+    def send_command(
+        self,
+        command: object,
+        *,
+        domain: str,
+        root: str | uuid.UUID,
+        edition: str | None = None,
+        expected: int | None = None,
+        id: str | uuid.UUID | None = None,
+        correlation_id: str | None = None,
+        tenant_id: str | None = None,
+        priority: Priority | str = Priority.DEFAULT,
+    ) -> Command:
+        """Send *command* to an aggregate and return it, once the broker confirmed it.
+
+        *expected* is where the aggregate's book is believed to be (spec C2). Sending it again
+        with the same *id* is safe. A command that a handler sends continues its event's flow.
+        Raises InvalidRoot, InvalidDomainName, NotAnEvent, UnserializableEvent, BrokerUnavailable.
+        """
+        cause = running.event if (running := RUNNING.get()) is not None else None
+        made = _command(
+            command,
+            check_address(Address(domain, root_text(root), edition or "")),
+            cause,
+            expected=expected,
+            id=str(id or uuid.uuid4()),
+            correlation_id=correlation_id,
+            tenant_id=tenant_id,
+            priority=Priority(priority),
+        )
+        self.outbox.send([made])
+        return made
+
+    def execute(self, command: Command) -> Decision:
+        """Carry out *command* here and now, and publish the events it leads to.
+
+        Executing it again repeats the decision and publishes the same events. Raises what
+        `Decider.execute` and `publish_many` do.
+        """
+        return self._published(command.address, self.decider.execute(command))
+
+    def execute_with_retry(self, intent: Intent, build_command: Build) -> Decision:
+        """Do as the function of this name, against the aggregates of this process.
+
+        Events are published; a command that was not taken in all attempts is a dead letter, from
+        which it can be replayed.
+        """
+        decision = execute_with_retry(
+            intent, build_command, self.decider, dead_letter=self.bury_command
+        )
+        return self._published(intent.address, decision)
+
+    def _published(self, address: Address, decision: Decision) -> Decision:
+        """Publish what was decided here; workers do it where this process cannot (`Relay`)."""
+        self.outbox.publish(decision.events)
+        self._chains.get().books.sent(address, decision.cause)
+        return decision
+
+    @property
+    def decider(self) -> Decider:
+        """The aggregates of this process, for callers who wait for the answer (spec C3).
+
+        A command that a person must look at becomes a dead letter. It publishes nothing: workers
+        that run aggregates do, half a minute later.
+        """
+        return replace(self._chains.get().decider, unsent=True, for_review=self._review)
+
+    def open_relay_thread(self) -> TurnThread | None:
+        """Return what publishes decisions of processes that died; None without aggregates."""
+        if not self.aggregates:
+            return None
+        return TurnThread("angzarr-relay", lambda _stopping: build_relay(self))
+
+    def open_pruning_thread(self) -> TurnThread | None:
+        """Return what forgets decisions that are old enough; None without aggregates."""
+        if not self.aggregates:
+            return None
+        pruning = books_wiring.open_pruning(self.settings, self.broker_url)
+        return TurnThread("angzarr-pruning", lambda _stopping: pruning)
+
+    def _review(self, mismatch: Mismatch) -> None:
+        command, expected, actual, strategy = mismatch
+        self.bury_command(command, SequenceMismatch(expected, actual, strategy))
+
+    def bury_command(self, command: Command, error: Exception) -> None:
+        """Make a dead letter of *command*, which was not delivered; raises what is away."""
+        self._salvage.get().keep(letter_of_command(self, command, error))
+
+    def book(self, domain: str, root: str | uuid.UUID, edition: str = "") -> Book:
+        """Return the whole book of an aggregate, an empty one if nobody wrote it."""
+        return self._chains.get().decider.book(Address(domain, root_text(root), edition))
+
+    def load(self, kind: type[B], root: str | uuid.UUID, edition: str = "") -> B:
+        """Return an aggregate as it is now; what is done to it is kept nowhere."""
+        address = check_address(Address(kind.domain, root_text(root), edition))
+        return kind(read(self._chains.get().books, kind, address).book)
+
+    @property
+    def outbox(self) -> Outbox:
+        """What sends commands and notifications."""
+        return CeleryOutbox(self)
+
+
+def letter_of_command(app: Any, command: Command, error: Exception) -> DeadLetter:
+    """Return the letter of *command* as its delivery would have left it, to be replayed."""
+    task = task_of(command.address.domain, command.event.type)
+    handler = app.handlers.get(task)
+    queue = app.queue_for(task)
+    message = celery_message(
+        task,
+        task_id_for(command.id, task),
+        command.event,
+        queue,
+        origin=app.main or "angzarr",
+        headers=origin_headers(command.origin),
+    )
+    delivery = read_delivery(message, args=[command.event.data], kwargs={}, token="", owner="")
+    mismatch = isinstance(error, SequenceMismatch)
+    reason = Reason.SEQUENCE_MISMATCH if mismatch else Reason.EXHAUSTED
+    judge = build_judge(app, SystemClock())
+    seen = GIVEN_UP if handler is None else judge.classify(delivery, handler, error)
+    return judge.dead(delivery, handler, error, reason, seen).letter
+
+
+def _command(
+    payload: object,
+    address: Address,
+    cause: Event | None,
+    *,
+    expected: int | None,
+    correlation_id: str | None,
+    id: str,
+    **said: Any,
+) -> Command:
+    """Return the command that carries *payload*, in the flow of *cause*."""
+    check_event(payload)
+    flow = None if cause is None else cause.correlation_id or cause.id
+    event = Event(
+        id=id,
+        type=event_type_of(payload),
+        data=to_json(payload),
+        domain=address.domain,
+        root=address.root,
+        edition=address.edition or None,
+        sequence=check_expected(expected),
+        correlation_id=correlation_id or flow or id,
+        causation_id=None if cause is None else cause.id,
+        depth=0 if cause is None else cause.depth + 1,
+        **said,
+    )
+    return Command(event=event)

@@ -1,0 +1,160 @@
+"""Ruling: how dead letters of an app are classified, and what is asked for it (spec A3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from angzarr.analysis.classification.classify import Classifier, Replacement
+from angzarr.analysis.classification.evidence import Fit
+from angzarr.analysis.classification.evidence_collector import BreakerLook, Gathering, NewerRuns
+from angzarr.analysis.classification.replay_delays import Pauses
+from angzarr.analysis.classification.rule_file import built_in_rules
+from angzarr.analysis.classification.rules import Judge, PythonRule, in_order
+from angzarr.analysis.classification.unattended import Unattended
+from angzarr.analysis.replay.replayer import Replayer
+from angzarr.app.operations import Operating
+from angzarr.clock import Clock
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.redaction import hides
+from angzarr.dead_letters.sealing import is_sealed
+from angzarr.delivery.poison_wave import breaker_of
+from angzarr.errors import ConfigurationError, DecodeError
+from angzarr.fleet import newer_releases, running_releases
+from angzarr.resilience.breaker import BreakerSettings
+from angzarr.resilience.guarded import settings_of
+from angzarr.wiring import ledger as ledger_wiring
+from angzarr.wiring.flow_control import breaker_settings
+
+F = TypeVar("F", bound=Judge)
+
+
+class Ruling(Operating):
+    """The rules of an app, and those who can be asked about its failures."""
+
+    _dlq_rules: list[PythonRule]
+    _dlq_classifier: Replacement | None
+
+    def dlq_rule(self, *, name: str = "", before: str | None = None) -> Callable[[F], F]:
+        """Let the decorated function classify dead letters; see `add_dlq_rule`."""
+
+        def add(judge: F) -> F:
+            self.add_dlq_rule(judge, name=name, before=before)
+            return judge
+
+        return add
+
+    def add_dlq_rule(self, judge: Judge, *, name: str = "", before: str | None = None) -> None:
+        """Let ``judge(letter, evidence)`` classify dead letters: a Decision, or None to pass.
+
+        It is asked after the rules of the settings and before those that ship with angzarr, or
+        just before the rule called *before*. What it raises stands in the evidence, and the next
+        rule is asked. *name* is its function's by default. It must not do I/O.
+        """
+        called = name or getattr(judge, "__name__", "")
+        if not called or any(rule.name == called for rule in self._dlq_rules):
+            msg = f"a rule in Python needs a name that no other has, not {called!r}: pass name=…"
+            raise ConfigurationError(msg)
+        self._dlq_rules.append(PythonRule(name=called, judge=judge, before=before))
+
+    def replace_dlq_classifier(self, classify: Replacement) -> None:
+        """Let ``classify(evidence)`` decide in place of all rules.
+
+        Where it raises, the rules decide. What no rule can do, it cannot do either.
+        """
+        self._dlq_classifier = classify
+
+    def dlq_classifier(self, chance: Callable[[], float]) -> Classifier:
+        """Return what classifies this app's dead letters; raises ConfigurationError."""
+        self._load_tasks()
+        given = self.settings.analysis
+        return Classifier(
+            rules=in_order(given.written_rules(), self._dlq_rules, built_in_rules()),
+            pauses=Pauses(backoff=given.replay_backoff(), chance=chance),
+            max_replays=min(given.max_replays, given.most_replays),
+            longest_wait=given.longest_wait,
+            unattended=Unattended(
+                oldest=given.automatic.oldest,
+                vouched=self.clearance().vouches,
+                of_another=self.other_apps().problem,
+            ),
+            replacement=self._dlq_classifier,
+        )
+
+    def open_gathering(self, replayer: Replayer) -> Gathering:
+        """Return what finds out all that is known of failures; `peers` of it is to be closed."""
+        self._load_tasks()
+        return Gathering(
+            peers=ledger_wiring.open_part(ledger_wiring.PEERS, self.settings, self.broker_url),
+            obstacle=replayer.obstacle,
+            clock=replayer.clock,
+            breakers=self._breaker_look(replayer.clock),
+            releases=self._newer_releases,
+            decodes=self._fit,
+            undone_by=self._undone_by,
+        )
+
+    def _undone_by(self, handler: str) -> str:
+        """Return the compensation that *handler* names, or an empty string."""
+        found = self.handlers.get(handler)
+        return (found and found.compensation) or ""
+
+    def _newer_releases(self) -> NewerRuns:
+        """Look at the fleet once; a release is newer if all that run the handler run such a one.
+
+        While others still run, a replay could come to one of them and fail as before.
+        """
+        try:
+            fleet = self.fleet()
+        except ConfigurationError:  # there is no claim store, so no fleet is known here
+            return lambda _handler, _release: None
+        members, releases = fleet.members(), fleet.releases()
+
+        def newer_runs(handler: str, failed: str) -> bool | None:
+            running = running_releases(members, handler)
+            newer = newer_releases(failed, running, releases)
+            return None if newer is None else bool(newer) and newer == running
+
+        return newer_runs
+
+    def _breaker_look(self, clock: Clock) -> BreakerLook | None:
+        controls = self.flow.controls
+        if controls is None:
+            return None
+        given, default = breaker_settings(self), self.settings.flow.default_breaker()
+
+        def of(name: str) -> BreakerSettings:
+            return settings_of(name, given, default)
+
+        return BreakerLook(
+            controls=controls,
+            names_of=self._breakers_of,
+            wave_of=self._wave_of,
+            settings_of=of,
+            clock=clock,
+        )
+
+    def _breakers_of(self, name: str) -> tuple[str, ...] | None:
+        handler: Any = self.handlers.get(name)
+        return None if handler is None else tuple(guard.name for guard in handler.breakers)
+
+    def _wave_of(self, name: str) -> str:
+        handler: Any = self.handlers.get(name)
+        return breaker_of(handler.domain) if handler and handler.domain else ""
+
+    def _fit(self, letter: DeadLetter) -> Fit:
+        """Tell whether the event decodes as its handler declares it now."""
+        handler: Any = self.handlers.get(letter.handler)
+        if handler is None or handler.decode is None:
+            return Fit(why="its handler declares no type here")
+        if letter.event is None or letter.payload is not None:
+            return Fit(why="the event is not in the letter")
+        if is_sealed(letter) or hides(letter):
+            return Fit(why="parts of the event are hidden")
+        try:
+            handler.decode(letter.event.data)
+        except DecodeError as error:
+            return Fit(fits=False, why=str(error))
+        except Exception as error:  # noqa: BLE001 - a validator of others may do anything
+            return Fit(why=f"it could not be tried: {type(error).__name__}")
+        return Fit(fits=True, why="it decodes as its handler declares it now")

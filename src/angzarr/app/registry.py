@@ -1,0 +1,254 @@
+"""Registering: a function becomes a Celery task and a handler.
+
+Classes: what is asked of any class that becomes handlers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple, TypeVar, overload
+
+from celery.exceptions import Ignore
+
+from angzarr.adapters.celery.options import TASK, check_task_options
+from angzarr.adapters.celery.worker.binding import (
+    event_binding,
+    event_decoder,
+    of_types,
+)
+from angzarr.adapters.celery.worker.duplicate_names import twice
+from angzarr.adapters.celery.worker.task_call import around
+from angzarr.app.plain_tasks import PlainTasks, task_name
+from angzarr.delivery.compensation import Undos
+from angzarr.delivery.handlers import Bind, Handler
+from angzarr.errors import ConfigurationError, DuplicateHandler
+from angzarr.events.codec import event_type_of
+from angzarr.events.event import check_domain
+from angzarr.ordering.order import Order, order_by, refuse_order
+from angzarr.resilience.backoff import Policy
+from angzarr.resilience.guarded import Named, guards
+from angzarr.resilience.limit import Limited
+from angzarr.resilience.taxonomy import Rule, VerdictRule
+
+UndoFunction = TypeVar("UndoFunction", bound=Callable[[Any], Any])
+
+
+class Registered(NamedTuple):
+    """A handler's function, what it takes, and its task."""
+
+    of: Callable[..., Any]
+    takes: tuple[object, ...]
+    task: Any
+
+
+class Registering(PlainTasks):
+    """What an app does to register; half of `Angzarr`."""
+
+    @cached_property
+    def _functions(self) -> dict[str, Registered]:
+        return {}
+
+    @cached_property
+    def undos(self) -> Undos:
+        """What undoes finished steps, by name."""
+        return Undos()
+
+    def handler(
+        self,
+        event: object,
+        *,
+        domain: str | None = None,
+        operation: str | None = None,
+        policy: Policy | str | None = None,
+        breaker: Named = None,
+        limit: Limited = None,
+        fallback: Callable[..., Any] | None = None,
+        queue: str | None = None,
+        compensation: object | None = None,
+        idempotent: bool = True,
+        rules: Sequence[Rule] = (),
+        verdicts: Sequence[VerdictRule] = (),
+        max_age: timedelta = timedelta(days=1),
+        name: str | None = None,
+        ordered_by: Literal["root"] | None = None,
+        first_sequence: int = 0,
+        **task_options: Any,
+    ) -> Callable[[Callable[..., Any]], Any]:
+        """Register a function, sync or async, for the events of a type: ``f(event[, ctx])``.
+
+        *event* is a pydantic model, a dataclass, a protobuf message or a type name; *policy*
+        names a backoff policy (else *operation* does, else the event's priority, and the
+        settings may say otherwise); *breaker* one
+        breaker, several, or a mapping of names to the errors that each counts; *fallback* is
+        called in its place while one is open; *compensation* another handler, or its name, that
+        takes the same event and undoes what this one did, when a person says so; *limit* a
+        `Limit`, the name of one in the settings, or several; *ordered_by* "root" has it take the
+        events of each aggregate of *domain* in order, from *first_sequence* on; *task_options* go
+        to Celery. Raises DuplicateHandler, InvalidDomainName or ConfigurationError at once.
+        """
+        event_type = event_type_of(event)
+        if domain is not None:
+            check_domain(domain)
+        order = order_by(ordered_by, domain, event_type, first_sequence)
+
+        def register(function: Callable[..., Any]) -> Any:
+            decode = event_decoder(function, event)
+            return self.take(
+                name or self.gen_task_name(function.__name__, function.__module__),
+                event_binding(function, decode),
+                function,
+                decode=decode,
+                event_type=event_type,
+                domain=domain,
+                operation=operation,
+                policy=policy,
+                breaker=breaker,
+                limit=limit,
+                fallback=fallback and event_binding(fallback, decode),
+                queue=queue,
+                compensation=task_name(compensation),
+                idempotent=idempotent,
+                rules=rules,
+                verdicts=verdicts,
+                max_age=max_age,
+                order=order,
+                **task_options,
+            )
+
+        return register
+
+    @overload
+    def undo(self, function: UndoFunction, /) -> UndoFunction: ...
+
+    @overload
+    def undo(self, /, *, name: str) -> Callable[[UndoFunction], UndoFunction]: ...
+
+    def undo(self, function: Any = None, /, *, name: str | None = None) -> Any:
+        """Register a function, sync or async, that undoes a finished step: ``f(data)``.
+
+        It may be called more than once, and by another process than the one that finished the
+        step, which finds it by *name* (else by module and function): keep the name while steps
+        may wait. Raises ConfigurationError for what takes no single value, DuplicateHandler for a
+        name that is taken.
+        """
+        if function is None:
+            return partial(self._add_undo, name=name)
+        return self._add_undo(function)
+
+    def _add_undo(self, function: Any, name: str | None = None) -> Any:
+        known_as = name or self.gen_task_name(function.__name__, function.__module__)
+        first = self.undos.get(known_as)
+        if (
+            first is not None
+            and first.function is not function
+            and self.keeps_first(known_as, first.function, function)
+        ):
+            return first.function
+        self.undos.add(known_as, function)
+        return function
+
+    def take(
+        self,
+        name: str,
+        bind: Bind,
+        function: Callable[..., Any],
+        *,
+        decode: Callable[[Any], Any] | None = None,
+        event_type: str | None = None,
+        domain: str | None = None,
+        operation: str | None = None,
+        policy: Policy | str | None = None,
+        policies: Mapping[str, Policy] | None = None,
+        breaker: Named = None,
+        limit: Limited = None,
+        fallback: Bind | None = None,
+        queue: str | None = None,
+        order: Order | None = None,
+        compensation: str | None = None,
+        idempotent: bool = True,
+        rules: Sequence[Rule] = (),
+        verdicts: Sequence[VerdictRule] = (),
+        max_age: timedelta = timedelta(days=1),
+        component_type: str = "handler",
+        **task_options: Any,
+    ) -> Any:
+        """Register the handler *name*, which runs what *bind* binds, and *function* as its task.
+
+        With an *order* it is sent every event of its domains, and *bind* is asked of those of its
+        types only.
+        """
+        refuse_order(task_options)
+        check_task_options(task_options, lambda: self._base_of(task_options), self._handler_options)
+        takes = (event_type, domain, order)
+        if (first := self._functions.get(name)) is not None:
+            # One function for two events would be sent the first of them only.
+            again = first.of is not function and first.takes == takes
+            if again and self.keeps_first(name, first.of, function):
+                return first.task
+            raise DuplicateHandler(twice(name, first.of, function))
+        if order is not None:
+            bind = of_types(bind, order.types)
+            fallback = fallback and of_types(fallback, order.types)
+        task_of = partial(self._tasks.get, name)
+        self.handlers.add(
+            Handler(
+                name=name,
+                bind=around(bind, task_of),
+                decode=decode,
+                event_type=event_type,
+                domain=domain,
+                operation=operation,
+                policy=self._policy(policy, operation),
+                policies=policies or {},
+                breakers=guards(breaker),
+                limits=self._limits(limit),
+                fallback=fallback and around(fallback, task_of),
+                queue=queue,
+                order=order,
+                compensation=compensation,
+                idempotent=idempotent,
+                rules=tuple(rules),
+                verdicts=tuple(verdicts),
+                max_age=max_age,
+                component_type=component_type,
+                finished_by=(Ignore,),
+                is_async=inspect.iscoroutinefunction(function),
+            )
+        )
+        task = self.task(name=name, typing=False, **task_options)(function)
+        self._functions[name] = Registered(function, takes, task)
+        return task
+
+    @cached_property
+    def _handler_options(self) -> frozenset[str]:
+        """What `handler` takes, and what Celery takes for its task."""
+        named = inspect.signature(Registering.handler).parameters
+        return TASK | (frozenset(named) - {"self", "event", "task_options"})
+
+
+def check_is(kind: type, base: type) -> None:
+    """Raise ConfigurationError unless *kind* derives from *base*."""
+    if not issubclass(kind, base):
+        msg = f"{kind.__qualname__} is not a {base.__name__}: derive it from {base.__name__}"
+        raise ConfigurationError(msg)
+
+
+def give_name(kind: type, attribute: str, name: str) -> None:
+    """Give *kind* its name, which stands in books and ids: it has one only."""
+    known = vars(kind).get(attribute) or name
+    if known != name:
+        msg = (
+            f"{kind.__qualname__} is registered as {known!r} and as {name!r}, and has one"
+            f" {attribute}: derive a class for each"
+        )
+        raise ConfigurationError(msg)
+    setattr(kind, attribute, name)
+
+
+def called_directly(_data: Any) -> None:
+    """Refuse: Celery's task of a class is run by a message."""
+    msg = "this task runs in a worker, by a message: send the command or the event instead"
+    raise ConfigurationError(msg)

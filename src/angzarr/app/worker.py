@@ -1,0 +1,300 @@
+"""Working: a worker's life, from what it refuses to start with to the end of its lease."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from angzarr.adapters.celery.claim_batch import Riding
+from angzarr.adapters.celery.publish.amqp_queues import check_queues
+from angzarr.adapters.celery.publish.publisher import LonePublisher, transport_of
+from angzarr.adapters.celery.shutdown import pool_shutdown as green_pauses
+from angzarr.adapters.celery.worker import decompression, safety
+from angzarr.adapters.celery.worker.consumer_heartbeat import Movement
+from angzarr.adapters.celery.worker.held_domains import HeldDomains
+from angzarr.adapters.celery.worker.redelivered_reading import Rereads
+from angzarr.adapters.celery.worker.settle_thread import Trouble
+from angzarr.adapters.celery.worker.settlement import Settlement
+from angzarr.adapters.celery.worker.store_watch import StoreWatch
+from angzarr.adapters.celery.worker.worker import LeaseKeeper, MoverThread, Stopping
+from angzarr.adapters.celery.worker.worker_health import WorkerHealth
+from angzarr.adapters.http.health_server import HealthServer
+from angzarr.app.ordering import Ordered
+from angzarr.delivery import run_coroutine as colour
+from angzarr.delivery.schedule import OpenSchedule
+from angzarr.delivery.unreadable import damaged
+from angzarr.events.message import Message
+from angzarr.resilience.clock_watch import ClockWatch
+from angzarr.resilience.fleet_duty import FleetDuty
+from angzarr.resilience.keys import owner_lease_key
+from angzarr.resilience.tenure import Tenure
+from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.wiring import fleet as fleet_wiring
+from angzarr.wiring import health as health_wiring
+from angzarr.wiring import startup_checks as checks
+from angzarr.wiring import stores as wiring
+from angzarr.wiring.telemetry import METRICS
+
+
+class Working(Ordered):
+    """What an app does in a worker's parent process."""
+
+    #: Whether whoever began the work takes the turns of its threads: a test, by its own clock.
+    turns_by_hand = False
+
+    stopping: Stopping
+    held_domains: HeldDomains
+    movement: Movement
+    _lease: LeaseKeeper | None
+    _health: HealthServer | None
+    _threads: list[TurnThread]
+    _schedule: OncePerProcess[OpenSchedule]
+    _claims: OncePerProcess[wiring.Claims]
+    _tenure: OncePerProcess[Tenure]
+    _settlement: OncePerProcess[Settlement]
+
+    @property
+    def claims(self) -> wiring.Claims:
+        """Where this process claims events; its road and its lease share it."""
+        return self._claims.get()
+
+    @property
+    def tenure(self) -> Tenure:
+        """Until when this process may rely on the lease of its worker."""
+        return self._tenure.get()
+
+    @property
+    def schedule(self) -> OpenSchedule:
+        """Where this process lets messages wait, and moves them on from."""
+        return self._schedule.get()
+
+    @cached_property
+    def owner(self) -> str:
+        """The name of this process tree in claims; made anew by every worker process."""
+        return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+
+    def owner_lease(self) -> str:
+        """Return the key of this process tree's lease in Redis, which its messages hang on too."""
+        return owner_lease_key(self.settings.prefix, self.owner)
+
+    def check_worker(self, pool: str, limits: Sequence[float | None] = ()) -> None:
+        """Refuse to start where messages would be lost; raises ConfigurationError.
+
+        Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
+        """
+        self.finalize(auto=True)
+        self._take_grace()
+        if self.settings.health.port is not None:
+            METRICS.begin()  # before anything measures
+            wiring.begin_counts()
+        decompression.bound(self.settings.message.most_unpacked)
+        green_pauses.mend()
+        safety.check(self, transport_of(self))
+        if not self.turns_by_hand:  # a test's worker is another one than the app's
+            safety.check_pool(self, pool, self._is_async, limits, self.undos.asynchronous())
+        checks.check_servers(self)
+        check_queues(self)
+        self.check_escalations()
+        self.check_books()
+        self.check_ordering()
+        self.held_domains.begin(list(self.handlers.domains()))
+
+    def _take_grace(self) -> None:
+        """Let the setting win over what code gave to Celery: the environment may say it."""
+        if (grace := self.settings.soft_shutdown_timeout) is not None:
+            self.conf.worker_soft_shutdown_timeout = grace.total_seconds()
+
+    def _is_async(self, task: Any) -> bool:
+        handler = self.handlers.get(task.name)
+        return handler is not None and handler.is_async
+
+    def begin_work(self, pool: str = "") -> None:
+        """Take the owner lease, before the pool starts; raises ConfigurationError for its store.
+
+        The fleet is told that this worker runs, on a *pool* of this name.
+        """
+        self.stopping.reset()
+        membership = fleet_wiring.membership(self, pool)
+        watch = self.watch_clock()
+        self._lease = LeaseKeeper(
+            self.tenure, self.owner, self.claims.sweep, membership, clock_watch=watch
+        )
+        colour.begin_sharing()
+        self._serve_health(self._lease, watch)
+        self._lease.start(self._waits_no_longer)
+        checks.check_store(self.settings, self.broker_url)  # it may have been away before
+        self._settlement.get().start()
+        mover = MoverThread(
+            self.schedule, LonePublisher(self), self._take_unreadable, self._take_refused
+        )
+        forwarder = self.open_forwarder_thread()
+        keeper = self.open_keeper_thread(self._take_unreadable, self._take_refused)
+        others = (
+            forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper,
+            self._open_watch_thread(), self.open_depth_thread(self._duty),
+        )  # fmt: skip
+        self._threads = [mover, *(thread for thread in others if thread is not None)]
+        if not self.turns_by_hand:
+            for thread in self._threads:
+                thread.start()
+
+    def _open_watch_thread(self) -> TurnThread | None:
+        """Return what looks each minute whether its Redis still keeps what it was given."""
+        if not checks.uses_redis(self):
+            return None
+        return TurnThread("angzarr-watch", lambda _stopping: self.store_watch)
+
+    @cached_property
+    def store_watch(self) -> StoreWatch:
+        """What stands against this worker's stores since it started."""
+        return StoreWatch(lambda: checks.store_trouble(self))
+
+    def _duty(self, name: str) -> FleetDuty:
+        """Return whether this worker does for its fleet what *name* says."""
+        return FleetDuty(self.tenure, self.claims.store, self.owner, name)
+
+    def take_turns(self) -> None:
+        """Do once what the threads of a worker's parent do in turns, for `turns_by_hand`."""
+        for thread in self._threads:
+            thread.turn()
+
+    def _serve_health(self, lease: LeaseKeeper, watch: ClockWatch | None) -> None:
+        """Answer probes from now on, before any server is waited for."""
+        self.movement.beat()
+        log_says = wiring.guard_logs()
+        health = WorkerHealth(
+            self.movement,
+            stalled_after=self.settings.health.stalled_after.total_seconds(),
+            up_within=self.conf.worker_proc_alive_timeout,
+            stopping=self.stopping,
+            lease_is_sure=lambda: self.tenure.is_sure(self.owner),
+            reaches_store=lambda: lease.reaches_store,
+            clock=None if watch is None else watch.condition,
+            log_says=log_says,
+            store_says=lambda: self.store_watch.says,
+            settle_trouble=self._settle_trouble,
+        )
+        self._health = health_wiring.open_health(self.settings.health, health)
+        if self._health is not None:
+            self._health.start()
+
+    def _settle_trouble(self) -> Trouble | None:
+        made = self._settlement.made()
+        return None if made is None else made.trouble()
+
+    def _waits_no_longer(self) -> bool:
+        self.movement.beat()
+        return self.stopping()
+
+    def _take_unreadable(self, raw: bytes, error: Exception) -> None:
+        self.bury(damaged(raw, "schedule"), error, "DAMAGED_ROW")
+
+    def _take_refused(self, message: Message, error: Exception) -> str:
+        return self.bury(message, error, "REFUSED_BY_BROKER")
+
+    @cached_property
+    def riding(self) -> Riding | None:
+        """What claims a fetch at once, where broker and claim store are one Redis (4)."""
+        claims = self.claims
+        if claims.make_ending is None:
+            return None
+        return Riding(
+            self.handlers,
+            claims.store,
+            self.tenure,
+            self.owner,
+            claims.make_ending,
+            self.settings.message.bounds,
+        )
+
+    def board(self, messages: Sequence[Any]) -> None:
+        """Claim *messages*, just fetched; called by the transport. Only a worker runs them."""
+        if self._lease is not None and self.riding is not None:
+            self.riding.board(messages)
+
+    @cached_property
+    def rereads(self) -> Rereads:
+        """What reads messages that were delivered before."""
+        return Rereads(self.claims.store, self.settings.message.bounds)
+
+    def reread(
+        self, queue: str, identity: bytes, make: Callable[[], Any], keep_packed: Callable[[], Any]
+    ) -> Any:
+        """Return the message that *make* makes, which was delivered before; see `Rereads.read`."""
+        if self._lease is None:  # no worker
+            return make()
+        return self.rereads.read(queue, identity, make, keep_packed)
+
+    def stop_settling(self, patience: float = 0.0) -> None:
+        """Settle what is due, then nothing more; what is unfinished goes back to the broker."""
+        if (made := self._settlement.forget()) is not None:
+            made.close(patience)
+
+    def keep_settling(self) -> None:
+        """See that the threads run that settle what no child will; called once a second."""
+        if (made := self._settlement.made()) is not None:
+            made.keep()
+
+    @property
+    def settles(self) -> bool:
+        """Whether this process has something to settle that no child will."""
+        made = self._settlement.made()
+        return made is not None and not made.idle
+
+    def end_work(self) -> None:
+        """End the lease and every thread of a worker; one that is a process of its own just exits.
+
+        Safe to call again.
+        """
+        if self._health is not None:
+            self._health.end()
+            self._health = None
+            METRICS.end()
+        self.stop_settling()
+        if self._threads:
+            for thread in self._threads:
+                thread.end()
+            self._threads = []
+            self.schedule.close()
+        if self._lease is not None:
+            self._lease.end()
+            self._lease = None
+            colour.end_sharing()
+        self._close_road()
+        self._claims.forget()
+        self._tenure.forget()
+        for made in ("owner", "riding", "rereads", "store_watch"):
+            self.__dict__.pop(made, None)
+
+    def bury(self, message: Message, error: Exception, code: str) -> str:
+        """Make a dead letter of *message*, which cannot run, and return its id.
+
+        Its lane and who waits for its result hear of it. Raises what is away; safe to repeat.
+        """
+        letter = self._salvage.get().take(message, error, code)
+        handler = self.handlers.get(message.task)
+        if handler is not None and handler.order is not None:
+            self.settlement.tell_lane(message, letter.id)
+        if (made := self._settlement.made()) is not None:
+            made.tell_lost(message, error)
+        return letter.id
+
+    def close(self) -> None:
+        """Close what this process opened, Celery's and ours; what is used again opens again."""
+        self._close_road()
+        super().close()
+
+    def _close_road(self, **_signal: Any) -> None:
+        closed = (
+            self._road, self._chains, self._salvage, self._flow, self._facts, self._poster,
+            self._ordering,
+        )  # fmt: skip
+        for made in (kept.forget() for kept in closed):
+            if made is not None:
+                made.close()
+        METRICS.flush()

@@ -1,0 +1,112 @@
+"""angzarr dlq groups, group: failures that look alike, and who looks after them (spec A3, A5)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+
+from angzarr.analysis.ledger import group_json
+from angzarr.analysis.ledger.group import Amendment, Group, GroupFilter, Groups, GroupStatus
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE
+from angzarr.cli.dlq import group_view
+from angzarr.cli.dlq.group_choice import find_group, opened_groups
+from angzarr.cli.dlq.selection import JSON
+from angzarr.cli.spans import Moment, Span
+from angzarr.cli.standard_output import print_json
+from angzarr.wiring.analysis_worker import person
+
+_STATUSES: Final = [status.value for status in GroupStatus]
+#: A mute is not for ever: whoever wants that says so once a year.
+
+
+@click.command("groups")
+@click.option("--handler", "handler_name", help="Name of the handler.")
+@click.option("--domain", help="Domain of the letters.")
+@click.option("--error", "error_type", help="Type of the error.")
+@click.option("--owner", help="Who looks after it.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Status of the group.")
+@click.option("--since", type=Moment(), help="Last failed at or after; 2h: two hours ago.")
+@click.option("--until", type=Moment(), help="Last failed before.")
+@click.option("--all", "every", is_flag=True, help="Also groups without open entries.")
+@click.option("--limit", type=click.IntRange(1, LONGEST_PAGE), default=50, show_default=True)
+@click.option("--after", default="", help="Cursor that the page before printed.")
+@JSON
+@click.pass_obj
+def groups(
+    app_name: str | None,
+    /,
+    *,
+    every: bool,
+    limit: int,
+    after: str,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
+    """List groups of failures with open entries, the one that failed last first."""
+    with opened_groups(app_name) as opened:
+        try:
+            page = opened.get_groups(_filter_of(wanted, every=every), limit=limit, after=after)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+    if as_json:
+        print_json(group_json.page_json(page))
+    else:
+        group_view.print_page(page)
+
+
+@click.command("group")
+@click.argument("fingerprint")
+@click.option("--owner", help="Who looks after it from now on; empty: nobody.")
+@click.option("--note", help="What is known of it; empty: nothing.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Where it stands from now on.")
+@click.option("--mute", type=Span(), help="No alert speaks of it for so long: 30m, 12h, 2d.")
+@click.option("--unmute", is_flag=True, help="Alerts speak of it again.")
+@JSON
+@click.pass_obj
+def group(
+    app_name: str | None,
+    /,
+    *,
+    fingerprint: str,
+    mute: timedelta | None,
+    as_json: bool,
+    **words: Any,
+) -> None:
+    """Show the group FINGERPRINT (or how it begins), after changing what options say."""
+    amendment = _amendment_of(words, mute)
+    with opened_groups(app_name) as opened:
+        found = find_group(opened, fingerprint)
+        if amendment != Amendment():
+            found = _amended(opened, found, amendment)
+        history = opened.group_history(found.fingerprint)
+    if as_json:
+        print_json(group_json.detail_json(found, history))
+    else:
+        group_view.print_detail(found, history)
+
+
+def _filter_of(options: dict[str, Any], *, every: bool) -> GroupFilter:
+    """Return the filter that *options* name."""
+    known = dict(options)
+    if known.get("status"):
+        known["status"] = GroupStatus(known["status"])
+    return GroupFilter(**known, open_only=not every)
+
+
+def _amendment_of(words: dict[str, Any], mute: timedelta | None) -> Amendment:
+    if mute and words["unmute"]:
+        msg = "--mute and --unmute contradict each other"
+        raise click.UsageError(msg)
+    status = GroupStatus(words["status"]) if words["status"] else None
+    until = datetime.now(UTC).replace(microsecond=0) + mute if mute else None
+    return Amendment(**{**words, "status": status}, muted_until=until)
+
+
+def _amended(opened: Groups, found: Group, amendment: Amendment) -> Group:
+    changed = opened.amend(found.fingerprint, amendment, revision=found.revision, by=person())
+    if changed is None:
+        msg = f"the group {found.fingerprint} was changed meanwhile: look again, then repeat it"
+        raise click.ClickException(msg)
+    return changed

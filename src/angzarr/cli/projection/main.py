@@ -1,0 +1,193 @@
+"""angzarr projection: what takes events in order, how far it is, and what holds it up (spec P4)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+
+from angzarr.aggregates.book import Address
+from angzarr.aggregates.event_store import EventStore, Head
+from angzarr.cli.application import load_application
+from angzarr.cli.dlq.selection import JSON
+from angzarr.cli.projection import view as projection_view
+from angzarr.cli.projection.begin import begin
+from angzarr.cli.projection.rebuild import rebuild
+from angzarr.cli.projection.reset import reset
+from angzarr.cli.projection.selection import Place, check_domain_of, find, opened, opened_books
+from angzarr.cli.projection.skip import skip
+from angzarr.cli.standard_output import print_json
+from angzarr.errors import StoreUnavailable, text_of
+from angzarr.ordering.lane_view import lane_at, views
+from angzarr.projections import ordered_json
+from angzarr.projections.lag import Lag, lag_of
+from angzarr.projections.ordered_handler import Ordered
+from angzarr.projections.row import Row, row_of
+from angzarr.projections.stores import OrderingStores
+from angzarr.runtime.text import printable
+from angzarr.wiring.dashboard import ordered
+
+#: Events that `show` tells of: by itself, and at most (`Lanes.places` takes no more lanes).
+_SHOWN: Final = 100
+_MOST_SHOWN: Final = 1_000
+
+
+@click.group()
+def projection() -> None:
+    """Ordered handlers: how far they are, and what holds them up."""
+
+
+@projection.command("list")
+@click.option("--quick", is_flag=True, help="Without the lag, which asks for every event book.")
+@JSON
+@click.pass_obj
+def list_(app_name: str | None, *, quick: bool, as_json: bool) -> None:
+    """List what takes events in order, and how it does."""
+    app = load_application(app_name)
+    known, rows, away = ordered(app), [], ""
+    if known:
+        with opened(app) as stores, opened_books(app) as books:
+            rows = [_row(one, stores) for one in known]
+            if not quick:
+                rows, away = _with_lags(rows, stores, books)
+    if as_json:
+        print_json([ordered_json.row_json(row) for row in rows])
+    else:
+        projection_view.print_list(rows)
+    if away:
+        msg = f"how far they are behind cannot be read: {away}"
+        raise click.ClickException(msg)
+
+
+@projection.command()
+@click.argument("name")
+@click.option("--type", "types", multiple=True, help="Only events of this type; may be repeated.")
+@JSON
+@click.pass_obj
+def lag(app_name: str | None, name: str, *, types: tuple[str, ...], as_json: bool) -> None:
+    """Tell how far NAME is behind.
+
+    Events and time by the event books, in all and by type.
+    """
+    app = load_application(app_name)
+    one = find(app, name)
+    with opened(app) as stores, opened_books(app) as books:
+        found = _lag(one, stores, books, types)
+    _check_types(one, found, types)
+    if as_json:
+        print_json(ordered_json.lag_json(found))
+    else:
+        projection_view.print_lag(found)
+
+
+@projection.command()
+@click.argument("name")
+@click.argument("place", type=Place(), required=False, metavar="[DOMAIN/ROOT[@EDITION]]")
+@click.option("--limit", type=click.IntRange(1, _MOST_SHOWN), default=_SHOWN, show_default=True)
+@JSON
+@click.pass_obj
+def show(
+    app_name: str | None, name: str, place: Address | None, *, limit: int, as_json: bool
+) -> None:
+    """Show what NAME did, and what waits.
+
+    In all of its lanes or in that of one aggregate: in which order, why, and what helps.
+    """
+    app = load_application(app_name)
+    one = find(app, name)
+    with opened(app) as stores, opened_books(app) as books:
+        if place is not None:
+            _show_lane(one, stores, books, check_domain_of(one, place), limit, as_json=as_json)
+        else:
+            _show_all(one, stores, limit, as_json=as_json)
+
+
+projection.add_command(begin)
+projection.add_command(rebuild)
+projection.add_command(reset)
+projection.add_command(skip)
+
+
+def _row(one: Ordered, stores: OrderingStores, lag: Lag | None = None) -> Row:
+    return row_of(one, stores.lanes, stores.checkpoints, lag)
+
+
+def _lag(
+    one: Ordered, stores: OrderingStores, books: EventStore | None, types: tuple[str, ...] = ()
+) -> Lag:
+    return lag_of(
+        one.task,
+        one.order,
+        store=books,
+        lanes=stores.lanes,
+        now=datetime.now(UTC),
+        types=types,
+    )
+
+
+def _with_lags(
+    rows: list[Row], stores: OrderingStores, books: EventStore | None
+) -> tuple[list[Row], str]:
+    """Return *rows* with how far each is behind; without, and why, while books are away."""
+    try:
+        return [one._replace(lag=_lag(one.one, stores, books)) for one in rows], ""
+    except StoreUnavailable as away:
+        return rows, text_of(away)
+
+
+def _check_types(one: Ordered, found: Lag, types: tuple[str, ...]) -> None:
+    """Refuse a type of which nobody has heard: 0 would look like good news."""
+    known = one.order.types | {pending.type for pending in found.by_type}
+    for unknown in sorted(set(types) - known):
+        listed = ", ".join(sorted(one.order.types))
+        msg = f"{one.name} takes no {unknown}, and is behind none; it takes: {listed}"
+        raise click.ClickException(printable(msg))
+
+
+def _show_all(one: Ordered, stores: OrderingStores, limit: int, *, as_json: bool) -> None:
+    row, by_type = _row(one, stores), stores.checkpoints.by_type(one.task)
+    found = stores.lanes.waiting(one.task, limit=limit + 1)
+    shown = found[:limit]
+    addresses = list(dict.fromkeys(waiting.lane.address for waiting in shown))
+    places = stores.lanes.places(one.task, addresses)
+    lanes = views(shown, places, one.order.first)
+    more = len(found) > limit
+    if as_json:
+        print_json(ordered_json.story_json(row, by_type, lanes, more=more))
+        return
+    projection_view.print_facts(row, by_type)
+    projection_view.print_waiting(one, lanes, datetime.now(UTC))
+    if more:
+        click.echo("more waits: pass --limit, or name an aggregate")
+
+
+def _show_lane(
+    one: Ordered,
+    stores: OrderingStores,
+    books: EventStore | None,
+    place: Address,
+    limit: int,
+    *,
+    as_json: bool,
+) -> None:
+    view = lane_at(stores.lanes, one.lane(place), limit)
+    pending = books.pending([Head(place, view.next_sequence)]) if books is not None else ()
+    if as_json:
+        print_json(ordered_json.lane_json(one, view, pending))
+        return
+    projection_view.print_lane(one, view, pending)
+    if not (view.waiting or pending or _is_known(one, stores, books, place)):
+        book = ", and it has no event book" if books is not None else ""
+        unknown = f"nobody knows of {place}: {one.name} has handled nothing of it{book}"
+        click.echo(printable(unknown))
+        return
+    projection_view.print_waiting(one, [view] if view.waiting else [], datetime.now(UTC))
+
+
+def _is_known(
+    one: Ordered, stores: OrderingStores, books: EventStore | None, place: Address
+) -> bool:
+    if stores.lanes.places(one.task, [place]):
+        return True
+    return books is not None and bool(books.pending([Head(place, 0)]))

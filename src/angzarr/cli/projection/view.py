@@ -1,0 +1,193 @@
+"""Ordered handlers for people: tables. What came from outside is shown, never obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from rich.table import Table
+
+from angzarr.aggregates.event_store import Pending
+from angzarr.cli.dlq.entry_view import console, pairs, safe
+from angzarr.cli.spans import moment
+from angzarr.ordering.lane import Waiting, Why
+from angzarr.ordering.lane_view import LaneView, State
+from angzarr.projections.checkpoint import Checkpoint
+from angzarr.projections.helping import what_helps
+from angzarr.projections.lag import Lag
+from angzarr.projections.ordered_handler import Ordered
+from angzarr.projections.row import Row
+from angzarr.runtime.text import ago, span_text
+
+_COLOURS: Final = {
+    State.BLOCKED: "bold red",
+    State.GAP: "red",
+    State.RETRYING: "yellow",
+    State.READY: "green",
+}
+_LIST: Final = (
+    "name", "kind", "domains", "lanes", "processed", "last processed", "parked", "blocked", "lag",
+)  # fmt: skip
+
+
+def print_list(rows: Sequence[Row]) -> None:
+    """Print a table with one row a handler."""
+    out = console()
+    if not rows:
+        out.print("this app has no projection, and no handler that takes events in order")
+        return
+    table = Table()
+    for name in _LIST:
+        table.add_column(name, no_wrap=name in ("name", "last processed"))
+    for one, summary, checkpoint, lag in rows:
+        table.add_row(
+            safe(one.name), one.kind, safe(", ".join(sorted(one.order.domains))),
+            str(summary.lanes), str(checkpoint.events_processed if checkpoint else 0),
+            safe(moment(checkpoint.last_processed_at) if checkpoint else "never"),
+            safe(summary.parked, "yellow" if summary.parked else ""),
+            safe(summary.blocked, "bold red" if summary.blocked else ""),
+            safe("" if lag is None else brief(lag)),
+        )  # fmt: skip
+    out.print(table)
+
+
+def brief(lag: Lag) -> str:
+    """Return how far a handler is behind, in a few words."""
+    since = f", {span_text(lag.time_behind)}" if lag.time_behind is not None else ""
+    return f"{_events(lag)}{since}"
+
+
+def _events(lag: Lag) -> str:
+    return f"at least {lag.events_behind}" if lag.without_books else str(lag.events_behind)
+
+
+def _aggregates(lag: Lag) -> str:
+    """Return how many aggregates are behind: those without a book are not counted."""
+    if not lag.without_books:
+        return str(lag.lanes_behind)
+    return f"{lag.lanes_behind}, and those without an event book"
+
+
+def print_lag(lag: Lag) -> None:
+    """Print how far a handler is behind, by type."""
+    out = console()
+    if lag.by_type:
+        table = Table("event type", "events behind", "oldest", "occurred")
+        for kind, events, oldest in lag.by_type:
+            table.add_row(safe(kind), str(events), ago(oldest, lag.at), moment(oldest))
+        out.print(table)
+    behind = lag.time_behind
+    told = {
+        "events behind": _events(lag),
+        "time behind": span_text(behind) if behind is not None else "",
+    }
+    if lag.waits is not None:  # of all types
+        told |= {
+            "aggregates behind": _aggregates(lag),
+            "parked": str(lag.waits.parked),
+            "blocked": str(lag.waits.blocked),
+        }
+    out.print(pairs(told))
+    if lag.without_books:
+        out.print(safe(without_books(lag)))
+
+
+def without_books(lag: Lag) -> str:
+    """Return what could not be counted, and why."""
+    listed = ", ".join(sorted(lag.without_books))
+    return f"there is no event book of {listed}: of its events only those are known that wait here"
+
+
+def print_facts(row: Row, by_type: Mapping[str, Checkpoint]) -> None:
+    """Print what a handler has processed, in all and by type."""
+    out, (one, summary, checkpoint, _) = console(), row
+    out.print(
+        pairs(
+            {
+                "name": one.name,
+                "kind": one.kind,
+                "task": one.task,
+                "domains": ", ".join(sorted(one.order.domains)),
+                "event types": ", ".join(sorted(one.order.types)),
+                "first sequence": one.order.first,
+                "lanes": summary.lanes,
+                "parked": summary.parked,
+                "blocked": summary.blocked,
+                "waits since": moment(summary.oldest),
+                **_processed(checkpoint),
+            }
+        )
+    )
+    if by_type:
+        table = Table("event type", "processed", "last processed", "last event")
+        for kind, last in sorted(by_type.items()):
+            table.add_row(
+                safe(kind), str(last.events_processed), moment(last.last_processed_at),
+                safe(last.last_event_id),
+            )  # fmt: skip
+        out.print(table)
+
+
+def _processed(checkpoint: Checkpoint | None) -> dict[str, object]:
+    if checkpoint is None:
+        return {"processed": 0}
+    return {
+        "processed": checkpoint.events_processed,
+        "last processed": moment(checkpoint.last_processed_at),
+        "last event": f"{checkpoint.last_event_id} ({checkpoint.last_event_type})",
+    }
+
+
+def print_lane(one: Ordered, view: LaneView, pending: Sequence[Pending]) -> None:
+    """Print where one lane is, and what its book has more."""
+    console().print(
+        pairs(
+            {
+                "name": one.name,
+                "aggregate": str(view.address),
+                "next sequence": view.next_sequence,
+                "state": view.state if view.waiting else "",
+                "still to come": ", ".join(f"{events} {kind}" for kind, events, _ in pending),
+            }
+        )
+    )
+
+
+def print_waiting(one: Ordered, lanes: Iterable[LaneView], now: datetime) -> None:
+    """Print what waits in *lanes*, in which order and why, then what helps."""
+    out, helps = console(), []
+    table = Table("aggregate", "#", "event", "why", "since", "details")
+    for view in lanes:
+        table.add_row(*map(safe, _head(view)), style=_COLOURS.get(view.state, ""))
+        for waiting in view.waiting:
+            table.add_row("", *map(safe, _cells(waiting, now)))
+        helps += [(view, command) for command in what_helps(one, view)]
+    if not table.row_count:
+        out.print("nothing waits")
+        return
+    out.print(table)
+    for view, command in helps:
+        out.print(safe(f"{view.address}: {command}"), soft_wrap=True)
+
+
+def _head(view: LaneView) -> tuple[str, ...]:
+    if view.state is State.GAP:
+        return (str(view.address), f"{view.next_sequence}", "missing", State.GAP, "", "")
+    return (str(view.address), "", "", view.state, "", "")
+
+
+def _cells(waiting: Waiting, now: datetime) -> tuple[object, ...]:
+    details = {
+        Why.EARLY: "",
+        Why.RETRYING: f"due {moment(waiting.due_at)}",
+        Why.DEAD_LETTER: f"letter {waiting.letter_id}",
+    }
+    return (
+        waiting.sequence, f"{waiting.event_type} {waiting.event_id}", _words(waiting.why),
+        ago(waiting.since, now), details[waiting.why],
+    )  # fmt: skip
+
+
+def _words(why: Why) -> str:
+    return {Why.EARLY: "parked", Why.RETRYING: "retrying", Why.DEAD_LETTER: "dead letter"}[why]

@@ -1,0 +1,157 @@
+"""Claiming: ask the claim store for an event, and whether it is still ours.
+
+Last starts: an event that may kill its process is told from those that ran beside it (4).
+
+Results: the values and errors of finished events as JSON text, kept for duplicates (D4).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.outcome import Outcome, Postponed
+from angzarr.delivery.retry_until_available import Hold
+from angzarr.errors import DeliveryError, text_of
+from angzarr.resilience.idempotency import (
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    IdempotencyStore,
+    InProgress,
+    Release,
+)
+from angzarr.resilience.tenure import Tenure
+
+#: A copy asks again after these before it waits: it was published before its predecessor ended its
+#: claim (10), which takes some milliseconds. In all no more than a slot may sleep (15).
+ASKED_AGAIN: Final = tuple(timedelta(milliseconds=pause) for pause in (5, 15, 30, 50))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claiming:
+    """Holds a delivery while the store is away. Safe to use from many threads."""
+
+    store: IdempotencyStore
+    tenure: Tenure
+    hold: Hold
+
+    def ask(self, delivery: Delivery, claim: Claim) -> ClaimAnswer:
+        """Return the store's answer to *claim*, which may be sent any number of times."""
+        for pause in (*(ASKED_AGAIN if delivery.position.hop else ()), None):
+            (answer,) = self.hold.until_done(
+                lambda: self.tenure.claim(self.store, [claim]),
+                what="claim it",
+                delivery=delivery,
+            )
+            if pause is None or not isinstance(answer, InProgress):
+                break
+            self.hold.clock.sleep(pause)
+        return answer
+
+    def is_sure(self, claimed: Claimed) -> bool:
+        """Tell whether `holds` need not ask."""
+        return not self.tenure.is_over(claimed.sure_until)
+
+    def holds(self, delivery: Delivery, claimed: Claimed) -> bool:
+        """Tell whether *delivery* holds its event still; asks if its lease may have ended since.
+
+        Whoever else claimed the event meanwhile took this worker for dead (decisions 2).
+        """
+
+        def ask() -> bool:
+            self.tenure.secured(delivery.owner)
+            return self.store.owns(delivery.key, delivery.token)
+
+        if self.is_sure(claimed):
+            return True
+        return self.hold.until_done(ask, what="ask for it", delivery=delivery)
+
+
+#: How long an event waits beside whose last start another's runs.
+WAIT = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastStarts:
+    """One at a time in each process."""
+
+    store: IdempotencyStore
+    hold: Hold
+    #: Held by the event whose last start runs.
+    _running: threading.Lock = field(default_factory=threading.Lock)
+
+    def alone(self, delivery: Delivery, run: Callable[[], Outcome]) -> Outcome:
+        """Return what *run* returns, which runs beside no other last start of this process.
+
+        Whatever ran beside an event that kills its process has its starts too. Who must wait
+        waits as for an event in other hands, its claim given back.
+        """
+        if not self._running.acquire(blocking=False):
+            release = Release(counted=False, was_counted=not delivery.rides)
+            self.hold.until_done(
+                lambda: self.store.settle(delivery.key, delivery.token, release),
+                what="give its claim back",
+                delivery=delivery,
+            )
+            return Postponed(delay=WAIT, why="last start", claimed=False)
+        try:
+            return run()
+        finally:
+            self._running.release()
+
+
+_log = logging.getLogger("angzarr.delivery")
+
+#: Kept as the result of what was skipped. It is no JSON: a release that does not know it takes it
+#: for a result that was not kept.
+SKIPPED: Final = "skipped"
+
+#: A larger result is not kept; a duplicate of its event then gets None.
+MAX_RESULT = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """Writes and reads them with the serializer of the result backend."""
+
+    dumps: Callable[[Any], str]
+    loads: Callable[[str], Any]
+
+    def write(self, value: Any) -> str | None:
+        """Return *value* as text; None for what is too large or is no JSON, and so not kept."""
+        if value is None:
+            return "null"
+        try:
+            text = self.dumps(value)
+        except Exception as error:  # noqa: BLE001 - the event is handled, whatever its value is
+            _log.warning("result_not_kept: a duplicate of this event will not get it: %s", error)
+            return None
+        return text if len(text) <= MAX_RESULT else None
+
+    def read(self, text: str) -> Any:
+        """Return the value that `write` wrote."""
+        return self.loads(text)
+
+    @staticmethod
+    def write_error(error: BaseException, shown: str = "") -> str:
+        """Return what a duplicate is told about *error*, its text as *shown* in its letter."""
+        message = (shown or text_of(error))[:1000]
+        return json.dumps({"type": type(error).__name__, "message": message})
+
+    @staticmethod
+    def read_error(text: str) -> DeliveryError:
+        """Return an error that tells what `write_error` wrote, in this or another release."""
+        try:
+            told = dict(json.loads(text))
+        except (ValueError, TypeError):
+            told = {}
+        return DeliveryError(
+            f"failed before with {told.get('type', 'an error')}: {told.get('message', '')}"
+        )

@@ -1,0 +1,158 @@
+"""Colour: run a coroutine from a synchronous worker, and leave nothing pending (decisions 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from angzarr.delivery.interrupt import Cut
+
+T = TypeVar("T")
+
+#: Seconds that cancelled coroutines are given to end.
+GRACE = 5.0
+#: The same when the worker must go.
+GRACE_OF_CUT = 0.3
+
+_lock = threading.Lock()
+_own: tuple[int, asyncio.AbstractEventLoop] | None = None
+_shared: tuple[int, asyncio.AbstractEventLoop] | None = None
+_cut_pid: int | None = None
+#: Workers of this process whose threads may share a loop, and the thread of each shared loop.
+_sharers = 0
+_threads: dict[asyncio.AbstractEventLoop, threading.Thread] = {}
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run *work* to its end: on this process's own loop, or from a pool thread on a shared one.
+
+    Prefork children and solo workers run handlers on the main thread; pool threads share one loop
+    thread so that async clients can be shared too. Loops are made after the fork, on first use.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return _run_here(_own_loop(), work)
+    return _run_shared(_shared_loop(), _contained(work))
+
+
+async def _contained(work: Coroutine[Any, Any, T]) -> T:
+    """Keep an exit that *work* asks for from ending the loop of all others."""
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        msg = f"the coroutine asked its process to end: {error!r}"
+        raise RuntimeError(msg) from error
+
+
+def _run_here(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return loop.run_until_complete(work)
+    except asyncio.CancelledError as error:
+        # It is no Exception, and would end the process instead of this delivery.
+        _cancel_all(loop)
+        msg = "the coroutine was cancelled from within"
+        raise concurrent.futures.CancelledError(msg) from error
+    except BaseException as error:
+        # A soft time limit strikes between two callbacks: what stays pending would go on inside
+        # the next delivery.
+        _cancel_all(loop, GRACE_OF_CUT if isinstance(error, Cut) else GRACE)
+        raise
+
+
+def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result()
+    except concurrent.futures.CancelledError as error:
+        if _cut_pid == os.getpid():
+            raise Cut from error
+        raise
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def begin_shared() -> None:
+    """Start the loop thread that pool threads share; raises what stands against it."""
+    _shared_loop()
+
+
+def begin_sharing() -> None:
+    """Take note of a worker whose threads may share the loop; `end_sharing` ends what it began."""
+    global _sharers  # noqa: PLW0603 - those of this process
+    with _lock:
+        _sharers += 1
+
+
+def end_sharing() -> None:
+    """End the shared loop and its thread with the last worker of this process.
+
+    What runs in it is cancelled. Who runs a coroutine from a thread afterwards has a new one.
+    """
+    global _sharers, _shared  # noqa: PLW0603 - one loop thread a process
+    with _lock:
+        _sharers = max(_sharers - 1, 0)
+        if _sharers or _shared is None or _shared[0] != os.getpid():
+            return
+        (_, loop), thread, _shared = _shared, _threads.pop(_shared[1]), None
+    asyncio.run_coroutine_threadsafe(_stop(loop), loop)
+    thread.join(GRACE)
+    if not thread.is_alive():
+        loop.close()
+
+
+async def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    others = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=GRACE_OF_CUT)
+    loop.stop()
+
+
+def cut_shared() -> None:
+    """Cancel every coroutine that pool threads wait for; they raise Cut (16)."""
+    global _cut_pid
+    if _shared is None or _shared[0] != os.getpid():
+        return
+    _cut_pid, loop = _shared
+
+    def cancel() -> None:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+
+    loop.call_soon_threadsafe(cancel)
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop, grace: float = GRACE) -> None:
+    pending = asyncio.all_tasks(loop)
+    for task in pending:
+        task.cancel()
+    if not pending:
+        return
+    _, stubborn = loop.run_until_complete(asyncio.wait(pending, timeout=grace))
+    if stubborn:
+        global _own  # noqa: PLW0603 - they refuse to end: leave them behind with their loop
+        _own = None
+
+
+def _own_loop() -> asyncio.AbstractEventLoop:
+    global _own  # noqa: PLW0603 - one loop a process
+    if _own is None or _own[0] != os.getpid():
+        _own = (os.getpid(), asyncio.new_event_loop())
+    return _own[1]
+
+
+def _shared_loop() -> asyncio.AbstractEventLoop:
+    global _shared  # noqa: PLW0603 - one loop thread a process
+    with _lock:
+        if _shared is None or _shared[0] != os.getpid():
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=loop.run_forever, name="angzarr-loop", daemon=True)
+            thread.start()
+            _threads[loop] = thread
+            _shared = (os.getpid(), loop)
+        return _shared[1]

@@ -1,0 +1,133 @@
+"""Salvage: the dead letter of a message that cannot be read (spec D7).
+
+There is no delivery then: no event, often no task. What is left are the bytes, what headers there
+are, and the queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from angzarr.clock import Clock
+from angzarr.dead_letters.letter import (
+    DeadLetter,
+    Reason,
+    cut_message,
+    letter_id,
+    unreadable_letter_id,
+)
+from angzarr.dead_letters.queue import DeadLetterQueue, put_one
+from angzarr.delivery.delivery import Delivery, position_of
+from angzarr.delivery.delivery_facts import details_of, fenced_fact
+from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.letter_builder import Autopsy, component_type_of
+from angzarr.errors import text_of
+from angzarr.events import headers as names
+from angzarr.events.message import Message
+from angzarr.facts import Fact, FactLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Salvage:
+    """Knows the worker it happens in."""
+
+    autopsy: Autopsy
+    handlers: Handlers
+    dead_letters: DeadLetterQueue
+    facts: FactLog
+    clock: Clock
+
+    def take(self, message: Message, error: Exception, code: str) -> DeadLetter:
+        """Return the dead letter that *message* is then, and that a fact; raises whatever is away.
+
+        *code* says in one word what is wrong with it. The letter's id follows from queue and
+        body, so that doing it twice is harmless (21).
+        """
+        letter = self._letter(message, error, code)
+        self.keep(letter)
+        return letter
+
+    def keep(self, letter: DeadLetter) -> None:
+        """Return once *letter* is in its queue and that a fact; raises whatever is away."""
+        put_one(self.dead_letters, letter)
+        self.facts.append([_fact(letter)])
+
+    def note_fenced(self, delivery: Delivery) -> None:
+        """Append the fact that *delivery* was taken over before its claim was completed (11)."""
+        self.facts.append([fenced_fact(delivery, self.clock.now())])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.dead_letters.close()
+        self.facts.close()
+
+    def _letter(self, message: Message, error: Exception, code: str) -> DeadLetter:
+        now = self.clock.now()
+        domain = self._domain(message)
+        letter = DeadLetter(
+            id=_id(domain, message),
+            domain=domain,
+            handler=message.task,
+            reason=Reason.UNDELIVERABLE,
+            explanation=f"could not be delivered: {text_of(error)}"[:500],
+            message=message,
+            error_type=type(error).__name__,
+            error_code=code,
+            error_message=cut_message(text_of(error)),
+            first_attempt_at=now,
+            last_attempt_at=now,
+            sent_to_dlq_at=now,
+            worker=self.autopsy.worker,
+            version=self.autopsy.version,
+            component=self.autopsy.component,
+            component_type=self._component_type(message),
+        )
+        return self.autopsy.finished(letter)
+
+    def _component_type(self, message: Message) -> str:
+        """Return what kind of handler it is for: one with an order has a lane that waits for it."""
+        event = names.from_headers(message.headers, data=None, event_id="", type=message.task)
+        return component_type_of(self.handlers.get(message.task), event, Reason.UNDELIVERABLE)
+
+    def _domain(self, message: Message) -> str:
+        """Return the domain whose letter it is (20)."""
+        of_event = message.headers.get(names.DOMAIN)
+        return self.autopsy.domains.of_letter(
+            self.handlers.get(message.task),
+            of_event if isinstance(of_event, str) else None,
+            message.queue,
+        )
+
+
+def damaged(raw: bytes, queue: str) -> Message:
+    """Return a message of which nothing but *raw* is left, its envelope included."""
+    return Message(
+        body=raw,
+        content_type="application/octet-stream",
+        content_encoding="binary",
+        headers={},
+        queue=queue,
+    )
+
+
+def _id(domain: str, message: Message) -> str:
+    """Return an id of queue and body (21); what has a task's id too is nobody else's letter.
+
+    The body counts in any case: it must not replace the letter of an event that bears its id.
+    """
+    raw = unreadable_letter_id(message.queue, message.body)
+    if not (message.task and message.id):
+        return raw
+    replay = position_of(message.headers).replay
+    return letter_id(domain, message.task, f"{message.id}#{raw}", replay)
+
+
+def _fact(letter: DeadLetter) -> Fact:
+    return Fact(
+        id=f"{letter.id}:dead_lettered",
+        type="error",
+        subtype=letter.reason.value,
+        at=letter.sent_to_dlq_at,
+        tool_id=letter.handler or None,
+        data={"outcome": "dead_lettered", **details_of(letter)},
+    )

@@ -1,0 +1,225 @@
+"""angzarr demo: publish events, watch them handled, failed and healed, then account for each."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+from rich.console import Console
+
+from angzarr.cli.dlq.entry_view import draws
+from angzarr.demo import run as demo_run
+from angzarr.demo import servers as demo_servers
+from angzarr.demo.chains import ChainScript
+from angzarr.demo.course import Course
+from angzarr.demo.events import EventScript
+from angzarr.demo.example import check_name
+from angzarr.demo.run import Places, Run
+from angzarr.demo.script import Result, Script
+from angzarr.demo.traffic import Item, of_examples, of_file
+from angzarr.errors import ConfigurationError, Unavailable
+from angzarr.wiring import stores as wiring
+
+#: Events of the built-in traffic.
+COUNT: Final = 300
+#: Commands of an example; each leads to about ten deliveries.
+COMMANDS: Final = 100
+
+
+@click.command()
+@click.option(
+    "--count",
+    type=click.IntRange(1),
+    help=f"Events to publish  [default: {COUNT}, or all of --events], or commands of --example"
+    f" to send  [default: {COMMANDS}]",
+)
+@click.option(
+    "--example",
+    metavar="NAME",
+    help="Run an example of commands, sagas and compensations instead: poker or orders.",
+)
+@click.option(
+    "--events",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Publish these: a JSON object {"type", "data"} on each line.',
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="The same seed, the same events and failures.",
+)
+@click.option(
+    "--broker",
+    default="memory://",
+    show_default=True,
+    help="URL of the broker; a real one gets real worker processes.",
+)
+@click.option("--store", help="URL of the claim store  [default: the broker's Redis, else SQLite]")
+@click.option(
+    "--dlq",
+    "dead_letters",
+    help="kafka://host:port, amqp://…, sqs://region?endpoint=…, sns-sqs://region?endpoint=…,"
+    " pubsub://project or channel  [default: the broker]",
+)
+@click.option("--ledger", help="URL of the ledger's database  [default: SQLite]")
+@click.option(
+    "--books",
+    help="URL of the event books of --example; workers on a real broker share"
+    " postgresql+psycopg://…  [default: SQLite]",
+)
+@click.option(
+    "--kill",
+    is_flag=True,
+    help="Kill the worker of --example amid its work and start another one; for a real broker.",
+)
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep journal, SQLite files and logs here  [default: a temporary folder]",
+)
+@click.option(
+    "--plain", is_flag=True, help="Print lines instead of a live table, as without a terminal."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=120,
+    show_default=True,
+    help="Seconds after which what still waits counts as unaccounted for.",
+)
+def demo(
+    *,
+    count: int | None,
+    example: str | None,
+    events: Path | None,
+    seed: int,
+    broker: str,
+    store: str | None,
+    dead_letters: str | None,
+    ledger: str | None,
+    books: str | None,
+    kill: bool,
+    folder: Path | None,
+    plain: bool,
+    timeout: float,
+) -> None:
+    """Run the whole road: publish, handle, fail, retry, dead-letter, replay, and account for it.
+
+    Without options it needs no server. Exits with 1 and a list if anything is unaccounted for.
+    """
+    _check(example, broker=broker, events=events, books=books, kill=kill)
+    signal.signal(signal.SIGTERM, _terminated)
+    run_id = uuid.uuid4().hex[:8]
+    with _folder(folder, run_id) as where:
+        items = of_file(events, run_id, count) if events else []
+        run = Run(
+            id=run_id,
+            folder=str(where),
+            broker=broker,
+            seed=seed,
+            types=sorted({item.type for item in items}),
+            example=example or "",
+        )
+        letters = demo_servers.dead_letter_settings(dead_letters)
+        demo_run.write(run, Places(store=store, dlq=letters, ledger=ledger, books=books))
+        _enter(demo_run.environment(run))
+        script = _script(run, items, count)
+        console = Console(width=None if sys.stdout.isatty() else 140)
+        plain = plain or not draws(console)
+        result = Course(script, console, plain=plain, timeout=timeout, kill=kill).go()
+        _leave(run, result, console, kept=folder is not None)
+
+
+def _check(
+    example: str | None, *, broker: str, events: Path | None, books: str | None, kill: bool
+) -> None:
+    """Refuse options that do not go together; raises ConfigurationError, UsageError."""
+    if example is None:
+        if books or kill:
+            msg = "--books and --kill are for an --example"
+            raise click.UsageError(msg)
+        return
+    check_name(example)
+    if events is not None:
+        msg = "--events and --example exclude each other: an example makes its own traffic"
+        raise click.UsageError(msg)
+    embedded = wiring.is_embedded(broker)
+    if kill and embedded:
+        msg = "--kill needs a worker process to kill: name a real broker with --broker"
+        raise click.UsageError(msg)
+    if not embedded and (books is None or books.startswith(("sqlite", "memory"))):
+        msg = (
+            "workers on a real broker share their event books, which SQLite and memory cannot:"
+            " say --books postgresql+psycopg://host/database"
+        )
+        raise ConfigurationError(msg)
+
+
+def _script(run: Run, items: list[Item], count: int | None) -> Script:
+    """Return what is run, once the environment is that of *run*."""
+    app = importlib.import_module("angzarr.demo.app").app
+    app.journal.create()
+    if run.example:
+        return ChainScript(app, count or COMMANDS)
+    return EventScript(app, items or of_examples(run.id, count or COUNT, run.seed))
+
+
+class Terminated(SystemExit):
+    """SIGTERM came."""
+
+
+def _terminated(_signal: int, _frame: object) -> NoReturn:
+    """Let SIGTERM unwind, so that workers are stopped."""
+    raise Terminated(128 + signal.SIGTERM)
+
+
+@contextmanager
+def _folder(parent: Path | None, run_id: str) -> Iterator[Path]:
+    """Make a folder for the run that nobody else may read: URLs hold passwords.
+
+    A temporary one is removed if the run could not take place.
+    """
+    if parent is not None:
+        made = parent.absolute() / f"run-{run_id}"
+        made.mkdir(mode=0o700, parents=True)
+        yield made
+        return
+    made = Path(tempfile.mkdtemp(prefix=f"angzarr-demo-{run_id}-"))
+    try:
+        yield made
+    except (ConfigurationError, Unavailable, KeyboardInterrupt, Terminated):
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def _enter(environment: dict[str, str]) -> None:
+    """Make *environment* this process's own: the app reads it as any user's app does."""
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)
+
+
+def _leave(run: Run, result: Result, console: Console, *, kept: bool) -> None:
+    for line in result.lines():
+        console.print(
+            line, style=None if result.adds_up else "bold red", highlight=False, soft_wrap=True
+        )
+    if kept or not result.adds_up:
+        console.print(f"Journal, databases and logs: {run.folder}", highlight=False, soft_wrap=True)
+    else:
+        shutil.rmtree(run.path, ignore_errors=True)
+    if not result.adds_up:
+        raise SystemExit(1)

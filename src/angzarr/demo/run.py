@@ -1,0 +1,148 @@
+"""Run: one run of the demo, with names of its own on every server, and the settings it works by.
+
+The settings go where a user's would: a YAML file named by ANGZARR_CONFIG, and the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml  # type: ignore[import-untyped]
+
+from angzarr.settings.settings import CONFIG_VARIABLE
+from angzarr.wiring import stores as wiring
+
+#: Names the folder of the run in the environment of its processes.
+VARIABLE: Final = "DEMO_RUN"
+#: Handlers of `anything`, the example for events of unknown types.
+FOREIGN: Final = ("anything.archive", "anything.index", "anything.tell")
+
+#: Short waits, so that people need not: three runs within about a second.
+_POLICY: Final = {"base": 0.2, "max_delay": 0.6, "max_attempts": 3}
+_POLICIES: Final = ("default", "external_api", "crm_sync", "webhook")
+_ANALYSIS: Final = {
+    "max_replays": 2,
+    "first_delay": 1.5,
+    "longest_delay": 3,
+    "answer_deadline": 300,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run. `types` are the event types of a file; empty: the examples' own events.
+
+    `example` names an example with event books, which is run instead.
+    """
+
+    id: str
+    folder: str
+    broker: str
+    seed: int
+    types: Sequence[str] = ()
+    example: str = ""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether all of it lives in this process."""
+        return wiring.is_embedded(self.broker)
+
+    @property
+    def name(self) -> str:
+        """What queues and keys on shared servers begin with; nobody else's do."""
+        return f"angzarr-demo-{self.id}"
+
+    @property
+    def path(self) -> Path:
+        """The folder with the journal, the SQLite files and the logs."""
+        return Path(self.folder)
+
+    @property
+    def journal(self) -> Path:
+        """The file of the journal."""
+        return self.path / "journal.db"
+
+    @property
+    def facts(self) -> str:
+        """The database of the facts."""
+        return f"sqlite:///{self.path / 'facts.db'}"
+
+    def domain(self, name: str) -> str:
+        """Return *name* as a domain of this run: a shared queue is neither read nor removed."""
+        return f"demo-{self.id}-{name}"
+
+
+def read(environment: Mapping[str, str] = os.environ) -> Run:
+    """Return the run that this process belongs to."""
+    folder = Path(environment[VARIABLE])
+    written = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return Run(**written, broker=environment["CELERY_BROKER_URL"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where a run keeps things, as its options say; None: by default."""
+
+    store: str | None = None
+    dlq: Mapping[str, Any] = field(default_factory=dict)
+    ledger: str | None = None
+    books: str | None = None
+
+
+def write(run: Run, places: Places) -> None:
+    """Write what the run's processes read: the run itself and the settings."""
+    told = {name: value for name, value in asdict(run).items() if name != "broker"}
+    (run.path / "run.json").write_text(json.dumps(told), encoding="utf-8")
+    (run.path / "outside.db").touch()
+    chosen = settings(run, places)
+    (run.path / "angzarr.yaml").write_text(yaml.safe_dump(chosen), encoding="utf-8")
+
+
+def settings(run: Run, places: Places) -> dict[str, Any]:
+    """Return the settings of *run*; what is None is left to the broker's default."""
+    own = {
+        name: f"sqlite:///{run.path / name}.db" if run.embedded else None
+        for name in ("claims", "books")
+    }
+    chosen = {
+        "store": places.store or own["claims"],
+        "ledger": places.ledger or f"sqlite:///{run.path / 'ledger.db'}",
+        "books": places.books or own["books"],
+        "prefix": run.name,
+        "dlq": dict(places.dlq),
+        "facts": {"url": run.facts, "log": False},
+        "retry": {"policies": {name: dict(_POLICY) for name in _POLICIES}},
+        "analysis": _ANALYSIS,
+        "routes": {taken: [{"handler": name} for name in FOREIGN] for taken in run.types},
+    }
+    return {name: value for name, value in chosen.items() if value}
+
+
+def configure(app: Any, run: Run) -> None:
+    """Give *app* names of the run's own on the broker, and its logs where the run has them."""
+    app.conf.update(
+        task_default_queue=run.name,
+        worker_redirect_stdouts=False,
+        worker_hijack_root_logger=not run.embedded,
+    )
+    if run.broker.startswith(("redis", "rediss")):
+        app.conf.broker_transport_options = {"global_keyprefix": f"{run.name}:"}
+
+
+def environment(run: Run, outer: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment of the run's processes: *outer* without settings of other apps."""
+    kept = {
+        name: value for name, value in outer.items() if not name.startswith(("ANGZARR_", "CELERY_"))
+    }
+    return kept | {
+        CONFIG_VARIABLE: str(run.path / "angzarr.yaml"),
+        VARIABLE: run.folder,
+        "CELERY_BROKER_URL": run.broker,
+        "OUTSIDE_FILE": str(run.path / "outside.db"),
+        "OUTSIDE_SEED": str(run.seed),
+    }

@@ -1,0 +1,1 @@
+"""What the doctor asks of servers: it only reads, and judges nothing."""

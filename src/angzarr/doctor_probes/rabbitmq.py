@@ -1,0 +1,122 @@
+"""A RabbitMQ broker: the queues of the app, the exchanges before them, RabbitMQ's own delays."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from kombu.transport.native_delayed_delivery import (
+    declare_native_delayed_delivery_exchanges_and_queues as declare_delays,
+)
+
+from angzarr.adapters.celery.publish import publisher
+from angzarr.adapters.rabbitmq import doctor as examination
+from angzarr.adapters.rabbitmq.address import Cluster, read_cluster
+from angzarr.adapters.rabbitmq.link import FAILURES, reason_of
+from angzarr.adapters.rabbitmq.management import PORT, Management
+from angzarr.dead_letters.names import dropped_queue
+from angzarr.doctor import rabbitmq_rules
+from angzarr.doctor.finding import Finding, Fix
+from angzarr.doctor.probe import Probe
+from angzarr.doctor_probes.target import Patient
+from angzarr.wiring import stores as wiring
+
+_SIMPLE: Final = (str, int, bool)
+
+
+def probes(patient: Patient) -> Iterator[Probe]:
+    """Return a look at the broker, if it is a RabbitMQ."""
+    if not wiring.is_amqp(patient.broker_url):
+        return
+    cluster = broker_cluster(patient)
+    at = f"RabbitMQ at {cluster}"
+
+    def look() -> Iterator[Finding]:
+        with examination.linked(cluster, patient.timeout.total_seconds()) as link:
+            seen = examination.examine(
+                link,
+                at,
+                wanted(patient),
+                delays=_uses_delays(patient.app),
+                management=management(patient, cluster, patient.broker_url),
+            )
+        yield from rabbitmq_rules.findings(seen)
+
+    yield Probe(at=at, look=look, failures=FAILURES, reason=reason_of)
+
+
+def broker_cluster(patient: Patient) -> Cluster:
+    """Return where the broker is; raises ConfigurationError."""
+    given = patient.app.conf.broker_use_ssl
+    if isinstance(given, Mapping):
+        return read_cluster(patient.broker_url, dict(given))
+    plain = {"server_hostname": urlsplit(patient.broker_url).hostname} if given else None
+    return read_cluster(patient.broker_url, plain)
+
+
+def management(patient: Patient, cluster: Cluster, url: str) -> Management | None:
+    """Return the management interface: as a person named it, else where it usually is.
+
+    It is not guessed where the broker's password would go over the network unencrypted.
+    """
+    first, timeout = cluster[0], patient.timeout.total_seconds() / 2
+    if patient.management:
+        return Management(patient.management, first.virtual_host, timeout=timeout)
+    if first.tls is not None or url.startswith("amqps"):
+        return None
+    login = f"{quote(first.user, safe='')}:{quote(first.password, safe='')}"
+    host = f"[{first.host}]" if ":" in first.host else first.host
+    return Management(f"http://{login}@{host}:{PORT}", first.virtual_host, timeout=timeout)
+
+
+def wanted(patient: Patient) -> list[examination.Wanted]:
+    """Return the task queues of the app, as it declares them."""
+    found = [_wanted(queue) for queue in patient.app.amqp.queues.values() if not queue.no_declare]
+    if patient.ours:
+        name = dropped_queue(patient.settings.prefix)
+        found.append(examination.Wanted(name, {"x-queue-type": "quorum"}, strict=False))
+    return found
+
+
+def declare_queue(patient: Patient, fix: Fix) -> str:
+    """Declare a queue that is missing as the app does; raises what kombu raises."""
+    (name,) = fix.arguments
+    with patient.app.connection_for_write() as connection:
+        connection.ensure_connection(max_retries=1, timeout=patient.timeout.total_seconds())
+        if patient.ours and name == dropped_queue(patient.settings.prefix):
+            importlib.import_module("angzarr.adapters.celery.worker.rejected_by_broker").declare(
+                connection, name
+            )
+        else:
+            patient.app.amqp.queues[name](connection.default_channel).declare()
+    return ""
+
+
+def declare_delay_queues(patient: Patient, _fix: Fix) -> str:
+    """Declare RabbitMQ's own delay queues, as a worker does."""
+    with patient.app.connection_for_write() as connection:
+        connection.ensure_connection(max_retries=1, timeout=patient.timeout.total_seconds())
+        declare_delays(connection, "quorum")
+    return "start the workers as well: each binds its queues to the end of the chain"
+
+
+def _wanted(queue: Any) -> examination.Wanted:
+    given = (queue.queue_arguments or {}).items()
+    arguments = {name: value for name, value in given if isinstance(value, _SIMPLE)}
+    exchange = queue.exchange
+    if exchange is None:
+        return examination.Wanted(str(queue.name), arguments)
+    return examination.Wanted(
+        name=str(queue.name),
+        arguments=arguments,
+        exchange=str(exchange.name),
+        exchange_type=str(exchange.type or "direct"),
+        exchange_durable=bool(exchange.durable),
+        exchange_auto_delete=bool(exchange.auto_delete),
+    )
+
+
+def _uses_delays(app: Any) -> bool:
+    return any(publisher.native_delay(app, queue) for queue in app.amqp.queues.values())

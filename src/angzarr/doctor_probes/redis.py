@@ -1,0 +1,125 @@
+"""Every Redis that an app uses: as broker, store of claims or flow, result backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any, Final
+
+from angzarr.adapters.celery import doctor as celery_examination
+from angzarr.doctor import redis_rules
+from angzarr.doctor.finding import Finding, Fix
+from angzarr.doctor.probe import Probe
+from angzarr.doctor_probes.target import Patient
+from angzarr.wiring import stores as wiring
+
+_SCHEMES: Final = ("redis://", "rediss://")
+#: How kombu spells in a URL what redis-py spells otherwise.
+_SPELT: Final = {"CERT_REQUIRED": "required", "CERT_OPTIONAL": "optional", "CERT_NONE": "none"}
+
+
+def probes(patient: Patient) -> Iterator[Probe]:
+    """Return a look at each Redis."""
+    for at, (url, roles) in _servers(patient).items():
+        yield Probe(at=at, look=_look(patient, at, url, roles), **failing(patient))
+    if patient.broker_url.startswith("sentinel"):
+        yield _sentinel(patient)
+
+
+def failing(patient: Patient) -> dict[str, Any]:
+    """Return what a Redis client raises besides our own errors, where the app uses a Redis."""
+    if not _servers(patient):
+        return {}
+    return {"failures": wiring.redis_adapter("examination").FAILURES}
+
+
+def config_set(patient: Patient, fix: Fix) -> str:
+    """Make *fix*; return what a person must still do."""
+    url, _ = _servers(patient)[fix.at]
+    with _asking(patient, url) as ask:
+        done: str = wiring.redis_adapter("examination").config_set(ask, *fix.arguments)
+    return done
+
+
+def counts(patient: Patient, queues: list[str]) -> dict[str, int]:
+    """Return how many messages wait in *queues* of a Redis broker; nothing of another's."""
+    if not patient.broker_url.startswith(_SCHEMES):
+        return {}
+    prefix, steps = celery_examination.waiting_lists(patient.app)
+    with _asking(patient, patient.broker_url) as ask:
+        waiting = wiring.redis_adapter("examination").waiting(ask, queues, prefix, steps)
+    return dict(waiting)
+
+
+def _servers(patient: Patient) -> dict[str, tuple[str, list[str]]]:
+    """Return each server by its name: the first URL that leads there, and what it is used for."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for role, url in _urls(patient):
+        if url and url.startswith(_SCHEMES):
+            _, roles = found.setdefault(_name(patient, url), (url, []))
+            roles.append(role)
+    return found
+
+
+def _urls(patient: Patient) -> Iterator[tuple[str, str | None]]:
+    yield "broker", patient.broker_url
+    if patient.ours:
+        yield "store", patient.settings.store
+        yield "flow store", patient.settings.flow.store
+    yield "results", str(patient.app.conf.result_backend or "")
+
+
+def _name(patient: Patient, url: str) -> str:
+    with closing(_client(patient, url)) as client:
+        return f"Redis at {client.address.rpartition('/')[0]}"
+
+
+def _client(patient: Patient, url: str) -> Any:
+    for ours, theirs in _SPELT.items():
+        url = url.replace(ours, theirs)
+    first = url.split(";", 1)[0]
+    return wiring.redis_adapter("client").RedisClient(first, timeout=patient.timeout)
+
+
+@contextmanager
+def _asking(patient: Patient, url: str) -> Iterator[Callable[..., Any]]:
+    with closing(_client(patient, url)) as client:
+        yield client.execute
+
+
+def _look(patient: Patient, at: str, url: str, roles: list[str]) -> Callable[[], Iterator[Finding]]:
+    def look() -> Iterator[Finding]:
+        examination = wiring.redis_adapter("examination")
+        with _asking(patient, url) as ask:
+            seen = examination.examine(ask, at, roles)
+            if "broker" in roles:
+                seen = _with_held(patient, examination, ask, seen)
+        yield from redis_rules.findings(seen)
+
+    return look
+
+
+def _with_held(patient: Patient, examination: Any, ask: Any, seen: Any) -> Any:
+    """Return *seen* with what workers hold for too long, where kombu's transport has it."""
+    visible = celery_examination.visibility(patient.app, "redis")
+    if visible is None:
+        return seen
+    held = examination.held_longer(ask, visible, *celery_examination.held_keys(patient.app))
+    return redis_rules.with_held(seen, visible, held)
+
+
+def _sentinel(patient: Patient) -> Probe:
+    """Return a look at the master that sentinels name, by the app's own connection."""
+
+    def look() -> Iterator[Finding]:
+        examination = wiring.redis_adapter("examination")
+        with patient.app.connection_for_write() as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=2)
+            with connection.default_channel.conn_or_acquire() as client:
+                seen = examination.examine(client.execute_command, at, ["broker"])
+        yield from redis_rules.findings(seen)
+
+    at = "Redis behind Sentinel"
+    connection = patient.app.connection_for_write()
+    away = (*connection.connection_errors, *connection.channel_errors, OSError)
+    return Probe(at=at, look=look, failures=away)

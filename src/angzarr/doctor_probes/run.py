@@ -1,0 +1,97 @@
+"""The whole examination: every probe at once within a bounded time, and the fixes of what it found.
+
+A probe that cannot even be set up is a finding of its own, as a server that is away is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import timedelta
+from types import ModuleType
+from typing import Final
+
+from angzarr.adapters.celery import doctor as examination
+from angzarr.doctor import (
+    delay_rules,
+    letter_rules,
+    rabbitmq_rules,
+    redis_rules,
+    server_rules,
+    sqs_rules,
+)
+from angzarr.doctor.finding import Finding, Fix
+from angzarr.doctor.probe import Probe, look_at_all
+from angzarr.doctor.report import Report, chosen
+from angzarr.doctor_probes import app, databases, fleet, letters, payloads, rabbitmq, redis, sqs
+from angzarr.doctor_probes.target import Patient
+from angzarr.errors import ConfigurationError
+from angzarr.wiring.stores import is_amqp
+
+#: How much longer than one answer all of them together may take: connects, second tries and many
+#: questions, on a machine that has other work. A client ends its own waits much sooner.
+_ROOM: Final = timedelta(seconds=16)
+_PARTS: Final[tuple[ModuleType, ...]] = (redis, rabbitmq, sqs, letters, payloads, databases, fleet)
+#: Brokers of which something is known.
+_KNOWN: Final = ("redis", "rediss", "sentinel", "sqs", "memory", "filesystem")
+
+#: Who makes which fix; each returns what a person must still do.
+_FIXERS: Final[Mapping[str, Callable[[Patient, Fix], str]]] = {
+    redis_rules.CONFIG_SET: redis.config_set,
+    rabbitmq_rules.DECLARE_QUEUE: rabbitmq.declare_queue,
+    delay_rules.DECLARE_DELAYS: rabbitmq.declare_delay_queues,
+    sqs_rules.CREATE_QUEUE: sqs.create_queue,
+    letter_rules.CREATE: letters.create,
+}
+
+
+def examine(patient: Patient, *, only: Collection[str] = (), skip: Collection[str] = ()) -> Report:
+    """Look at everything and return what was found, of the checks that are wanted."""
+    began = time.monotonic()
+    examination.prepare(patient.app)
+    probes, findings = _probes(patient)
+    findings += look_at_all(probes, patient.timeout + _ROOM)
+    return Report(
+        app=patient.at,
+        servers=list(dict.fromkeys(probe.at for probe in probes[1:])),
+        findings=chosen(_once(findings), only, skip),
+        seconds=time.monotonic() - began,
+    )
+
+
+def mend(patient: Patient, fix: Fix) -> str:
+    """Make *fix*; return what a person must still do. Raises what its server raises, or refuses."""
+    return _FIXERS[fix.kind](patient, fix)
+
+
+def _probes(patient: Patient) -> tuple[list[Probe], list[Finding]]:
+    """Return what is to be looked at, and what cannot be."""
+    probes = [Probe(at=patient.at, look=lambda: app.findings(patient))]
+    findings: list[Finding] = list(_unknown_broker(patient))
+    for part in _PARTS:
+        try:
+            probes.extend(part.probes(patient))
+        except ConfigurationError as error:
+            findings.append(server_rules.refused(patient.at, str(error)))
+        except Exception as error:  # noqa: BLE001 - an odd setting must not hide the other parts
+            findings.append(server_rules.look_failed(patient.at, type(error).__name__))
+    return probes, findings
+
+
+def _unknown_broker(patient: Patient) -> Iterator[Finding]:
+    scheme = patient.broker_url.split(":", 1)[0]
+    if scheme not in _KNOWN and not is_amqp(patient.broker_url):
+        yield server_rules.not_looked_at(
+            f"the {scheme} broker",
+            "nothing is known of brokers that are named so",
+            "use Redis, RabbitMQ or SQS, by redis://, amqp:// or sqs://",
+        )
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    """Leave out what two probes found alike: a server is away once, for whatever it is used."""
+    once: dict[tuple[str, str, str], Finding] = {}
+    for one in findings:
+        seen = "" if one.check is server_rules.AWAY else one.seen
+        once.setdefault((one.check.id, one.at, seen), one)
+    return list(once.values())

@@ -1,1 +1,0 @@
-"""Examinations: what the doctor looks at, from an app and its settings to findings."""

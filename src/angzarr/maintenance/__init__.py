@@ -1,0 +1,1 @@
+"""Work that repeats: tables that have versions, records that are too old."""

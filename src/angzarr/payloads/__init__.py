@@ -1,0 +1,1 @@
+"""Bodies that are too large for a queue, kept beside it."""

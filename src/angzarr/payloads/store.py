@@ -1,0 +1,96 @@
+"""Payloads: bytes too large for a queue, kept in a store beside it (spec F4). A reference, a port.
+
+References come from queues and are hostile: a store fetches nothing but what it would itself have
+put under that hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Protocol
+
+from angzarr.errors import PayloadCorrupt, PayloadGone
+from angzarr.runtime.text import printable
+
+#: Characters of somebody's URI that a sentence repeats.
+_LONGEST_SHOWN: Final = 300
+_SHA256: Final = re.compile("[0-9a-f]{64}")
+
+
+class StorageKind(StrEnum):
+    """What kind of store holds a payload, as other languages know it."""
+
+    UNSPECIFIED = "unspecified"
+    FILESYSTEM = "filesystem"
+    GCS = "gcs"
+    S3 = "s3"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadReference:
+    """Where a payload is and what it must be: `size` in bytes, `sha256` in hexadecimal digits."""
+
+    kind: StorageKind
+    uri: str
+    sha256: str
+    size: int
+    #: When the store confirmed it; None where somebody else's reference does not tell.
+    stored_at: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"{printable(self.uri[:_LONGEST_SHOWN])} ({self.size} bytes)"
+
+
+class PayloadStore(Protocol):
+    """Where payloads lie, each under its SHA-256; safe from any thread and across fork.
+
+    Both verbs raise PayloadStoreUnavailable while the store is away.
+    """
+
+    def put(self, payload: bytes, /) -> PayloadReference:
+        """Return the reference once *payload* is durable there.
+
+        Putting the same again is harmless, and makes it young again: what deletes old payloads
+        must not take one that a new letter refers to.
+        """
+
+    def fetch(self, reference: PayloadReference, /) -> bytes:
+        """Return the payload, of the size and SHA-256 that *reference* names.
+
+        Raises PayloadGone where it is not in this store, PayloadCorrupt where it is another.
+        """
+
+    def close(self) -> None:
+        """Close connections; safe to call twice."""
+
+
+def sha256_of(payload: bytes) -> str:
+    """Return the name of *payload*."""
+    return hashlib.sha256(payload).hexdigest()
+
+
+def check_place(reference: PayloadReference, uri: str, store: object) -> None:
+    """Raise PayloadGone unless *reference* lies at *uri*, where *store* puts what has its hash."""
+    if reference.uri != uri or not _SHA256.fullmatch(reference.sha256):
+        msg = f"the body lies at {reference}, which is not in the payload store {store}"
+        raise PayloadGone(msg)
+
+
+def check_size(reference: PayloadReference, size: int) -> None:
+    """Raise PayloadCorrupt unless what was found has *reference*'s size; asked before reading."""
+    if size != reference.size:
+        msg = f"the payload at {reference} is corrupt: it has {size} bytes"
+        raise PayloadCorrupt(msg)
+
+
+def verified(reference: PayloadReference, payload: bytes) -> bytes:
+    """Return *payload* if it is what *reference* names; raises PayloadCorrupt."""
+    check_size(reference, len(payload))
+    if sha256_of(payload) != reference.sha256:
+        msg = f"the payload at {reference} is corrupt: its SHA-256 is another"
+        raise PayloadCorrupt(msg)
+    return payload

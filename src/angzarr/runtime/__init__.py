@@ -1,0 +1,1 @@
+"""Help for any module: threads, forks, text, and bounds on input."""

@@ -1,0 +1,1 @@
+"""Every section of the settings: frozen, from code, YAML and environment."""

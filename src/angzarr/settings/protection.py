@@ -1,0 +1,152 @@
+"""The settings of what dead letters may show, who can open them and who may have written them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from angzarr.dead_letters.foreign_replay import Route
+from angzarr.dead_letters.masking import compiled
+from angzarr.dead_letters.paths import parse
+from angzarr.dead_letters.protection import Encrypt
+from angzarr.settings.base import Section
+
+T = TypeVar("T")
+
+KEY_BYTES: Final = 32
+#: Shorter ones can be guessed.
+SHORTEST_SECRET: Final = 16
+_KEY_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+#: What a letter's paths begin with.
+_ROOTS: Final = ("event", "args", "kwargs", "embed", "headers", "properties", "metadata", "*", "**")
+
+
+class ForeignRoute(Section):
+    """The task that takes others' letters of one type, and the queue it is sent to."""
+
+    task: str = Field(min_length=1)
+    queue: str = Field(min_length=1)
+
+
+class ProtectionSettings(Section):
+    """What is redacted, sealed, signed and taken from others (spec L3)."""
+
+    #: Paths of values, see docs/reference/dead-letters.md.
+    redact: tuple[str, ...] = ()
+    #: Regular expressions for free text.
+    redact_text: tuple[str, ...] = ()
+    #: By key id: base64 of 32 bytes.
+    encryption_keys: dict[str, SecretStr] = Field(default_factory=dict)
+    encryption_key: str | None = Field(default=None, repr=False)
+    #: By default `redacted` where there are keys.
+    encrypt: Encrypt | None = None
+    signing_keys: dict[str, SecretStr] = Field(default_factory=dict)
+    signing_key: str | None = Field(default=None, repr=False)
+    #: Whether a replay takes letters without any signature although there are signing keys.
+    accept_unsigned: bool = False
+    #: By domain, then by full type name or "*".
+    foreign_routes: dict[str, dict[str, ForeignRoute]] = Field(default_factory=dict)
+
+    @field_validator("redact")
+    @classmethod
+    def _paths(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for path in given:
+            root = parse(path)[0]
+            if root not in _ROOTS:
+                listed = ", ".join(_ROOTS)
+                msg = f"{path!r} begins with {root!r}, where no letter has anything: use {listed}"
+                raise ValueError(msg)
+        return given
+
+    @field_validator("redact_text")
+    @classmethod
+    def _patterns(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        _each(compiled, given)
+        return given
+
+    @model_validator(mode="after")
+    def _keys_work(self) -> ProtectionSettings:
+        _each(_key_id, [*self.encryption_keys, *self.signing_keys])
+        self.opening_keys()
+        self.verifying_keys()
+        sealing = current_key("encryption_key", self.encryption_key, self.encryption_keys)
+        current_key("signing_key", self.signing_key, self.signing_keys)
+        if sealing is None and self.encrypt in (Encrypt.REDACTED, Encrypt.ALL):
+            msg = f"encrypt {self.encrypt.value!r} needs encryption_keys"
+            raise ValueError(msg)
+        if self.accept_unsigned and not self.signing_keys:
+            msg = "accept_unsigned says nothing without signing_keys: every letter is accepted then"
+            raise ValueError(msg)
+        return self
+
+    def opening_keys(self) -> dict[str, bytes]:
+        """Return the encryption keys; raises ValueError, which never shows one."""
+        return {name: _key(name, given) for name, given in self.encryption_keys.items()}
+
+    def verifying_keys(self) -> dict[str, bytes]:
+        """Return the signing keys; raises ValueError, which never shows one."""
+        return {name: _secret(name, given) for name, given in self.signing_keys.items()}
+
+    def encrypted(self) -> Encrypt:
+        """Return which letters are sealed."""
+        return self.encrypt or (Encrypt.REDACTED if self.encryption_keys else Encrypt.NONE)
+
+    def routes_of_others(self) -> dict[str, dict[str, Route]]:
+        """Return who takes others' letters."""
+        return {
+            domain: {name: Route(route.task, route.queue) for name, route in types.items()}
+            for domain, types in self.foreign_routes.items()
+        }
+
+
+def current_key(setting: str, named: str | None, keys: Mapping[str, Any]) -> str | None:
+    """Return the id of the key in use, None where there are no keys; raises ValueError."""
+    if named is not None and named not in keys:
+        msg = f"{setting} must be the id of one of {setting}s"  # it may be a key by mistake
+        raise ValueError(msg)
+    if named is None and len(keys) > 1:
+        msg = f"{setting} must say which of the {setting}s is in use: {', '.join(keys)}"
+        raise ValueError(msg)
+    return named or next(iter(keys), None)
+
+
+def _each(check: Callable[[str], T], given: Iterable[str]) -> None:
+    for one in given:
+        check(one)
+
+
+def _key_id(name: str) -> None:
+    if not _KEY_ID.match(name):
+        # Unnamed: by mistake it may be a key.
+        msg = "a key id has letters, digits, '.', '_' and '-', at most 64; one of these has not"
+        raise ValueError(msg)
+
+
+def _key(name: str, given: SecretStr) -> bytes:
+    try:
+        key = base64.b64decode(given.get_secret_value(), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        msg = (
+            f"encryption_keys.{name} must be {KEY_BYTES} bytes in base64:"
+            " make one with `openssl rand -base64 32`"
+        )
+        raise ValueError(msg) from None
+    return key
+
+
+def _secret(name: str, given: SecretStr) -> bytes:
+    secret = given.get_secret_value()
+    if len(secret) < SHORTEST_SECRET:
+        msg = (
+            f"signing_keys.{name} is shorter than {SHORTEST_SECRET} characters:"
+            " make one with `openssl rand -base64 32`"
+        )
+        raise ValueError(msg)
+    return secret.encode()

@@ -1,0 +1,1 @@
+"""The one composition root: from settings to adapters and workers."""

@@ -1,0 +1,301 @@
+"""The analysis worker as a process: wired from the app, stopped by a signal."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from angzarr.adapters.celery.publish.publisher import refuses
+from angzarr.analysis.alerts.alert_pruning import ForgottenWatches
+from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.ledger.emergency_stop import (
+    asleep,
+    why_not_at_all,
+    why_not_by_itself,
+    why_not_now,
+)
+from angzarr.analysis.ledger.pruning import ClosedEntries, Retention, ended_jobs
+from angzarr.analysis.replay.compensation import Compensator
+from angzarr.analysis.replay.editor import Editor
+from angzarr.analysis.replay.job import ReplayJobs
+from angzarr.analysis.replay.job_runner import JobRunner
+from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.skip import Skips
+from angzarr.analysis.replay.target_breakers import TargetPhases
+from angzarr.analysis.worker.auto_replay import Recovering
+from angzarr.analysis.worker.decisions import Deciding
+from angzarr.analysis.worker.due_entries import Waking
+from angzarr.analysis.worker.handover import Handover
+from angzarr.analysis.worker.health import AnalysisHealth
+from angzarr.analysis.worker.intake import Intake
+from angzarr.analysis.worker.replay_results import Answers
+from angzarr.analysis.worker.worker import AnalysisWorker
+from angzarr.clock import SystemClock
+from angzarr.errors import ConfigurationError, Unavailable
+from angzarr.fleet import running_releases
+from angzarr.maintenance.retention import Pruning
+from angzarr.payloads.limits import Openings
+from angzarr.settings.health import HealthSettings
+from angzarr.wiring.application import Application, JobStore
+from angzarr.wiring.health import open_health
+
+
+@contextmanager
+def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWorker]:
+    """Build *app*'s analysis worker; what it holds goes back when the block is left."""
+    settings = app.settings.analysis
+    chance = random.SystemRandom().random
+    with ExitStack() as doors:
+        follow_clock(app, doors)
+        queue = app.open_dead_letter_queue()
+        doors.callback(queue.close)
+        outcomes = app.open_replay_outcomes()
+        doors.callback(outcomes.close)
+        replayer = open_replayer(app, doors, shows=False)
+        if (forwarder := app.open_forwarder_thread()) is not None:
+            forwarder.start()
+            doors.callback(forwarder.end)
+        jobs = app.open_replay_jobs()
+        doors.callback(jobs.close)
+        for thread in (*app.open_alert_threads(), app.open_depth_thread()):
+            if thread is not None:
+                thread.start()
+                doors.callback(thread.end)
+        name = f"analysis@{socket.gethostname()}:{os.getpid()}"
+        classifier = app.dlq_classifier(chance)
+        deciding = Deciding(
+            ledger=replayer.ledger,
+            gathering=open_gathering(app, replayer, doors),
+            classify=classifier,
+            name=name,
+            owners=jobs.owners,
+        )
+        intake = Intake(
+            queue=queue,
+            deciding=deciding,
+            clock=replayer.clock,
+            domains=domains,
+            group=app.settings.analysis.letter_grouping(),
+            bounds=app.settings.dlq.bounds,
+            handover=_handover(app, deciding, doors),
+        )
+        brake, quiet = app.open_brake(), settings.automatic.quiet()
+        doors.callback(brake.close)
+
+        def barred() -> str:
+            return why_not_by_itself(brake.state(), quiet, replayer.clock.now())
+
+        runner = JobRunner(
+            work=jobs,
+            replayer=replayer,
+            target=TargetPhases(look=deciding.gathering.breakers),
+            barred=lambda: why_not_at_all(brake.state(), replayer.clock.now()),
+            barred_by_itself=barred,
+            unattended=classifier.unattended,
+            most_replays=settings.most_replays,
+            most_by_itself=min(settings.max_replays, settings.most_replays),
+            engine=uuid.uuid4().hex,
+            worker=name,
+        )
+
+        yield AnalysisWorker(
+            duties=(
+                intake,
+                Answers(outcomes=outcomes, ledger=replayer.ledger),
+                Waking(
+                    ledger=replayer.ledger,
+                    deciding=deciding,
+                    replayer=replayer,
+                    compensator=open_compensator(app, replayer),
+                    skips=Skips(replayer=replayer),
+                    asleep=lambda: asleep(brake.state(), quiet, replayer.clock.now()),
+                    refuses=refuses,
+                ),
+                *_recovery(app, deciding, jobs, barred, doors),
+                runner,
+                *_pruning(app, replayer, jobs, doors),
+            ),
+            name=name,
+            chance=chance,
+        )
+
+
+def follow_clock(app: Application, doors: ExitStack) -> None:
+    """Go by the fleet's clock until *doors* close: what workers dated is judged by it."""
+    if (thread := app.open_clock_thread()) is not None:
+        thread.turn()  # before anything is judged
+        thread.start()
+        doors.callback(thread.end)
+
+
+def serve_health(
+    settings: HealthSettings, worker: AnalysisWorker, stop: threading.Event, doors: ExitStack
+) -> None:
+    """Answer probes until *doors* close, where *settings* name a port."""
+    patience = settings.stalled_after.total_seconds()
+    health = AnalysisHealth(worker, stalled_after=patience, stopping=stop.is_set)
+    if (server := open_health(settings, health)) is not None:
+        server.start()
+        doors.callback(server.end)
+
+
+def _recovery(
+    app: Application,
+    deciding: Deciding,
+    jobs: ReplayJobs,
+    barred: Callable[[], str],
+    doors: ExitStack,
+) -> list[Recovering]:
+    """Return the duty that replays held groups by itself; none where the settings say so."""
+    settings = app.settings.analysis
+    if not settings.automatic.recovery:
+        return []
+    groups = app.open_groups()
+    doors.callback(groups.close)
+    return [
+        Recovering(
+            ledger=deciding.ledger,
+            groups=groups,
+            jobs=jobs,
+            deciding=deciding,
+            clock=SystemClock(),
+            barred=barred,
+            running=partial(_running, app),
+            most_replays=min(settings.max_replays, settings.most_replays),
+            approval_over=settings.approvals.jobs_over,
+        )
+    ]
+
+
+def _handover(app: Application, deciding: Deciding, doors: ExitStack) -> Handover:
+    """Return what gives other apps their letters, over connections of its own."""
+    queue = app.open_dead_letter_queue()
+    doors.callback(queue.close)
+    return Handover(queue=queue, deciding=deciding, others=app.other_apps())
+
+
+def _pruning(
+    app: Application, replayer: Replayer, jobs: JobStore, doors: ExitStack
+) -> list[Pruning]:
+    """Return the duties that remove what is not kept any more."""
+    settings = app.settings.analysis
+    groups, alerts = app.open_groups(), app.open_alerts()
+    for one in (groups, alerts):
+        doors.callback(one.close)
+    removals = (
+        ClosedEntries(
+            ledger=replayer.ledger,
+            retention=Retention(closed=settings.keep_closed, archived=settings.keep_archived),
+        ),
+        ended_jobs(jobs, settings.keep_jobs),
+        ForgottenWatches(alerts=alerts, groups=groups, jobs=jobs),
+    )
+    return [Pruning(removal=one, clock=replayer.clock) for one in removals]
+
+
+def _running(app: Application, handler: str) -> str:
+    """Name the releases that run *handler* now; empty where nobody can tell."""
+    try:
+        return ", ".join(sorted(running_releases(app.fleet().members(), handler)))
+    except (Unavailable, ConfigurationError):
+        return ""
+
+
+def open_replayer(app: Application, doors: ExitStack, *, shows: bool = True) -> Replayer:
+    """Return what begins replays of *app*'s entries; *shows*: payloads, so not of any size."""
+    ledger = app.open_ledger()
+    doors.callback(ledger.close)
+    if payloads := app.open_payload_store():
+        doors.callback(payloads.close)
+        if shows:
+            payloads = Openings(payloads, app.settings.dlq.payloads.largest_opened)
+    return Replayer(
+        ledger=ledger,
+        publisher=app.open_publisher(),
+        targets=app.replay_targets(),
+        clock=SystemClock(),
+        answer_deadline=app.settings.analysis.answer_deadline,
+        payloads=payloads,
+    )
+
+
+def open_compensator(
+    app: Application, replayer: Replayer, barred: Callable[[], str] = lambda: ""
+) -> Compensator:
+    """Return what compensates *app*'s entries; for people with what `open_barred` returned."""
+    return Compensator(
+        ledger=replayer.ledger,
+        replayer=replayer,
+        compensations=app.compensations(),
+        barred=barred,
+    )
+
+
+def open_skips(app: Application, doors: ExitStack) -> Skips:
+    """Return what lets the events behind entries go on that people close."""
+    replayer = open_replayer(app, doors, shows=False)
+    return Skips(replayer=replayer, barred=open_barred(app, doors))
+
+
+def open_editor(app: Application, replayer: Replayer) -> Editor:
+    """Return what edits *app*'s entries."""
+
+    def decoder(task: str) -> Callable[[Any], Any] | None:
+        handler = app.find_handler(task)
+        return handler.decode if handler else None
+
+    return Editor(replayer=replayer, decoder=decoder, protect=app.letter_protection())
+
+
+def open_barred(app: Application, doors: ExitStack) -> Callable[[], str]:
+    """Return what says why people may have nothing sent now; it asks the brake each time."""
+    brake = app.open_brake()
+    doors.callback(brake.close)
+    return lambda: why_not_now(brake.state(), SystemClock().now())
+
+
+def open_gathering(app: Application, replayer: Replayer, doors: ExitStack) -> Gathering:
+    """Return what finds out all that is known of *app*'s failures."""
+    gathering = app.open_gathering(replayer)
+    doors.callback(gathering.peers.close)
+    return gathering
+
+
+@contextmanager
+def stopped_by_signal() -> Iterator[threading.Event]:
+    """Give an event that SIGTERM and SIGINT set; a second signal acts as it did before."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def handle(_number: int, _frame: object) -> None:
+        stop.set()
+        _restore()
+
+    def _restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield stop
+    finally:
+        _restore()
+
+
+def person() -> str:
+    """Return who is at the keyboard, for the audit: whose process it is, whatever LOGNAME says."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without a name
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"

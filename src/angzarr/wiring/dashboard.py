@@ -1,0 +1,83 @@
+"""What the dashboard asks about ordered handlers and rejected commands of an app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from angzarr.aggregates.event_store import EventStore
+from angzarr.errors import ConfigurationError
+from angzarr.projections.ordered_handler import Ordered
+from angzarr.runtime.per_process import OncePerProcess
+from angzarr.sagas.hiding import Hiding
+from angzarr.wiring.application import Application
+from angzarr.wiring.event_store import open_event_store
+from angzarr.wiring.ordering import open_ordering
+
+
+def hiding_of(app: Application) -> Hiding:
+    """Return what hides as the settings of *app* say."""
+    return Hiding(app.letter_protection().redaction)
+
+
+def ordered(app: Application) -> list[Ordered]:
+    """Return what takes events in order, as a worker would know it, by name."""
+    found = [Ordered(one.name, one.order) for one in app.known_handlers() if one.order is not None]
+    return sorted(found, key=lambda one: one.name)
+
+
+if TYPE_CHECKING:
+    from angzarr.dashboard.ordered_desk import OrderedDesk
+    from angzarr.dashboard.rejected_desk import RejectedDesk
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+_C = TypeVar("_C", bound=_Closes)
+
+
+def open_ordered_desk(app: Application, doors: ExitStack) -> OrderedDesk:
+    """Return what is asked about ordered handlers of *app*; it connects when first asked."""
+    from angzarr.dashboard.ordered_desk import OrderedDesk
+
+    books = _once(lambda: open_event_store(app.settings, app.broker_url), doors)
+
+    def books_if_any() -> EventStore | None:
+        try:
+            return books()
+        except ConfigurationError:
+            return None
+
+    return OrderedDesk(
+        registered=lambda: ordered(app),
+        stores=_once(lambda: open_ordering(app.settings, app.broker_url), doors),
+        books=books_if_any,
+        members=lambda: app.fleet().members(),
+    )
+
+
+def open_rejected_desk(app: Application, doors: ExitStack) -> RejectedDesk:
+    """Return what is asked about rejected commands of *app*; it connects when first asked."""
+    from angzarr.dashboard.rejected_desk import RejectedDesk
+
+    return RejectedDesk(
+        shelves=_once(app.open_shelves, doors),
+        hide=hiding_of(app),
+        fallback_domain=app.settings.saga_compensation.fallback_domain,
+    )
+
+
+def _once(make: Callable[[], _C], doors: ExitStack) -> Callable[[], _C]:
+    """Return what gives the store that *make* opens, once, until *doors* close."""
+    kept = OncePerProcess(make)
+
+    def close() -> None:
+        made = kept.forget()
+        if made is not None:
+            made.close()
+
+    doors.callback(close)
+    return kept.get

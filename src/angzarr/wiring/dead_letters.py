@@ -1,0 +1,271 @@
+"""Letter wiring: from settings to the dead-letter queue; imports only the backend it names.
+
+Payload wiring: from settings to the payload store; imports only the technology it names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from angzarr.dead_letters.by_reason import LettersByReason
+from angzarr.dead_letters.chain import SPOOL, FallbackQueue
+from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.names import domain_of_app, queue_name
+from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox
+from angzarr.errors import ConfigurationError
+from angzarr.payloads.store import PayloadStore
+from angzarr.settings.dead_letters import DeadLetterSettings
+from angzarr.settings.dlq_urls import read_url
+from angzarr.settings.payloads import PayloadSettings, place_of
+from angzarr.settings.settings import DEFAULT_PREFIX, Settings
+from angzarr.wiring import protection as protection_wiring
+from angzarr.wiring import stores as wiring
+
+#: Opens the queue of one backend; the second argument is the broker's URL.
+Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
+
+
+def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
+    """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
+    return protection_wiring.protected(open_unprotected(settings, broker), settings.dlq)
+
+
+def open_letterbox(settings: Settings, broker: str) -> Letterbox:
+    """Return what takes the letters that workers write, each reason's where it belongs."""
+    rest = open_dead_letters(settings, broker)
+    if settings.saga_compensation.dead_letter_queue_url is None:
+        return rest
+    own = open_compensation_letters(settings, broker)
+    return LettersByReason(rest, {Reason.COMPENSATION: own})
+
+
+def open_compensation_letters(settings: Settings, broker: str) -> DeadLetterQueue:
+    """Return where letters of failed compensations go: a queue of their own, or `dlq` (spec C6).
+
+    They are protected and offloaded as `dlq` says.
+    """
+    url = settings.saga_compensation.dead_letter_queue_url
+    if url is None:
+        return open_dead_letters(settings, broker)
+    place = read_url(url.get_secret_value())
+    queue = open_backend(place.backend, place.settings(payloads=settings.dlq.payloads), "")
+    return protection_wiring.protected(queue, settings.dlq)
+
+
+def open_unprotected(settings: Settings, broker: str) -> DeadLetterQueue:
+    """Return the same for letters that others wrote: they are neither redacted nor signed."""
+    given = settings.dlq
+    if given.targets is None:
+        return open_backend(places(settings, broker)[0], given, broker)
+    spool = open_spool(given) if has_spool(settings) else None
+    return open_chain(settings, broker, spool=spool, confirmed=wiring.letter_meters().confirmed)
+
+
+def open_chain(
+    settings: Settings,
+    broker: str,
+    *,
+    spool: Letterbox | None = None,
+    confirmed: Callable[[str, int], object],
+) -> FallbackQueue:
+    """Return the chain of the queues that letters go to, with *spool* behind them."""
+    names = [name for name in places(settings, broker) if name != SPOOL]
+    queues = {name: open_backend(name, settings.dlq, broker) for name in names}
+    return FallbackQueue(queues, spool=spool, chance=random.random, confirmed=confirmed)
+
+
+def open_spool(given: DeadLetterSettings) -> Any:
+    """Return the spool at the path that the settings name."""
+    files = importlib.import_module("angzarr.adapters.files.spool")
+    return files.Spool(Path(str(given.spool.path)), max_bytes=given.spool.max_bytes)
+
+
+def open_backend(name: str, given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
+    """Return the queue of the backend *name*; connects when it is first used."""
+    if name not in _BACKENDS:
+        known = ", ".join(sorted(_BACKENDS))
+        msg = f"dead letters cannot be kept on {name!r}: use one of {known}"
+        raise ConfigurationError(msg)
+    return offloading(_BACKENDS[name](given, broker), given.payloads)
+
+
+def _channel(_given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
+    memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
+    queue: DeadLetterQueue = memory.MemoryDeadLetterQueue(channel_of(broker))
+    return queue
+
+
+def channel_of(broker: str) -> str:
+    """Return the name of the channel that has the letters of *broker*: its own, where it has one.
+
+    A broker in this process is named by the host of its URL.
+    """
+    return (wiring.is_embedded(broker) and urlsplit(broker).hostname) or "default"
+
+
+def _amqp(given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
+    url = given.amqp_url or (broker if wiring.is_amqp(broker) else None)
+    if url is None:
+        msg = "'amqp' needs dlq.amqp_url, e.g. amqp://localhost:5672"
+        raise ConfigurationError(msg)
+    rabbitmq = importlib.import_module("angzarr.adapters.rabbitmq.dead_letters")
+    queue: DeadLetterQueue = rabbitmq.RabbitMQDeadLetterQueue(
+        url,
+        tls=given.amqp_tls.model_dump(exclude_none=True) or None,
+        create_missing=given.create_missing,
+    )
+    return queue
+
+
+def _kafka(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    kafka = wiring.adapter("kafka.dead_letters", "confluent_kafka")
+    queue: DeadLetterQueue = kafka.KafkaDeadLetterQueue(
+        given.kafka_brokers,
+        group=given.kafka_group,
+        partitions=given.kafka_partitions,
+        replication=given.kafka_replication,
+        options=given.plain_kafka_options(),
+        create_missing=given.create_missing,
+    )
+    return queue
+
+
+def _sqs(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    sqs = wiring.adapter("sqs.dead_letters", "boto3")
+    queue: DeadLetterQueue = sqs.SqsDeadLetterQueue(**_aws(given))
+    return queue
+
+
+def _sns_sqs(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    sqs = wiring.adapter("sqs.dead_letters", "boto3")
+    queue: DeadLetterQueue = sqs.SnsSqsDeadLetterQueue(**_aws(given))
+    return queue
+
+
+def _aws(given: DeadLetterSettings) -> dict[str, Any]:
+    return {
+        "region": given.aws_region,
+        "endpoint_url": given.aws_endpoint_url,
+        "profile": given.aws_profile,
+        "options": given.aws_options,
+        "fifo": given.aws_fifo,
+        "visibility": given.aws_visibility,
+        "create_missing": given.create_missing,
+    }
+
+
+def _pubsub(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    pubsub = wiring.adapter("pubsub.dead_letters", "google.cloud.pubsub")
+    queue: DeadLetterQueue = pubsub.PubSubDeadLetterQueue(
+        given.pubsub_project,
+        endpoint=given.pubsub_endpoint,
+        ordering=given.pubsub_ordering,
+        create_missing=given.create_missing,
+    )
+    return queue
+
+
+def _none(_given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
+    memory = importlib.import_module("angzarr.adapters.memory.dead_letters")
+    queue: DeadLetterQueue = memory.DiscardedDeadLetterQueue()
+    return queue
+
+
+_BACKENDS: Final[Mapping[str, Open]] = {
+    "channel": _channel,
+    "amqp": _amqp,
+    "kafka": _kafka,
+    "sqs": _sqs,
+    "sns_sqs": _sns_sqs,
+    "pubsub": _pubsub,
+    "none": _none,
+}
+
+
+def default_backend(broker: str) -> str:
+    """Return where *broker*'s dead letters go if nothing is said; raises if nowhere."""
+    scheme = broker.split(":", 1)[0]
+    if wiring.is_amqp(broker):
+        return "amqp"
+    if scheme in ("sqs", "memory"):
+        return {"sqs": "sqs", "memory": "channel"}[scheme]
+    msg = (
+        f"a {scheme} broker keeps no dead letters: set dlq.backend to amqp, kafka, sqs, sns_sqs or"
+        " pubsub, e.g. dlq: {backend: kafka, kafka_brokers: localhost:9092}"
+    )
+    raise ConfigurationError(msg)
+
+
+def places(settings: Settings, broker: str) -> tuple[str, ...]:
+    """Return the names of where letters go, in the order in which they are tried."""
+    return settings.dlq.targets or (settings.dlq.backend or default_backend(broker),)
+
+
+def has_spool(settings: Settings) -> bool:
+    """Tell whether letters go to a folder of this machine while no queue takes them."""
+    return SPOOL in (settings.dlq.targets or ())
+
+
+def default_domain(app: Any) -> str:
+    """Return the domain of *app*'s letters for which nothing else names one (0076).
+
+    As set; else by the prefix, if it is the app's own; else by its name.
+    """
+    settings = app.settings
+    if settings.dlq.default_domain is not None:
+        return str(settings.dlq.default_domain)
+    own_prefix = settings.prefix if settings.prefix != DEFAULT_PREFIX else None
+    domain = domain_of_app(own_prefix or app.main)
+    # A domain of its own may have the same queue, '.' being written as '-'.
+    alike = (one for one in _named(app) if queue_name(one) == queue_name(domain))
+    return next(alike, domain)
+
+
+def domains_to_read(app: Any) -> list[str]:
+    """Return every domain whose letters *app*'s analysis worker reads.
+
+    That of its name is among them where another is its default: earlier releases put letters
+    there, and an app is known by its name (`analysis.other_apps`).
+    """
+    own = {default_domain(app), domain_of_app(app.main), UNKNOWN_DOMAIN}
+    named = _named(app)
+    taken = {queue_name(one) for one in named}
+    return sorted({*named, *(one for one in own if queue_name(one) not in taken)})
+
+
+def _named(app: Any) -> list[str]:
+    given = app.settings.dlq
+    others = [*given.domains, *given.queue_domains.values(), *given.foreign_routes]
+    return [*app.handlers.domains(), *others]
+
+
+def open_payloads(given: PayloadSettings) -> PayloadStore | None:
+    """Return the payload store, None where none is configured; connects when it is first used."""
+    if given.url is None:
+        return None
+    place = place_of(given.url)
+    store: PayloadStore
+    if place.scheme == "file":
+        files = importlib.import_module("angzarr.adapters.files.payloads")
+        store = files.FilePayloadStore(Path(place.path))
+    else:
+        s3 = wiring.adapter("s3.payloads", "boto3", brought_by="s3")
+        store = s3.S3PayloadStore(
+            place.bucket, place.path, region=given.region, endpoint_url=given.endpoint_url
+        )
+    return store
+
+
+def offloading(queue: DeadLetterQueue, given: PayloadSettings) -> DeadLetterQueue:
+    """Return *queue*, which is that of one backend, with the payload store beside it if any."""
+    store = open_payloads(given)
+    if store is None:
+        return queue
+    module = importlib.import_module("angzarr.dead_letters.offloading")
+    beside: DeadLetterQueue = module.OffloadingQueue(queue, store, over=given.over)
+    return beside

@@ -1,0 +1,285 @@
+"""Assembly: puts the road of one process together (a child must not share its parent's sockets)."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from billiard.exceptions import TimeLimitExceeded
+from kombu.utils.json import dumps, loads
+
+from angzarr.adapters.celery.publish.followers import CeleryFollowers
+from angzarr.adapters.celery.publish.outbox import CeleryOutbox, LoneEvents
+from angzarr.adapters.celery.publish.publisher import (
+    CeleryPublisher,
+    CelerySchedule,
+    LonePublisher,
+    transport_of,
+)
+from angzarr.adapters.celery.shutdown.stop_signals import heed_cut
+from angzarr.adapters.celery.worker import error_log as shown_errors
+from angzarr.adapters.celery.worker.settlement import Settlement
+from angzarr.adapters.memory.schedule import MemorySchedule
+from angzarr.aggregates.deciding import Decider
+from angzarr.aggregates.relay import Relay
+from angzarr.clock import Clock, SystemClock
+from angzarr.delivery.admission import Admission
+from angzarr.delivery.claims import Claiming, LastStarts, Results
+from angzarr.delivery.compensation_runner import Undoing
+from angzarr.delivery.domains import Domains
+from angzarr.delivery.executor import Road
+from angzarr.delivery.failure_policy import Judge
+from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.invoke import Caller
+from angzarr.delivery.letter_builder import Autopsy
+from angzarr.delivery.ordering import Ordering
+from angzarr.delivery.pipeline import Pipeline
+from angzarr.delivery.poison_wave import Waves
+from angzarr.delivery.retry_until_available import Hold, TriedOnce
+from angzarr.delivery.schedule import OpenSchedule, Schedule
+from angzarr.delivery.settle import Settler
+from angzarr.delivery.step_retry import InPlace
+from angzarr.delivery.switching import Switching
+from angzarr.delivery.unreadable import Salvage
+from angzarr.sagas.command_handlers import Chains, Reacting
+from angzarr.sagas.compensating import Compensating
+from angzarr.wiring import dead_letters as letter_wiring
+from angzarr.wiring import event_store as books_wiring
+from angzarr.wiring import fleet as fleet_wiring
+from angzarr.wiring import protection as protection_wiring
+from angzarr.wiring import stores as wiring
+from angzarr.wiring.flow_control import guard_of
+
+
+def build_road(app: Any) -> Road:
+    """Return a road with connections of its own; they open when first needed."""
+    heed_cut(app.stopping)
+    wiring.guard_handlers()
+    if protection_wiring.hiding(app.settings.dlq) is not None:
+        shown_errors.install()
+    road = _road(app, Hold, CeleryPublisher(app))
+    return replace(road, waves=_waves(app, road), closed=app.stopping.closed)
+
+
+def _road(app: Any, hold_class: type[Hold], publisher: CeleryPublisher) -> Road:
+    clock = SystemClock()
+    hold = hold_class(clock=clock, chance=app.chance, stopping=app.stopping)
+    hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
+    schedule = CelerySchedule(app, publisher, lambda: app.schedule, clock)
+    ordering = Ordering(
+        lanes=lambda: app.ordering.lanes,
+        handlers=app.handlers,
+        hold=hold,
+        schedule=schedule,
+        clock=clock,
+        most_parked=app.settings.ordering.most_parked,
+        late=lambda handler, behind: wiring.ordering_meters().handled(handler, behind),
+    )
+    settler = _settler(app, schedule, ordering)
+    judge = build_judge(app, clock)
+    undoing = Undoing(
+        undos=app.undos,
+        log=app.claims.steps,
+        judge=judge,
+        facts=settler.facts,
+        hold=hold,
+        here=hold_class is Hold,
+        time_over=TimeLimitExceeded,
+    )
+    return Road(
+        pipeline=_pipeline(app, judge, ordering, hooks, undoing),
+        settler=settler,
+        store=app.claims.store,
+        hold=hold,
+        hooks=hooks,
+    )
+
+
+def open_schedule(app: Any) -> OpenSchedule:
+    """Return where delays wait: beside the claims, or in this process if the broker is there too.
+
+    A worker is refused where that is not shared by all who share the broker
+    (`checks.check_servers`).
+    """
+    url = wiring.store_url(app.settings, app.broker_url)
+    schedule: OpenSchedule
+    if wiring.is_embedded(app.broker_url) or url.startswith("memory"):
+        schedule = MemorySchedule()
+    elif url.startswith("redis"):
+        schedule = wiring.redis_schedule(url, app.settings.prefix)
+    else:  # a copy is all that is left of its message: it must outlive a power cut
+        sql = importlib.import_module("angzarr.adapters.sql.delivery.schedule")
+        schedule = sql.SqlSchedule(wiring.sql_engine(url))
+    return schedule
+
+
+def build_salvage(app: Any) -> Salvage:
+    """Return what a parent process does with damaged envelopes; it opens when first needed."""
+    clock = SystemClock()
+    return Salvage(
+        autopsy=_autopsy(app, clock),
+        handlers=app.handlers,
+        dead_letters=app.open_dead_letter_queue(),
+        facts=wiring.open_facts(app.settings, app.broker_url),
+        clock=clock,
+    )
+
+
+def build_settlement(app: Any) -> Settlement:
+    """Return what a parent process does for its children, with a road that waits for nobody."""
+    publisher = LonePublisher(app)
+    road = _road(app, TriedOnce, publisher)
+    return Settlement(app, road, build_salvage(app), publisher)
+
+
+def build_chains(app: Any) -> Chains:
+    """Return what deliveries of commands and notifications need; it connects when first used."""
+    clock, given = SystemClock(), app.settings.saga_compensation
+    shelves = books_wiring.open_shelves(app.settings, app.broker_url)
+    outbox, meters = CeleryOutbox(app), wiring.saga_meters()
+    return Chains(
+        books=shelves.books,
+        rejections=shelves.rejections,
+        decider=Decider(
+            books=shelves.books,
+            aggregates=app.aggregates,
+            clock=clock,
+            chance=app.chance,
+        ),
+        compensating=Compensating(
+            books=shelves.books,
+            log=shelves.rejections,
+            outbox=outbox,
+            meters=meters,
+            clock=clock,
+            chance=app.chance,
+            fallback=given.fallback(),
+            domain=given.fallback_domain,
+            shown=app.without_secrets,
+        ),
+        outbox=outbox,
+        meters=meters,
+        clock=clock,
+        max_depth=given.max_depth,
+    )
+
+
+def build_relay(app: Any) -> Relay:
+    """Return what publishes decisions of processes that died."""
+    shelves = books_wiring.open_shelves(app.settings, app.broker_url)
+    shelves.rejections.close()  # nobody else would, and the last who closes ends the connections
+    return Relay(
+        books=shelves.books,
+        publish=LoneEvents(app, LonePublisher(app)).publish,
+        clock=SystemClock(),
+        chance=app.chance,
+    )
+
+
+def build_reacting(app: Any) -> Reacting:
+    """Return what deliveries to sagas need."""
+    given = app.settings.saga_compensation
+    return Reacting(outbox=CeleryOutbox(app), clock=SystemClock(), max_depth=given.max_depth)
+
+
+def _waves(app: Any, road: Road) -> Waves | None:
+    if not app.settings.poison_wave.enabled:
+        return None
+    return Waves(
+        breakers=app.flow.breakers,
+        handlers=app.handlers,
+        autopsy=road.pipeline.judge.autopsy,
+        facts=road.settler.facts,
+        clock=road.pipeline.clock,
+        # The parent of one that shares a flow store hears of the wave by that, and of its end.
+        on_held=app.held_domains.hold if app.flow.controls is None else None,
+    )
+
+
+def _pipeline(
+    app: Any, judge: Judge, ordering: Ordering, hooks: Hooks, undoing: Undoing
+) -> Pipeline:
+    results, clock, hold = Results(dumps=dumps, loads=loads), judge.clock, ordering.hold
+    store = app.claims.store
+    return Pipeline(
+        handlers=app.handlers,
+        claiming=Claiming(store=store, tenure=app.tenure, hold=hold),
+        ordering=ordering,
+        admission=Admission(
+            switching=Switching(
+                switches=app.flow.switches,
+                domain=judge.autopsy.domains.of_delivery,
+                chance=app.chance,
+            ),
+            breakers=app.flow.breakers,
+            budgets=app.flow.budgets,
+            limits=app.flow.limits,
+            sleep=clock.sleep,
+            chance=app.chance,
+        ),
+        caller=Caller(results=results, judge=judge, hooks=hooks),
+        results=results,
+        judge=judge,
+        clock=clock,
+        make_log=wiring.bound_logger(),
+        make_breaker=partial(guard_of, app),
+        in_place=InPlace(judge=judge, stopping=app.stopping, time_limit=partial(_time_limit, app)),
+        undoing=undoing,
+        last_starts=LastStarts(store=store, hold=hold),
+        most_starts=app.settings.most_starts,
+    )
+
+
+def _time_limit(app: Any, name: str) -> timedelta | None:
+    """Return the shorter of the time limits that Celery puts on the task *name*."""
+    task = app.tasks.get(name)
+    limits = [limit for limit in (task and task.time_limit, task and task.soft_time_limit) if limit]
+    return timedelta(seconds=min(limits)) if limits else None
+
+
+def build_judge(app: Any, clock: Clock) -> Judge:
+    """Return what knows the app's rules; it needs no server."""
+    return Judge(
+        autopsy=_autopsy(app, clock),
+        clock=clock,
+        chance=app.chance,
+        policies=app.policy_rules,
+        rules=app.rules,
+        verdicts=app.verdicts,
+    )
+
+
+def _autopsy(app: Any, clock: Clock) -> Autopsy:
+    return Autopsy(
+        clock=clock,
+        component=app.main or "angzarr",
+        worker=socket.gethostname(),
+        version=fleet_wiring.release(),
+        domains=_domains(app),
+        hide=protection_wiring.hiding(app.settings.dlq),
+    )
+
+
+def _domains(app: Any) -> Domains:
+    return Domains(
+        read=frozenset(letter_wiring.domains_to_read(app)),
+        of_queue=app.settings.dlq.queue_domains.get,
+        default=letter_wiring.default_domain(app),
+    )
+
+
+def _settler(app: Any, schedule: Schedule, ordering: Ordering) -> Settler:
+    return Settler(
+        schedule=schedule,
+        followers=CeleryFollowers(app),
+        dead_letters=app.open_letterbox(),
+        replay_outcomes=app.open_replay_outcomes(),
+        store=app.claims.store,
+        ordering=ordering,
+        facts=wiring.open_facts(app.settings, app.broker_url),
+        clock=ordering.clock,
+    )

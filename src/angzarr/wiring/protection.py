@@ -1,0 +1,81 @@
+"""Protection wiring: from settings to what letters pass on their way out, and before a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from angzarr.dead_letters.clearance import Clearance
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.masking import compiled
+from angzarr.dead_letters.outcome_signing import SignedOutcomes
+from angzarr.dead_letters.protection import ProtectedQueue, Protection
+from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.redaction import Redaction
+from angzarr.dead_letters.replay_outcome import ReplayOutcomes
+from angzarr.dead_letters.sealing import Cipher
+from angzarr.dead_letters.signing import Signatures
+from angzarr.settings.dead_letters import DeadLetterSettings
+from angzarr.settings.protection import current_key
+from angzarr.wiring import stores as wiring
+
+
+def protected(queue: DeadLetterQueue, given: DeadLetterSettings) -> DeadLetterQueue:
+    """Return *queue* behind what the settings ask for, *queue* itself where they ask for nothing.
+
+    Raises MissingExtra where letters are to be sealed and the library is not there.
+    """
+    if not (given.redact or given.redact_text or given.encryption_keys or given.signing_keys):
+        return queue
+    return ProtectedQueue(queue, open_protection(given))
+
+
+def open_protection(given: DeadLetterSettings) -> Protection:
+    """Return what is done to a letter before it leaves or is kept."""
+    return Protection(
+        redaction=_redaction(given),
+        cipher=_cipher(given),
+        encrypt=given.encrypted(),
+        signatures=_signatures(given),
+    )
+
+
+def hiding(given: DeadLetterSettings) -> Callable[[DeadLetter], DeadLetter] | None:
+    """Return what takes secrets out of the texts of a letter; None: nothing is one."""
+    return _redaction(given).of_texts if given.redact or given.redact_text else None
+
+
+def _redaction(given: DeadLetterSettings) -> Redaction:
+    return Redaction.of(given.redact, [compiled(pattern) for pattern in given.redact_text])
+
+
+def open_clearance(given: DeadLetterSettings) -> Clearance:
+    """Return what a letter must pass before it is replayed."""
+    return Clearance(
+        signatures=_signatures(given),
+        accept_unsigned=given.accept_unsigned,
+        cipher=_cipher(given),
+        routes=given.routes_of_others(),
+    )
+
+
+def believed(queue: ReplayOutcomes, given: DeadLetterSettings) -> ReplayOutcomes:
+    """Return *queue* with outcomes that are signed and verified, where there are signing keys."""
+    if not given.signing_keys:
+        return queue
+    return SignedOutcomes(
+        queue=queue, signatures=_signatures(given), accept_unsigned=given.accept_unsigned
+    )
+
+
+def _signatures(given: DeadLetterSettings) -> Signatures:
+    keys = given.verifying_keys()
+    return Signatures(keys=keys, current=current_key("signing_key", given.signing_key, keys))
+
+
+def _cipher(given: DeadLetterSettings) -> Cipher | None:
+    keys = given.opening_keys()
+    current = current_key("encryption_key", given.encryption_key, keys)
+    if current is None:
+        return None
+    cipher: Cipher = wiring.adapter("jose.sealing", "joserfc").JweCipher(keys, current)
+    return cipher

@@ -1,0 +1,358 @@
+"""Wiring: from settings to adapters. Imports a technology only where it is configured."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from functools import partial
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from celery import signals
+
+from angzarr.delivery.compensation import StepLog
+from angzarr.delivery.hooks import Hook
+from angzarr.errors import ConfigurationError, MissingExtra
+from angzarr.events.event import Event
+from angzarr.facts import FactLog
+from angzarr.fleet import Fleet
+from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.idempotency import Complete, IdempotencyStore, OwnerLeases
+from angzarr.runtime.per_process import OncePerProcess
+from angzarr.settings.settings import Settings
+from angzarr.wiring.telemetry import METRICS
+
+#: Which extra brings which importable package.
+_EXTRAS = {
+    "redis": "redis",
+    "psycopg": "postgresql",
+    "confluent_kafka": "kafka",
+    "boto3": "sqs",
+    "httpx": "webhooks",
+    "joserfc": "encryption",
+    "google.cloud.pubsub": "pubsub",
+    "opentelemetry.sdk": "opentelemetry",
+}
+
+#: The embedded database of a memory broker (decisions 17).
+EMBEDDED = "sqlite:///angzarr.db"
+
+#: Expired records that one sweep deletes at most, so that it holds no lock for long.
+_SWEPT = 5_000
+
+
+class Claims(NamedTuple):
+    """Where claims live, the leases that keep them, and who has such a lease."""
+
+    store: IdempotencyStore
+    leases: OwnerLeases
+    fleet: Fleet
+    #: Logs of the steps that handlers have finished.
+    steps: StepLog
+    #: Deletes some expired records, where the store does not do it by itself.
+    sweep: Callable[[], object] | None = None
+    #: Makes what our Redis transport takes to end a claim with an acknowledgement; None: cannot.
+    make_ending: Callable[[str, str, Complete, Callable[[], None]], object] | None = None
+    #: Asks for the store's time; None: its clock is this machine's.
+    time: Callable[[], datetime] | None = None
+
+
+@contextmanager
+def extra(package: str, brought_by: str = "") -> Iterator[None]:
+    """Turn a missing *package* into MissingExtra, which says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != package.split(".", maxsplit=1)[0]:
+            raise
+        raise MissingExtra(package, brought_by or _EXTRAS[package]) from error
+
+
+def adapter(name: str, package: str, brought_by: str = "") -> ModuleType:
+    """Return the adapter module *name*; raises MissingExtra where its *package* is not there."""
+    with extra(package, brought_by):
+        return importlib.import_module(f"angzarr.adapters.{name}")
+
+
+def redis_adapter(name: str) -> ModuleType:
+    """Return a module of the Redis adapter; raises MissingExtra without its client."""
+    return adapter(f"redis.{name}", "redis")
+
+
+def store_url(settings: Settings, broker: str) -> str:
+    """Return where claims live: as configured, or the default of the broker (decisions 17)."""
+    if settings.store:
+        return settings.store
+    scheme = broker.split(":", 1)[0]
+    if scheme == "memory":
+        return EMBEDDED
+    if scheme in ("redis", "rediss"):
+        return broker
+    msg = (
+        f"a {scheme} broker keeps no claims: set store to a Redis or PostgreSQL that all workers"
+        " share, e.g. store: redis://localhost:6379/1 or ANGZARR_STORE"
+    )
+    raise ConfigurationError(msg)
+
+
+def open_claims(settings: Settings, broker: str) -> Claims:
+    """Return the claim store with a small cache of completed keys before it, and its leases."""
+    url = store_url(settings, broker)
+    rides = _rides(settings, url, broker)
+    claims = _open_store(url, settings.prefix, one=rides)
+    if url.startswith("sqlite") and not broker.startswith(("memory", "filesystem")):
+        msg = (
+            "SQLite keeps claims for one host only, a broker serves many:"
+            " set store to redis://… or postgresql+psycopg://…"
+        )
+        raise ConfigurationError(msg)
+    if not rides:
+        claims = claims._replace(make_ending=None)
+    return claims._replace(store=CompletedCache(claims.store))
+
+
+def _rides(settings: Settings, store: str, broker: str) -> bool:
+    """Tell whether a claim in *store* can end in the step that acknowledges a message."""
+    return settings.redis_transport == "angzarr" and store == broker and ";" not in broker
+
+
+def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
+    scheme = url.split(":", 1)[0]
+    if scheme in ("redis", "rediss"):
+        claims = adapter("redis.idempotency", "redis")
+        client = adapter("redis.client", "redis").RedisClient(url)
+        store = claims.RedisIdempotencyStore(client, prefix=prefix, one=one)
+        leases = claims.RedisOwnerLeases(client, prefix=prefix)
+        fleet = adapter("redis.fleet", "redis").RedisFleet(client, prefix=prefix)
+        steps = adapter("redis.steps", "redis").RedisStepLog(client, prefix=prefix)
+        return Claims(
+            store,
+            leases,
+            fleet,
+            steps,
+            make_ending=partial(_redis_ending, store, adapter("redis.step", "redis").Ending),
+            time=client.time,
+        )
+    if scheme.startswith(("sqlite", "postgresql")):
+        claims = importlib.import_module("angzarr.adapters.sql.delivery.idempotency")
+        engine = sql_engine(url, power_safe=False)
+        store, owners = claims.SqlIdempotencyStore(engine), claims.SqlOwnerLeases(engine)
+        fleet = importlib.import_module("angzarr.adapters.sql.delivery.fleet").SqlFleet(engine)
+        # A claim that a power cut forgets is made again, a finished step is not undone.
+        safe = sql_engine(url) if scheme.startswith("sqlite") else engine
+        steps = importlib.import_module("angzarr.adapters.sql.delivery.steps").SqlStepLog(safe)
+        swept = (store, owners, steps)
+        shared = scheme.startswith("postgresql")
+        return Claims(
+            store,
+            owners,
+            fleet,
+            steps,
+            lambda: [one.sweep(_SWEPT) for one in swept],
+            time=partial(_sql_time, engine) if shared else None,
+        )
+    if scheme == "memory":
+        claims = importlib.import_module("angzarr.adapters.memory.idempotency")
+        leases = claims.MemoryOwnerLeases()
+        fleet = importlib.import_module("angzarr.adapters.memory.fleet").MemoryFleet(leases)
+        store = claims.MemoryIdempotencyStore(leases)
+        steps = importlib.import_module("angzarr.adapters.memory.steps").MemoryStepLog(store)
+        return Claims(store, leases, fleet, steps)
+    msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
+    raise ConfigurationError(msg)
+
+
+def _sql_time(engine: Any) -> datetime:
+    there: datetime = importlib.import_module("angzarr.adapters.sql.engine.advisory_lock").ask_time(
+        engine
+    )
+    return there
+
+
+def redis_schedule(url: str, prefix: str) -> Any:
+    """Return a schedule on Redis; raises MissingExtra where its client is not installed."""
+    client = adapter("redis.client", "redis").RedisClient(url)
+    return adapter("redis.schedule", "redis").RedisSchedule(client, prefix=prefix)
+
+
+def _redis_ending(  # noqa: PLR0917 - partly bound where the store is opened
+    store: Any,
+    make: Callable[..., object],
+    key: str,
+    token: str,
+    completion: Complete,
+    on_fenced: Callable[[], None],
+) -> object:
+    record, args = store.ending_args(key, token, completion)
+    return make(record, args, on_fenced)
+
+
+def sql_engine(url: str, *, power_safe: bool = True) -> Any:
+    """Return an engine for *url*; raises MissingExtra where its driver is not installed."""
+    sql = importlib.import_module("angzarr.adapters.sql.engine.engine")
+    with extra("psycopg"):
+        return sql.build_engine(url, power_safe=power_safe)
+
+
+def open_facts(settings: Settings, broker: str) -> FactLog:
+    """Return the fact log: SQL where a URL is set or the broker is embedded, else log lines."""
+    url = settings.facts.url or (EMBEDDED if is_embedded(broker) else None)
+    sinks: list[FactLog] = []
+    if url and url.startswith("memory"):
+        sinks.append(importlib.import_module("angzarr.adapters.memory.facts").shared(url))
+    elif url:
+        sql = importlib.import_module("angzarr.adapters.sql.delivery.facts")
+        sinks.append(sql.SqlFactLog(sql_engine(url)))
+    if settings.facts.log or (settings.facts.log is None and not sinks):
+        log = importlib.import_module("angzarr.adapters.structlog.facts")
+        sinks.append(log.StructlogFactLog())
+    fan_out = importlib.import_module("angzarr.adapters.memory.facts")
+    return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)
+
+
+def is_amqp(broker: str) -> bool:
+    """Tell whether *broker* is a RabbitMQ."""
+    return broker.startswith(("amqp", "pyamqp"))
+
+
+def is_embedded(broker: str) -> bool:
+    """Tell whether *broker* is a part of its process, so that nothing is shared."""
+    return broker.startswith("memory")
+
+
+def check_shared(url: str, broker: str, what: str, key: str) -> None:
+    """Refuse a *url* for *what* that not all would share whom *broker* serves; *key* says it.
+
+    Raises ConfigurationError.
+    """
+    embedded = is_embedded(broker)
+    one_host = embedded or broker.startswith("filesystem")
+    if (url.startswith("memory") and not embedded) or (url.startswith("sqlite") and not one_host):
+        kind = url.split(":", 1)[0]
+        msg = (
+            f"{kind} keeps {what} for one host or process only, a broker serves many:"
+            f" set {key} to postgresql+psycopg://…"
+        )
+        raise ConfigurationError(msg)
+
+
+def open_hooks(transport: str) -> list[Hook]:
+    """Return the hooks that every app has: the log lines, and OpenTelemetry's API."""
+    log = importlib.import_module("angzarr.adapters.structlog.hook")
+    telemetry = importlib.import_module("angzarr.adapters.opentelemetry.hook")
+    measures = METRICS.provider()
+    return [log.LogHook(), telemetry.OpenTelemetryHook(broker=transport, meter_provider=measures)]
+
+
+def begin_counts() -> None:
+    """Let the counts of deliveries begin at 0, also in a parent whose children deliver."""
+    telemetry = importlib.import_module("angzarr.adapters.opentelemetry.hook")
+    telemetry.OpenTelemetryHook(meter_provider=METRICS.provider())
+
+
+def _meters(module: str, name: str) -> Any:
+    """Return instruments, of who measures in this process."""
+    adapter = importlib.import_module(f"angzarr.adapters.opentelemetry.{module}")
+    return getattr(adapter, name)(METRICS.provider())
+
+
+_LETTERS: Final = OncePerProcess(partial(_meters, "letters", "LetterMeters"))
+_DEPTHS: Final = OncePerProcess(partial(_meters, "depths", "DepthMeters"))
+_SAGAS: Final = OncePerProcess(partial(_meters, "sagas", "SagaMeters"))
+_ORDERING: Final = OncePerProcess(partial(_meters, "ordering", "OrderingMeters"))
+
+
+def breaker_meters() -> Any:
+    """Return what tells OpenTelemetry of breakers."""
+    return _meters("breakers", "BreakerMeters")
+
+
+def clock_meters() -> Any:
+    """Return what tells OpenTelemetry how wrong this machine's clock is."""
+    return _meters("clocks", "ClockMeters")
+
+
+def alert_meters() -> Any:
+    """Return what tells OpenTelemetry of alerts."""
+    return _meters("alerts", "AlertMeters")
+
+
+def depth_meters() -> Any:
+    """Return what tells OpenTelemetry how full this process finds the dead-letter queues."""
+    return _DEPTHS.get()
+
+
+def letter_meters() -> Any:
+    """Return what counts where this process's letters go."""
+    return _LETTERS.get()
+
+
+def saga_meters() -> Any:
+    """Return what counts this process's rejections and compensations."""
+    return _SAGAS.get()
+
+
+def ordering_meters() -> Any:
+    """Return what tells OpenTelemetry of this process's ordered handlers."""
+    return _ORDERING.get()
+
+
+def publishing_span(event: Event) -> AbstractContextManager[str | None]:
+    """Return a span around the publish of *event*, which gives its ``traceparent``."""
+    propagation = importlib.import_module("angzarr.adapters.opentelemetry.propagation")
+    span: AbstractContextManager[str | None] = propagation.publishing(
+        event.type, event.domain, event.id
+    )
+    return span
+
+
+def bound_logger() -> Callable[[Mapping[str, Any]], Any]:
+    """Return what makes a handler's logger."""
+    logs = importlib.import_module("angzarr.adapters.structlog.logs")
+    make: Callable[[Mapping[str, Any]], Any] = logs.bound_logger
+    return make
+
+
+def write_error(logger: str, event: str, fields: Mapping[str, Any]) -> None:
+    """Write one ERROR line *event* of *logger*, with *fields*."""
+    logs = importlib.import_module("angzarr.adapters.structlog.logs")
+    logs.bound_logger(fields, logger).error(event)
+
+
+def write_logs(level: int) -> None:
+    """Set up logging for a process that is no Celery worker; our own lines from *level*."""
+    importlib.import_module("angzarr.adapters.structlog.logs").configure(level)
+    guard_logs()
+
+
+def guard_handlers() -> Any:
+    """Guard all handlers that logging knows in this process; return the count of lost lines."""
+    loss = importlib.import_module("angzarr.adapters.structlog.log_loss").LOG_LOSS
+    loss.guard()
+    return loss
+
+
+def guard_logs() -> Callable[[], str]:
+    """Let no log that cannot be written cost time; return what tells what stands against it.
+
+    Meant for a parent: its children share the count, and it shows the metric of all.
+    """
+    loss = guard_handlers()
+    shows = importlib.import_module("angzarr.adapters.opentelemetry.log_lines")
+    shows.show_lost_lines(lambda: loss.lines, METRICS.provider())
+    says: Callable[[], str] = loss.says
+    return says
+
+
+def dress_celery_logs() -> None:
+    """Let Celery's log lines look like ours, where Celery sets up logging itself."""
+    for signal in (signals.after_setup_logger, signals.after_setup_task_logger):
+        signal.connect(_dress, weak=False, dispatch_uid="angzarr")
+
+
+def _dress(logger: logging.Logger, format: str, **_signal: Any) -> None:
+    importlib.import_module("angzarr.adapters.structlog.logs").dress_celerys(logger, format)
+    guard_handlers()  # a child of a prefork pool makes handlers of its own

@@ -1,0 +1,208 @@
+"""The result backend: what is stored before an acknowledgement, and how long that may take."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from types import SimpleNamespace
+
+import pytest
+from celery.app.trace import build_tracer
+from kombu.utils.json import dumps
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from angzarr import VerdictRule
+from angzarr.adapters.celery.claim_batch import LeftToAck, sent_as
+from angzarr.adapters.celery.envelope import FIELD, Envelope
+from angzarr.adapters.celery.worker import result_backend
+from angzarr.adapters.celery.worker.result_backend import ack_follows, bound_retries
+from angzarr.errors import DecodeError
+from angzarr.resilience.category import Category
+from angzarr.resilience.idempotency import AlreadyCompleted, Claim, Claimed, key_for
+from angzarr.resilience.verdict import Verdict
+
+BROKER = "redis://:secret@one:6379/0"
+PLAIN = SimpleNamespace(chord=None, ignore_result=None)
+
+
+def nothing():
+    return None
+
+
+def follows(make_app, backend=None, request=PLAIN, **options):
+    app = make_app(broker=BROKER, backend=backend)
+    task = app.task(name="t", lazy=False, **options)(nothing)
+    return ack_follows(task, request)
+
+
+def test_without_a_result_backend_the_acknowledgement_follows(make_app):
+    assert follows(make_app)
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "redis://one/1",
+        "redis://one:6379/0",
+        "rediss://user:other@one:6379/3?ssl_cert_reqs=required",
+    ],
+)
+def test_a_result_in_the_brokers_own_redis_changes_nothing(make_app, backend):
+    assert follows(make_app, backend)
+
+
+@pytest.mark.parametrize(
+    "backend",
+    ["redis://other/0", "redis://one:6380/0", "redis://one:none/0", "rpc://", "cache+memory://"],
+)
+def test_before_a_result_that_goes_elsewhere_the_claim_is_completed(make_app, backend):
+    if ":none" in backend:
+        assert not result_backend._one_server(backend, BROKER)
+        return
+    assert not follows(make_app, backend)
+
+
+def test_a_result_that_is_not_wanted_is_not_stored(make_app):
+    unwanted = SimpleNamespace(chord=None, ignore_result=True)
+    assert follows(make_app, "redis://other/0", ignore_result=True)
+    assert follows(make_app, "redis://other/0", unwanted)
+    part = SimpleNamespace(chord={"task": "body"}, ignore_result=True)
+    assert not follows(make_app, "redis://other/0", part), "its chord is counted there"
+
+
+@pytest.mark.parametrize("name", ["on_success", "after_return"])
+def test_a_tasks_own_code_after_its_outcome_may_take_its_time(make_app, name):
+    app = make_app()
+
+    class Slow(app.Task):
+        abstract = True
+
+    setattr(Slow, name, lambda *_args: None)
+    task = app.task(name="t", lazy=False, base=Slow)(nothing)
+    assert not ack_follows(task, PLAIN)
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated setex")
+@pytest.mark.parametrize(("a_try_takes", "tries"), [(0.0, 4), (3.0, 1)], ids=["refused", "mute"])
+def test_a_worker_sends_a_result_again_for_2_s_and_not_for_20(
+    make_app, monkeypatch, a_try_takes, tries
+):
+    app, clock, begun = make_app(backend="redis://127.0.0.1:1/0"), [1.0], []
+
+    def fail(*_args):
+        begun.append(clock[0])
+        clock[0] += a_try_takes
+        raise RedisConnectionError
+
+    def sleep(seconds):
+        clock[0] += seconds
+
+    monkeypatch.setattr("kombu.utils.functional.time", lambda: clock[0])
+    monkeypatch.setattr("kombu.utils.functional.sleep", sleep)
+    bound_retries(app.conf)
+    app.backend._set = fail
+    with pytest.raises(RedisConnectionError):
+        app.backend.set("key", "value")
+    assert len(begun) == tries
+    assert begun[-1] - begun[0] <= 2
+
+
+def test_what_the_user_set_wins(make_app):
+    app = make_app(backend="redis://127.0.0.1:1/0")
+    mine = {"retry_policy": {"timeout": 60.0}, "global_keyprefix": "mine"}
+    app.conf.update(result_backend_transport_options=mine, redis_socket_timeout=30.0)
+    bound_retries(app.conf)
+    assert app.conf.result_backend_transport_options == mine
+    assert app.backend.connparams["socket_timeout"] == 30.0
+    assert app.backend.connparams["socket_connect_timeout"] == 2.0
+
+
+def test_what_else_the_user_set_stays(make_app):
+    app = make_app()
+    app.conf.result_backend_transport_options = {"global_keyprefix": "mine"}
+    bound_retries(app.conf)
+    assert app.conf.result_backend_transport_options["global_keyprefix"] == "mine"
+    assert app.conf.result_backend_transport_options["retry_policy"]["timeout"] == 2.0
+
+
+# -- a claim that came with the fetch --------------------------------------------------------------
+
+
+@pytest.fixture
+def app(make_app):
+    rule = VerdictRule(category=Category.CLIENT, verdict=Verdict.SKIP)
+    app = make_app(facts={"log": False}, verdicts=[rule])
+    app.begin_work()
+    yield app
+    app.end_work()
+
+
+def traced(app, task):
+    """Run a message with a riding claim through Celery's tracer; return what the parent is told."""
+    task_id, token = str(uuid.uuid4()), uuid.uuid4().hex
+    claim = Claim(key=key_for(task.name, task_id), token=token, owner=app.owner, counted=False)
+    (answer,) = app.tenure.claim(app.road.store, [claim])
+    assert answer == Claimed(starts=0)
+    headers = {"id": task_id, "task": task.name}
+    envelope = Envelope(
+        token, app.owner, dumps([(), {}, {}]), "application/json", "utf-8", headers, {},
+        {"exchange": "", "routing_key": app.conf.task_default_queue}, sent_as(answer),
+    )  # fmt: skip
+    request = {
+        **headers, FIELD: envelope, "args": (), "kwargs": {}, "delivery_info": {}, "retries": 0,
+        "is_eager": False,
+    }  # fmt: skip
+    app.finalize(auto=True)
+    task.__trace__ = build_tracer(task.name, task, app.loader, "host", app=app)
+    return claim, task.__trace__(task_id, (), {}, request)
+
+
+def state_of(app, claim):
+    again = Claim(key=claim.key, token="another", owner=app.owner)
+    (answer,) = app.road.store.claim([again])
+    return answer
+
+
+def test_a_success_without_a_result_is_completed_by_its_acknowledgement(app):
+    claim, told = traced(app, app.task(name="t", lazy=False)(nothing))
+    assert isinstance(told.retstr, LeftToAck)
+    assert not isinstance(state_of(app, claim), AlreadyCompleted)
+
+
+def test_a_success_is_completed_before_its_result_is_stored_elsewhere(app, monkeypatch):
+    task, seen = app.task(name="t", lazy=False)(nothing), []
+    backend = SimpleNamespace(url="redis://other/0", process_cleanup=lambda: None)
+    backend.mark_as_done = lambda *_args, **_options: seen.append(state_of(app, claims[0]))
+    claims = []
+    real = app.road.store.claim
+    monkeypatch.setattr(
+        type(app.road.store), "claim",
+        lambda _self, given: (claims.extend(given), real(given))[1],
+    )  # fmt: skip
+    task.backend = backend
+    _, told = traced(app, task)
+    assert not isinstance(told.retstr, LeftToAck)
+    assert [type(state) for state in seen] == [AlreadyCompleted]
+
+
+def refuse(*_args):
+    msg = "not ours"
+    raise DecodeError(msg)
+
+
+def test_what_is_skipped_before_the_road_ends_its_claim_itself(app, monkeypatch):
+    """Nothing is told to the parent then that its acknowledgement could complete."""
+    monkeypatch.setattr(app.loader, "on_task_init", refuse)
+    with warnings.catch_warnings(action="ignore"):  # Celery's own, of an error outside the body
+        claim, _ = traced(app, app.task(name="t", lazy=False)(nothing))
+    assert isinstance(state_of(app, claim), AlreadyCompleted)
+
+
+def test_what_its_before_start_skips_is_completed_by_its_acknowledgement(app):
+    class Refuses(app.Task):
+        abstract = True
+        before_start = refuse
+
+    claim, told = traced(app, app.task(name="t", lazy=False, base=Refuses)(nothing))
+    assert isinstance(told.retstr, LeftToAck)
+    assert not isinstance(state_of(app, claim), AlreadyCompleted)

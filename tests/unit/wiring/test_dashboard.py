@@ -1,0 +1,97 @@
+"""What the dashboard asks of an app about ordered handlers and rejected commands, over SQLite."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+from pydantic import BaseModel
+from tests.apps import apps
+from tests.contracts.event_store import event, fill
+from tests.contracts.rejections import a_case
+from tests.contracts.waiting_events import early_of, step_of
+
+from angzarr import Projection, handles
+from angzarr.aggregates.book import Address
+from angzarr.clock import SystemClock
+from angzarr.dashboard.survey import Surveyor
+from angzarr.errors import ConfigurationError
+from angzarr.ordering.lane import Lane
+from angzarr.sagas.log import Wanted
+from angzarr.wiring.dashboard import open_ordered_desk, open_rejected_desk
+
+ONE = Address("order", "o-1")
+
+
+class OrderPlaced(BaseModel):
+    total: int
+
+
+class Sales(Projection):
+    tables = ("sales",)
+
+    @handles(OrderPlaced)
+    def placed(self, event: OrderPlaced) -> None:
+        """Nothing is placed here."""
+
+
+def prepare(app):
+    app.projection("sales", domains=["order"])(Sales)
+
+
+@pytest.fixture
+def doors():
+    with ExitStack() as doors:
+        yield doors
+
+
+@pytest.fixture
+def made(tmp_path):
+    url = f"sqlite:///{tmp_path / 'orders.db'}"
+    with apps(prepare, broker="memory://", store=url, books=url) as make:
+        yield make()
+
+
+def count(app, doors):
+    desk = open_ordered_desk(app, doors)
+    return Surveyor(desk, SystemClock(), lambda work: work()).look()
+
+
+def test_a_dashboard_counts_what_workers_keep(made, doors):
+    lane = Lane("projection.sales", ONE)
+    shelves = made.open_shelves()
+    doors.callback(shelves.close)
+    fill(shelves.books, ONE, *(event("OrderPlaced") for _ in range(3)))
+    made.ordering.lanes.move(step_of(lane, 0))
+    made.ordering.lanes.park(early_of(Lane("shop.gone", ONE), 4), 9)
+    survey = count(made, doors)
+    assert survey.problem is None
+    sales, gone = survey.seen
+    assert (sales.row.one.name, sales.is_registered, sales.workers) == ("sales", True, 0)
+    assert (sales.row.summary.lanes, sales.row.lag.events_behind) == (1, 2)
+    assert (gone.row.one.task, gone.is_registered) == ("shop.gone", False)
+
+
+def test_without_event_books_what_waits_is_told(doors, tmp_path):
+    url = f"sqlite:///{tmp_path / 'orders.db'}"
+    with apps(prepare, broker="filesystem://", store=url, ordering={"url": url}) as make:
+        desk = open_ordered_desk(make(), doors)
+        assert desk.books() is None
+        assert [one.name for one, _ in desk.all()] == ["sales"]
+
+
+def test_without_a_database_it_is_said_which_setting_is_missing(doors):
+    with apps(prepare, broker="redis://nowhere:1/0", store="memory://") as make:
+        app = make()
+        assert "ordering.url" in count(app, doors).problem.detail
+        with pytest.raises(ConfigurationError, match="books"):
+            open_rejected_desk(app, doors).page(Wanted(), limit=1, after="")
+
+
+def test_rejected_commands_are_those_of_the_app(made, doors):
+    shelves = made.open_shelves()
+    doors.callback(shelves.close)
+    case = shelves.rejections.note(a_case())
+    desk = open_rejected_desk(made, doors)
+    assert [one.id for one in desk.page(Wanted(), limit=1, after="").cases] == [case.id]
+    assert desk.story(case.id).rejection is not None

@@ -1,0 +1,63 @@
+"""Which tables an app has to look after."""
+
+from __future__ import annotations
+
+import pytest
+
+from angzarr.errors import ConfigurationError
+from angzarr.maintenance.schema_versions import Standing
+from angzarr.settings.settings import load
+from angzarr.wiring import schemas as tables_wiring
+
+MEMORY, REDIS = "memory://", "redis://127.0.0.1:1"
+POSTGRES = "postgresql+psycopg://us:s3cret@127.0.0.1:1/angzarr"
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch):
+    for name in ("ANGZARR_BOOKS", "ANGZARR_LEDGER", "ANGZARR_ORDERING__URL", "ANGZARR_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def names(broker=REDIS, **said):
+    return list(tables_wiring.openers(load(said, None), broker))
+
+
+def test_all_that_have_a_database_are_looked_after():
+    assert names(MEMORY) == ["ledger", "books", "ordering"]
+    assert names(ledger=POSTGRES) == ["ledger"]
+    assert names(books=POSTGRES) == ["books", "ordering"]
+    assert names(ordering={"url": POSTGRES}) == ["ordering"]
+    assert names(MEMORY, books="memory://") == ["ledger"]
+
+
+def test_none_at_all_is_said_with_what_to_set():
+    with pytest.raises(ConfigurationError, match="set ledger, books or"):
+        names()
+
+
+@pytest.mark.parametrize(
+    ("name", "broker", "said", "told"),
+    [
+        ("ledger", REDIS, {}, "no ledger is configured"),
+        ("books", REDIS, {}, "set books, e.g."),
+        ("ordering", REDIS, {}, r"set ordering\.url, e\.g\."),
+        ("books", MEMORY, {"books": "memory://"}, "in memory, where there are no tables"),
+    ],
+)
+def test_what_is_named_and_has_no_database_is_said_with_what_to_set(name, broker, said, told):
+    (open_,) = tables_wiring.openers(load(said, None), broker, [name]).values()
+    with pytest.raises(ConfigurationError, match=told):
+        open_()
+
+
+@pytest.mark.parametrize("name", tables_wiring.NAMES)
+def test_tables_are_made_and_closed_twice(tmp_path, name):
+    urls = dict.fromkeys(("ledger", "books"), f"sqlite:///{tmp_path / 'all.db'}")
+    upkeep = tables_wiring.openers(load(urls, None), MEMORY, [name])[name]()
+    assert upkeep.revision().standing is Standing.MISSING
+    assert upkeep.upgrade().standing is Standing.MISSING
+    assert upkeep.revision().standing is Standing.CURRENT
+    assert list(upkeep.differences()) == []
+    upkeep.close()
+    upkeep.close()
