@@ -129,7 +129,7 @@ def _amqp(patient: Patient) -> _Place:
 
 def _kafka(patient: Patient) -> _Place:
     given = patient.settings.dlq
-    adapter = wiring.adapter("kafka.examination", "confluent_kafka")
+    adapter = wiring.adapter("kafka.doctor", "confluent_kafka")
     client = wiring.adapter("kafka.client", "confluent_kafka")
     cluster = client.Cluster(
         brokers=given.kafka_brokers,
@@ -154,7 +154,7 @@ def _kafka(patient: Patient) -> _Place:
 
 def _sqs(patient: Patient, *, topics: bool = False) -> _Place:
     given = patient.settings.dlq
-    adapter = wiring.adapter("sqs.examination", "boto3")
+    adapter = wiring.adapter("sqs.doctor", "boto3")
     client = wiring.adapter("sqs.client", "boto3")
     service = _aws(given, client, patient.timeout.total_seconds())
     return _Place(
@@ -184,7 +184,7 @@ def _aws(given: DeadLetterSettings, client: Any, timeout: float) -> Any:
 
 def _pubsub(patient: Patient) -> _Place:
     given = patient.settings.dlq
-    adapter = wiring.adapter("pubsub.examination", "google.cloud.pubsub")
+    adapter = wiring.adapter("pubsub.doctor", "google.cloud.pubsub")
     client = wiring.adapter("pubsub.client", "google.cloud.pubsub")
     service = client.Service(
         project=given.pubsub_project,

@@ -42,7 +42,7 @@ def _folder(path: Path) -> Probe:
 
 def _bucket(patient: Patient, place: Place) -> Probe:
     given = patient.settings.dlq.payloads
-    adapter = wiring.adapter("s3.examination", "boto3", brought_by="s3")
+    adapter = wiring.adapter("s3.doctor", "boto3", brought_by="s3")
     client = wiring.adapter("s3.payloads", "boto3", brought_by="s3")
     at = f"payloads at s3://{place.bucket}/{place.path}"
 

@@ -17,7 +17,7 @@ def probes(patient: Patient) -> Iterator[Probe]:
     """Return a look at the broker, if it is SQS."""
     if not patient.broker_url.startswith("sqs"):
         return
-    examination = wiring.adapter("sqs.examination", "boto3")
+    examination = wiring.adapter("sqs.doctor", "boto3")
     client = wiring.adapter("sqs.client", "boto3")
     at = _at(patient)
 
@@ -38,14 +38,14 @@ def create_queue(patient: Patient, fix: Fix) -> str:
     """Create a task queue that is missing; raises what boto3 raises."""
     (name,) = fix.arguments
     (queue,) = (one for one in _wanted(patient) if one.name == name)
-    wiring.adapter("sqs.examination", "boto3").make_task_queue(_service(patient), queue)
+    wiring.adapter("sqs.doctor", "boto3").make_task_queue(_service(patient), queue)
     return ""
 
 
 def _wanted(patient: Patient) -> list[Any]:
     """Return the task queues, two names of one only once."""
     given = patient.app.conf.broker_transport_options or {}
-    found = wiring.adapter("sqs.examination", "boto3").wanted(
+    found = wiring.adapter("sqs.doctor", "boto3").wanted(
         patient.app.amqp.queues, given, visibility(patient.app, "sqs")
     )
     return list({one.name: one for one in found}.values())
@@ -67,7 +67,7 @@ def _service(patient: Patient) -> Any:
         port = f":{connection.port}" if connection.port else ""
         endpoint = f"{scheme}://{connection.hostname}{port}"
     return wiring.adapter("sqs.client", "boto3").Service(
-        region=wiring.adapter("sqs.examination", "boto3").region_of(given),
+        region=wiring.adapter("sqs.doctor", "boto3").region_of(given),
         endpoint_url=endpoint,
         profile=None,
         timeout=patient.timeout.total_seconds(),
