@@ -96,7 +96,7 @@ class Escalating(Registering, Ruling):
 
 def open_poster(given: SagaCompensationSettings) -> Any:
     """Return what posts to the webhook that *given* names; raises as `check_escalations` does."""
-    adapter = wiring.adapter("http.poster", "httpx")
+    adapter = wiring.adapter("angzarr.adapters.http.poster", "httpx")
     assert given.escalation_webhook_url is not None  # noqa: S101 - who asks has looked
     try:
         return adapter.Poster(

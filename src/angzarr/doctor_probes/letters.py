@@ -129,8 +129,8 @@ def _amqp(patient: Patient) -> _Place:
 
 def _kafka(patient: Patient) -> _Place:
     given = patient.settings.dlq
-    adapter = wiring.adapter("kafka.doctor", "confluent_kafka")
-    client = wiring.adapter("kafka.client", "confluent_kafka")
+    adapter = wiring.adapter("angzarr.adapters.kafka.doctor", "confluent_kafka")
+    client = wiring.adapter("angzarr.adapters.kafka.client", "confluent_kafka")
     cluster = client.Cluster(
         brokers=given.kafka_brokers,
         timeout=patient.timeout.total_seconds(),
@@ -154,8 +154,8 @@ def _kafka(patient: Patient) -> _Place:
 
 def _sqs(patient: Patient, *, topics: bool = False) -> _Place:
     given = patient.settings.dlq
-    adapter = wiring.adapter("sqs.doctor", "boto3")
-    client = wiring.adapter("sqs.client", "boto3")
+    adapter = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3")
+    client = wiring.adapter("angzarr.adapters.sqs.client", "boto3")
     service = _aws(given, client, patient.timeout.total_seconds())
     return _Place(
         at=f"SQS in {given.aws_region or 'the default region'} (dead letters)",
@@ -184,8 +184,8 @@ def _aws(given: DeadLetterSettings, client: Any, timeout: float) -> Any:
 
 def _pubsub(patient: Patient) -> _Place:
     given = patient.settings.dlq
-    adapter = wiring.adapter("pubsub.doctor", "google.cloud.pubsub")
-    client = wiring.adapter("pubsub.client", "google.cloud.pubsub")
+    adapter = wiring.adapter("angzarr.adapters.pubsub.doctor", "google.cloud.pubsub")
+    client = wiring.adapter("angzarr.adapters.pubsub.client", "google.cloud.pubsub")
     service = client.Service(
         project=given.pubsub_project,
         endpoint=given.pubsub_endpoint,

@@ -42,8 +42,8 @@ def _folder(path: Path) -> Probe:
 
 def _bucket(patient: Patient, place: Place) -> Probe:
     given = patient.settings.dlq.payloads
-    adapter = wiring.adapter("s3.doctor", "boto3", brought_by="s3")
-    client = wiring.adapter("s3.payloads", "boto3", brought_by="s3")
+    adapter = wiring.adapter("angzarr.adapters.s3.doctor", "boto3", brought_by="s3")
+    client = wiring.adapter("angzarr.adapters.s3.payloads", "boto3", brought_by="s3")
     at = f"payloads at s3://{place.bucket}/{place.path}"
 
     def look() -> Iterator[Finding]:

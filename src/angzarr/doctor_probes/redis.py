@@ -30,14 +30,16 @@ def failing(patient: Patient) -> dict[str, Any]:
     """Return what a Redis client raises besides our own errors, where the app uses a Redis."""
     if not _servers(patient):
         return {}
-    return {"failures": wiring.redis_adapter("doctor").FAILURES}
+    return {"failures": wiring.redis_adapter("angzarr.adapters.redis.doctor").FAILURES}
 
 
 def config_set(patient: Patient, fix: Fix) -> str:
     """Make *fix*; return what a person must still do."""
     url, _ = _servers(patient)[fix.at]
     with _asking(patient, url) as ask:
-        done: str = wiring.redis_adapter("doctor").config_set(ask, *fix.arguments)
+        done: str = wiring.redis_adapter("angzarr.adapters.redis.doctor").config_set(
+            ask, *fix.arguments
+        )
     return done
 
 
@@ -47,7 +49,9 @@ def counts(patient: Patient, queues: list[str]) -> dict[str, int]:
         return {}
     prefix, steps = celery_examination.waiting_lists(patient.app)
     with _asking(patient, patient.broker_url) as ask:
-        waiting = wiring.redis_adapter("doctor").waiting(ask, queues, prefix, steps)
+        waiting = wiring.redis_adapter("angzarr.adapters.redis.doctor").waiting(
+            ask, queues, prefix, steps
+        )
     return dict(waiting)
 
 
@@ -78,7 +82,9 @@ def _client(patient: Patient, url: str) -> Any:
     for ours, theirs in _SPELT.items():
         url = url.replace(ours, theirs)
     first = url.split(";", 1)[0]
-    return wiring.redis_adapter("client").RedisClient(first, timeout=patient.timeout)
+    return wiring.redis_adapter("angzarr.adapters.redis.client").RedisClient(
+        first, timeout=patient.timeout
+    )
 
 
 @contextmanager
@@ -89,7 +95,7 @@ def _asking(patient: Patient, url: str) -> Iterator[Callable[..., Any]]:
 
 def _look(patient: Patient, at: str, url: str, roles: list[str]) -> Callable[[], Iterator[Finding]]:
     def look() -> Iterator[Finding]:
-        examination = wiring.redis_adapter("doctor")
+        examination = wiring.redis_adapter("angzarr.adapters.redis.doctor")
         with _asking(patient, url) as ask:
             seen = examination.examine(ask, at, roles)
             if "broker" in roles:
@@ -112,7 +118,7 @@ def _sentinel(patient: Patient) -> Probe:
     """Return a look at the master that sentinels name, by the app's own connection."""
 
     def look() -> Iterator[Finding]:
-        examination = wiring.redis_adapter("doctor")
+        examination = wiring.redis_adapter("angzarr.adapters.redis.doctor")
         with patient.app.connection_for_write() as connection:
             connection.ensure_connection(max_retries=1, interval_start=0, timeout=2)
             with connection.default_channel.conn_or_acquire() as client:

@@ -17,8 +17,8 @@ def probes(patient: Patient) -> Iterator[Probe]:
     """Return a look at the broker, if it is SQS."""
     if not patient.broker_url.startswith("sqs"):
         return
-    examination = wiring.adapter("sqs.doctor", "boto3")
-    client = wiring.adapter("sqs.client", "boto3")
+    examination = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3")
+    client = wiring.adapter("angzarr.adapters.sqs.client", "boto3")
     at = _at(patient)
 
     def look() -> Iterator[Finding]:
@@ -38,14 +38,14 @@ def create_queue(patient: Patient, fix: Fix) -> str:
     """Create a task queue that is missing; raises what boto3 raises."""
     (name,) = fix.arguments
     (queue,) = (one for one in _wanted(patient) if one.name == name)
-    wiring.adapter("sqs.doctor", "boto3").make_task_queue(_service(patient), queue)
+    wiring.adapter("angzarr.adapters.sqs.doctor", "boto3").make_task_queue(_service(patient), queue)
     return ""
 
 
 def _wanted(patient: Patient) -> list[Any]:
     """Return the task queues, two names of one only once."""
     given = patient.app.conf.broker_transport_options or {}
-    found = wiring.adapter("sqs.doctor", "boto3").wanted(
+    found = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3").wanted(
         patient.app.amqp.queues, given, visibility(patient.app, "sqs")
     )
     return list({one.name: one for one in found}.values())
@@ -66,8 +66,8 @@ def _service(patient: Patient) -> Any:
         scheme = "https" if given.get("is_secure") else "http"
         port = f":{connection.port}" if connection.port else ""
         endpoint = f"{scheme}://{connection.hostname}{port}"
-    return wiring.adapter("sqs.client", "boto3").Service(
-        region=wiring.adapter("sqs.doctor", "boto3").region_of(given),
+    return wiring.adapter("angzarr.adapters.sqs.client", "boto3").Service(
+        region=wiring.adapter("angzarr.adapters.sqs.doctor", "boto3").region_of(given),
         endpoint_url=endpoint,
         profile=None,
         timeout=patient.timeout.total_seconds(),

@@ -123,7 +123,7 @@ def _amqp(given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
 
 
 def _kafka(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
-    kafka = wiring.adapter("kafka.dead_letters", "confluent_kafka")
+    kafka = wiring.adapter("angzarr.adapters.kafka.dead_letters", "confluent_kafka")
     queue: DeadLetterQueue = kafka.KafkaDeadLetterQueue(
         given.kafka_brokers,
         group=given.kafka_group,
@@ -136,13 +136,13 @@ def _kafka(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
 
 
 def _sqs(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
-    sqs = wiring.adapter("sqs.dead_letters", "boto3")
+    sqs = wiring.adapter("angzarr.adapters.sqs.dead_letters", "boto3")
     queue: DeadLetterQueue = sqs.SqsDeadLetterQueue(**_aws(given))
     return queue
 
 
 def _sns_sqs(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
-    sqs = wiring.adapter("sqs.dead_letters", "boto3")
+    sqs = wiring.adapter("angzarr.adapters.sqs.dead_letters", "boto3")
     queue: DeadLetterQueue = sqs.SnsSqsDeadLetterQueue(**_aws(given))
     return queue
 
@@ -160,7 +160,7 @@ def _aws(given: DeadLetterSettings) -> dict[str, Any]:
 
 
 def _pubsub(given: DeadLetterSettings, _broker: str) -> DeadLetterQueue:
-    pubsub = wiring.adapter("pubsub.dead_letters", "google.cloud.pubsub")
+    pubsub = wiring.adapter("angzarr.adapters.pubsub.dead_letters", "google.cloud.pubsub")
     queue: DeadLetterQueue = pubsub.PubSubDeadLetterQueue(
         given.pubsub_project,
         endpoint=given.pubsub_endpoint,
@@ -254,7 +254,7 @@ def open_payloads(given: PayloadSettings) -> PayloadStore | None:
         files = importlib.import_module("angzarr.adapters.files.payloads")
         store = files.FilePayloadStore(Path(place.path))
     else:
-        s3 = wiring.adapter("s3.payloads", "boto3", brought_by="s3")
+        s3 = wiring.adapter("angzarr.adapters.s3.payloads", "boto3", brought_by="s3")
         store = s3.S3PayloadStore(
             place.bucket, place.path, region=given.region, endpoint_url=given.endpoint_url
         )

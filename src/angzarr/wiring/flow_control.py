@@ -66,14 +66,16 @@ def open_flow(app: Any) -> Flow:
         )
     else:
         adapter = wiring.redis_adapter
-        line = adapter("flow_line").FlowLine(url, prefix=app.settings.prefix)
-        breakers = adapter("breaker").RedisBreakers(line, *of_breakers)
-        switches = adapter("switches").RedisSwitches(line, SwitchLog(facts=lambda: app.facts))
+        line = adapter("angzarr.adapters.redis.flow_line").FlowLine(url, prefix=app.settings.prefix)
+        breakers = adapter("angzarr.adapters.redis.breaker").RedisBreakers(line, *of_breakers)
+        switches = adapter("angzarr.adapters.redis.switches").RedisSwitches(
+            line, SwitchLog(facts=lambda: app.facts)
+        )
         opened = Flow(
             breakers=breakers,
             switches=switches,
-            budgets=adapter("budget").RedisBudgets(line, *of_budgets),
-            limits=adapter("limit").RedisLimits(line),
+            budgets=adapter("angzarr.adapters.redis.budget").RedisBudgets(line, *of_budgets),
+            limits=adapter("angzarr.adapters.redis.limit").RedisLimits(line),
             controls=breakers,
             switch_controls=switches,
             close=line.close,

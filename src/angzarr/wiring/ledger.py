@@ -34,15 +34,17 @@ class Part(Generic[P]):
     name: str
 
 
-LEDGER: Final[Part[Ledger]] = Part("ledger", "SqlLedger")
-GROUPS: Final[Part[Groups]] = Part("ledger_groups", "SqlGroups")
-UPKEEP: Final[Part[LedgerUpkeep]] = Part("ledger_upkeep", "SqlUpkeep")
+LEDGER: Final[Part[Ledger]] = Part("angzarr.adapters.sql.ledger.store", "SqlLedger")
+GROUPS: Final[Part[Groups]] = Part("angzarr.adapters.sql.ledger.groups", "SqlGroups")
+UPKEEP: Final[Part[LedgerUpkeep]] = Part("angzarr.adapters.sql.ledger.upkeep", "SqlUpkeep")
 #: For people and for engines.
-REPLAY_JOBS: Final[Part[SqlReplayJobs]] = Part("jobs", "SqlReplayJobs")
-WRITES: Final[Part[Writes]] = Part("writes", "SqlWrites")
-BRAKE: Final[Part[Brake]] = Part("brake", "SqlBrake")
-PEERS: Final[Part[Peers]] = Part("peers", "SqlPeers")
-ALERTS: Final[Part[Alerts]] = Part("alerts", "SqlAlerts")
+REPLAY_JOBS: Final[Part[SqlReplayJobs]] = Part(
+    "angzarr.adapters.sql.replay_jobs.store", "SqlReplayJobs"
+)
+WRITES: Final[Part[Writes]] = Part("angzarr.adapters.sql.ledger.writes", "SqlWrites")
+BRAKE: Final[Part[Brake]] = Part("angzarr.adapters.sql.ledger.brake", "SqlBrake")
+PEERS: Final[Part[Peers]] = Part("angzarr.adapters.sql.ledger.peers", "SqlPeers")
+ALERTS: Final[Part[Alerts]] = Part("angzarr.adapters.sql.ledger.alerts", "SqlAlerts")
 
 
 def open_part(part: Part[P], settings: Settings, broker: str) -> P:
@@ -58,7 +60,7 @@ def open_part(part: Part[P], settings: Settings, broker: str) -> P:
         )
         raise ConfigurationError(msg)
     databases = importlib.import_module("angzarr.adapters.sql.ledger.database")
-    adapter = importlib.import_module(f"angzarr.adapters.sql.{part.module}")
+    adapter = importlib.import_module(part.module)
     with extra("psycopg"):
         database = databases.open_database(url, migrate=settings.ledger_migrate)
     found: P = getattr(adapter, part.name)(database)

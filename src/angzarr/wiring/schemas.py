@@ -48,11 +48,19 @@ def _opener(door: _Door, settings: Settings, broker: str) -> Callable[[], Tables
 
 
 def _open_books(settings: Settings, broker: str) -> TablesUpkeep:
-    return _opened(books_wiring.check_books(settings, broker), "book_schema", "BOOKS")
+    return _opened(
+        books_wiring.check_books(settings, broker),
+        "angzarr.adapters.sql.event_store.schema",
+        "BOOKS",
+    )
 
 
 def _open_ordering(settings: Settings, broker: str) -> TablesUpkeep:
-    return _opened(ordering_wiring.check_ordering(settings, broker), "lane_schema", "ORDERING")
+    return _opened(
+        ordering_wiring.check_ordering(settings, broker),
+        "angzarr.adapters.sql.ordering.tables",
+        "ORDERING",
+    )
 
 
 def _opened(url: str, module: str, schema: str) -> TablesUpkeep:
@@ -60,11 +68,12 @@ def _opened(url: str, module: str, schema: str) -> TablesUpkeep:
     if url == "memory://":
         msg = f"{schema.lower()} are kept in memory, where there are no tables to look after"
         raise ConfigurationError(msg)
-    adapters = "angzarr.adapters.sql"
     with extra("psycopg"):
-        lent = importlib.import_module(f"{adapters}.shared_engine").ENGINES.borrow(url)
-    upkeeps = importlib.import_module(f"{adapters}.schema_upkeep")
-    found = getattr(importlib.import_module(f"{adapters}.{module}"), schema)
+        lent = importlib.import_module("angzarr.adapters.sql.engine.shared_engine").ENGINES.borrow(
+            url
+        )
+    upkeeps = importlib.import_module("angzarr.adapters.sql.engine.schema_upkeep")
+    found = getattr(importlib.import_module(module), schema)
     upkeep: TablesUpkeep = upkeeps.SqlTablesUpkeep(found, lent.engine, lent.close)
     return upkeep
 

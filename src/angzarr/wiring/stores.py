@@ -74,12 +74,12 @@ def extra(package: str, brought_by: str = "") -> Iterator[None]:
 def adapter(name: str, package: str, brought_by: str = "") -> ModuleType:
     """Return the adapter module *name*; raises MissingExtra where its *package* is not there."""
     with extra(package, brought_by):
-        return importlib.import_module(f"angzarr.adapters.{name}")
+        return importlib.import_module(name)
 
 
 def redis_adapter(name: str) -> ModuleType:
     """Return a module of the Redis adapter; raises MissingExtra without its client."""
-    return adapter(f"redis.{name}", "redis")
+    return adapter(name, "redis")
 
 
 def store_url(settings: Settings, broker: str) -> str:
@@ -122,18 +122,20 @@ def _rides(settings: Settings, store: str, broker: str) -> bool:
 def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
     scheme = url.split(":", 1)[0]
     if scheme in ("redis", "rediss"):
-        claims = adapter("redis.idempotency", "redis")
-        client = adapter("redis.client", "redis").RedisClient(url)
+        claims = adapter("angzarr.adapters.redis.idempotency", "redis")
+        client = adapter("angzarr.adapters.redis.client", "redis").RedisClient(url)
         store = claims.RedisIdempotencyStore(client, prefix=prefix, one=one)
         leases = claims.RedisOwnerLeases(client, prefix=prefix)
-        fleet = adapter("redis.fleet", "redis").RedisFleet(client, prefix=prefix)
-        steps = adapter("redis.steps", "redis").RedisStepLog(client, prefix=prefix)
+        fleet = adapter("angzarr.adapters.redis.fleet", "redis").RedisFleet(client, prefix=prefix)
+        steps = adapter("angzarr.adapters.redis.steps", "redis").RedisStepLog(client, prefix=prefix)
         return Claims(
             store,
             leases,
             fleet,
             steps,
-            make_ending=partial(_redis_ending, store, adapter("redis.step", "redis").Ending),
+            make_ending=partial(
+                _redis_ending, store, adapter("angzarr.adapters.redis.step", "redis").Ending
+            ),
             time=client.time,
         )
     if scheme.startswith(("sqlite", "postgresql")):
@@ -174,8 +176,8 @@ def _sql_time(engine: Any) -> datetime:
 
 def redis_schedule(url: str, prefix: str) -> Any:
     """Return a schedule on Redis; raises MissingExtra where its client is not installed."""
-    client = adapter("redis.client", "redis").RedisClient(url)
-    return adapter("redis.schedule", "redis").RedisSchedule(client, prefix=prefix)
+    client = adapter("angzarr.adapters.redis.client", "redis").RedisClient(url)
+    return adapter("angzarr.adapters.redis.schedule", "redis").RedisSchedule(client, prefix=prefix)
 
 
 def _redis_ending(  # noqa: PLR0917 - partly bound where the store is opened
@@ -255,19 +257,27 @@ def begin_counts() -> None:
 
 def _meters(module: str, name: str) -> Any:
     """Return instruments, of who measures in this process."""
-    adapter = importlib.import_module(f"angzarr.adapters.opentelemetry.{module}")
+    adapter = importlib.import_module(module)
     return getattr(adapter, name)(METRICS.provider())
 
 
-_LETTERS: Final = OncePerProcess(partial(_meters, "letters", "LetterMeters"))
-_DEPTHS: Final = OncePerProcess(partial(_meters, "depths", "DepthMeters"))
-_SAGAS: Final = OncePerProcess(partial(_meters, "sagas", "SagaMeters"))
-_ORDERING: Final = OncePerProcess(partial(_meters, "ordering", "OrderingMeters"))
+_LETTERS: Final = OncePerProcess(
+    partial(_meters, "angzarr.adapters.opentelemetry.letters", "LetterMeters")
+)
+_DEPTHS: Final = OncePerProcess(
+    partial(_meters, "angzarr.adapters.opentelemetry.depths", "DepthMeters")
+)
+_SAGAS: Final = OncePerProcess(
+    partial(_meters, "angzarr.adapters.opentelemetry.sagas", "SagaMeters")
+)
+_ORDERING: Final = OncePerProcess(
+    partial(_meters, "angzarr.adapters.opentelemetry.ordering", "OrderingMeters")
+)
 
 
 def breaker_meters() -> Any:
     """Return what tells OpenTelemetry of breakers."""
-    return _meters("breakers", "BreakerMeters")
+    return _meters("angzarr.adapters.opentelemetry.breakers", "BreakerMeters")
 
 
 def clock_meters() -> Any:

@@ -55,8 +55,8 @@ class Metrics:
             return
         self._pid = os.getpid()
         try:
-            _adapter("text")
-            folder = _adapter("folder")
+            _adapter("angzarr.adapters.prometheus.text")
+            folder = _adapter("angzarr.adapters.prometheus.folder")
         except MissingExtra as missing:
             self._why_not = str(missing)
             return
@@ -107,7 +107,7 @@ class Metrics:
         total = folder.total()
         if (here := self._here.get()) is not None:
             total.add(here.snapshot())
-        text = _adapter("text")
+        text = _adapter("angzarr.adapters.prometheus.text")
         return Answer(HTTPStatus.OK, text.text_of(total), text.CONTENT_TYPE)
 
     # -- in every process ----------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Metrics:
         if _has_own_sdk():
             self._folder.leave_word()
             return None
-        measuring = _adapter("measuring")
+        measuring = _adapter("angzarr.adapters.prometheus.measuring")
         here, folder = measuring.Measuring(), self._folder
         if os.getpid() != self._pid:
             self._threads = []
@@ -164,7 +164,7 @@ def _has_own_sdk() -> bool:
 
 def _adapter(name: str) -> Any:
     try:
-        return importlib.import_module(f"angzarr.adapters.prometheus.{name}")
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in ("prometheus_client", "opentelemetry"):
