@@ -72,13 +72,13 @@ def extra(package: str, brought_by: str = "") -> Iterator[None]:
 
 
 def adapter(name: str, package: str, brought_by: str = "") -> ModuleType:
-    """Return the adapter module *name*; raises MissingExtra where its *package* is not there."""
+    """The adapter module *name*, dotted; raises MissingExtra where its *package* is not there."""
     with extra(package, brought_by):
         return importlib.import_module(name)
 
 
 def redis_adapter(name: str) -> ModuleType:
-    """Return a module of the Redis adapter; raises MissingExtra without its client."""
+    """The module *name* of the Redis adapter; raises MissingExtra without its client."""
     return adapter(name, "redis")
 
 
@@ -282,12 +282,12 @@ def breaker_meters() -> Any:
 
 def clock_meters() -> Any:
     """Return what tells OpenTelemetry how wrong this machine's clock is."""
-    return _meters("clocks", "ClockMeters")
+    return _meters("angzarr.adapters.opentelemetry.clocks", "ClockMeters")
 
 
 def alert_meters() -> Any:
     """Return what tells OpenTelemetry of alerts."""
-    return _meters("alerts", "AlertMeters")
+    return _meters("angzarr.adapters.opentelemetry.alerts", "AlertMeters")
 
 
 def depth_meters() -> Any:

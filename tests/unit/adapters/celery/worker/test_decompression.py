@@ -76,7 +76,7 @@ def test_a_bomb_takes_no_more_memory_than_its_bound(content_type):
     code = """
 import resource, sys
 from kombu import compression
-from angzarr.adapters.celery import decompression
+from angzarr.adapters.celery.worker import decompression
 decompression.bound(2**20)
 bomb = sys.stdin.buffer.read()
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

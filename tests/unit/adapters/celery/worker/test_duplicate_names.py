@@ -113,7 +113,7 @@ def test_two_functions_of_one_qualified_name_are_told_by_their_places(app):
     with pytest.raises(DuplicateHandler) as caught:
         app.task(name="t", lazy=False)(made())
     assert str(caught.value).count("made.<locals>.inner") == 1
-    assert "test_duplicates.py:" in str(caught.value)
+    assert "test_duplicate_names.py:" in str(caught.value)
 
 
 def test_one_function_for_two_events_is_refused(app):
