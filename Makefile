@@ -18,7 +18,7 @@ SECONDS ?= 60
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-SERVERS := $(PYTHON) tests/servers
+SERVERS := $(PYTHON) tools/servers
 UV := build/uv/bin/uv
 HADOLINT := build/hadolint/bin/hadolint
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -107,7 +107,7 @@ verify: env $(UV)
 	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(MAKE) --no-print-directory image-check || code=1; \
 	$(MAKE) --no-print-directory cluster-check || code=1; \
-	$(BIN)/python tests/closing_line.py build/reports/*.xml || code=1; \
+	$(BIN)/python tools/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 
 CHECKS := wire-check lint format types imports
@@ -143,17 +143,17 @@ fuzz: env ## give hostile bytes to every decoder of queue bytes (SECONDS=60 SEED
 	@$(BIN)/python tests/fuzz $(SECONDS) $(SEED)
 
 chaos: env ## kill, cut and flood a fleet and account for every event (DURATION=60 SEED=1 BROKER=redis)
-	@$(BIN)/python tests/chaos --duration $(DURATION) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) \
+	@$(BIN)/python tools/chaos --duration $(DURATION) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) \
 		$(if $(MUTATION),--mutation $(MUTATION)) $(ARGS)
 
 soak: env ## what make test has no time for: Celery's own tests of its canvas on an angzarr app (ARGS="-- -k chord")
-	@$(BIN)/python tests/foreign/celery_canvas.py $(ARGS)
+	@$(BIN)/python tools/foreign/celery_canvas.py $(ARGS)
 
 corpus: env ## provoke the failures of the labelled letters and record them (ONLY="sql http_down.refused")
-	@$(SERVERS) run $(BIN)/python -m tests.corpus $(ONLY)
+	@$(SERVERS) run $(BIN)/python -m tools.corpus $(ONLY)
 
 corpus-score: env ## precision and recall of the classifier on the labelled letters, class by class
-	@$(BIN)/python -m tests.corpus --score
+	@$(BIN)/python -m tools.corpus --score
 
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto proto/angzarr/wire/*.proto
 
@@ -181,11 +181,11 @@ image: ## build the container image (needs a Docker engine; BASE=python:…@sha2
 
 image-check: env $(HADOLINT) ## build the image without an engine and run what it runs (root on Debian)
 	$(HADOLINT) Dockerfile
-	$(BIN)/python -m tests.image
+	$(BIN)/python -m tools.image
 	$(BIN)/pytest tests/image -n 2 --junitxml=build/reports/image.xml
 
 cluster-check: env ## the tutorial, roll-outs and faults under load on a real Kubernetes (root on Debian with Go)
-	$(PYTHON) tests/cluster build
+	$(PYTHON) tools/cluster build
 	$(BIN)/pytest tests/cluster --junitxml=build/reports/cluster.xml
 
 $(HADOLINT): requirements/hadolint.txt
@@ -220,6 +220,6 @@ docs: build/docs/.done ## build the documentation site into build/site and check
 	$(DOCS) -m website build/site
 
 clean: servers-down ## stop servers and cluster and remove all that was built, the environment included
-	$(PYTHON) tests/cluster down
+	$(PYTHON) tools/cluster down
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests benchmarks examples charts -name __pycache__ -prune -exec rm -rf {} +
+	find src tests tools benchmarks examples charts -name __pycache__ -prune -exec rm -rf {} +

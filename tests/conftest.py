@@ -1,6 +1,6 @@
 """Addresses of the real servers, each session on a part of them that nobody else uses.
 
-An address in the environment (ANGZARR_TEST_…) wins; else the state file of tests/servers counts.
+An address in the environment (ANGZARR_TEST_…) wins; else the state file of tools/servers counts.
 A missing server skips its tests on a laptop and fails them in CI. Clients are imported only by
 the fixture that needs them.
 """
@@ -24,22 +24,10 @@ import hypothesis
 import pytest
 
 import redis_databases
+from addresses import CHECKOUT, MANAGEMENT, STATE, VARIABLES, addresses, servers_required
 
 pytest.register_assert_rewrite("contracts")  # else a failed assertion there says nothing
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-STATE = CHECKOUT / "build" / "servers" / "state.json"
-
-#: Server → the variable with its address (tests/servers writes the same names).
-VARIABLES = {
-    "redis": "ANGZARR_TEST_REDIS_URL",
-    "postgresql": "ANGZARR_TEST_POSTGRESQL_URL",
-    "rabbitmq": "ANGZARR_TEST_AMQP_URL",
-    "kafka": "ANGZARR_TEST_KAFKA_BROKERS",
-    "localstack": "ANGZARR_TEST_SQS_ENDPOINT",
-    "pubsub": "ANGZARR_TEST_PUBSUB_EMULATOR",
-}
-MANAGEMENT = "ANGZARR_TEST_AMQP_MANAGEMENT_URL"
 #: Adapter folder → the fixture without which a test says nothing about that adapter.
 ADAPTERS = {
     "redis": "redis_url",
@@ -59,14 +47,8 @@ hypothesis.settings.load_profile("angzarr")
 # -- where the servers are -------------------------------------------------------------------
 
 
-def _addresses() -> dict[str, str]:
-    running = json.loads(STATE.read_text()) if STATE.exists() else {}
-    written = {key: value for one in running.values() for key, value in one["addresses"].items()}
-    return written | {key: value for key, value in os.environ.items() if value}
-
-
 def _address(server: str) -> str:
-    address = _addresses().get(VARIABLES[server])
+    address = addresses().get(VARIABLES[server])
     return address or _do_without(
         f"no {server}: run `make servers-up`, or give its address in {VARIABLES[server]}"
     )
@@ -76,11 +58,6 @@ def _do_without(reason: str) -> NoReturn:
     if servers_required():
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
-
-
-def servers_required() -> bool:
-    """Say whether a missing server is a failure (CI) and not just a skip (a laptop)."""
-    return os.environ.get("CI") == "true" or os.environ.get("ANGZARR_REQUIRE_SERVERS") == "1"
 
 
 @pytest.fixture(scope="session")
@@ -205,7 +182,7 @@ def amqp_url_to_use_only(amqp_url: str, unique_name: str) -> Iterator[str]:
 def manage(method: str, path: str, body: dict[str, str] | None = None) -> None:
     import httpx
 
-    address = _addresses().get(MANAGEMENT)
+    address = addresses().get(MANAGEMENT)
     if not address:
         pytest.fail(f"give RabbitMQ's management address in {MANAGEMENT} as well", pytrace=False)
     with httpx.Client(trust_env=False, timeout=60) as client:
@@ -262,8 +239,8 @@ def control_server() -> Callable[[str, str], None]:
         running = json.loads(STATE.read_text()) if STATE.exists() else {}
         ours = running.get(server, {}).get("addresses", {}).get(VARIABLES[server])
         if ours is None or ours != _address(server):
-            pytest.skip(f"{server} was not started by tests/servers, so it is not ours to {action}")
-        command = [sys.executable, str(CHECKOUT / "tests" / "servers"), action, server]
+            pytest.skip(f"{server} was not started by tools/servers, so it is not ours to {action}")
+        command = [sys.executable, str(CHECKOUT / "tools" / "servers"), action, server]
         subprocess.run(command, check=True, timeout=120)
 
     return control

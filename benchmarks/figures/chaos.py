@@ -31,7 +31,7 @@ _WELL, _BREACHES = 0, 1
 def measure() -> Measured:
     """Run the checker and read what it found; raises NotMeasured if it came to no verdict."""
     command = [
-        sys.executable, str(CHECKOUT / "tests" / "chaos"), "--dir", str(FOLDER),
+        sys.executable, str(CHECKOUT / "tools" / "chaos"), "--dir", str(FOLDER),
         "--duration", str(DURATION), "--seed", str(SEED),
     ]  # fmt: skip
     done = subprocess.run(command, check=False, capture_output=True, text=True)

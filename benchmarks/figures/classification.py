@@ -11,7 +11,7 @@ from harness.figure import Figure, Measured
 from harness.worker import BENCHMARKS
 
 #: The labelled letters are the tests' own: they judge, and tell.
-_JUDGE = ("-m", "tests.corpus", "--score", "--json")
+_JUDGE = ("-m", "tools.corpus", "--score", "--json")
 
 
 def measure() -> Measured:

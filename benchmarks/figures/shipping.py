@@ -66,7 +66,7 @@ def roll_out() -> Measured:
 def image() -> Measured:
     """Build the image, and read what its layers take in a registry."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.image"],
+        [sys.executable, "-m", "tools.image"],
         cwd=CHECKOUT, env={**os.environ, "ANGZARR_REQUIRE_SERVERS": "1"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

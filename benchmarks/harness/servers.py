@@ -1,6 +1,6 @@
 """Servers: the addresses of the running ones, and a part of each that nobody else uses.
 
-An address in the environment (ANGZARR_TEST_…) wins; else the state file of tests/servers counts.
+An address in the environment (ANGZARR_TEST_…) wins; else the state file of tools/servers counts.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
-from adapters.tcp_proxy import LossyProxy
 from redis_sentinel import PrivateSentinel
 from redis_servers import PrivateRedis
+from tcp_proxy import LossyProxy
 
 
 @pytest.fixture

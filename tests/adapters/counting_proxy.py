@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from adapters.tcp_proxy import LossyProxy
+from tcp_proxy import LossyProxy
 
 
 class CountingProxy(LossyProxy):

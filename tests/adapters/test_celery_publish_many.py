@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 from celery import signals
 from kombu import Queue
-from tests.adapters.tcp_proxy import LossyProxy
 from tests.apps import apps
+from tools.tcp_proxy import LossyProxy
 
 from angzarr import NotAllPublished, Publication
 from angzarr.adapters.celery.publish import confirmed_wire

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from adapters.tcp_proxy import LossyProxy
 from angzarr import Angzarr
 from angzarr.adapters.celery.publish import replay_outcomes
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable
 from polling import PATIENCE, wait_until
+from tcp_proxy import LossyProxy
 
 ALL = [f"l{n}" for n in range(50)]
 

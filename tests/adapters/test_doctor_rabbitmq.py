@@ -9,8 +9,9 @@ import pytest
 from kombu.transport.native_delayed_delivery import (
     declare_native_delayed_delivery_exchanges_and_queues as declare_delays,
 )
-from tests.conftest import MANAGEMENT, _addresses, manage
+from tests.conftest import manage
 
+from addresses import MANAGEMENT, addresses
 from angzarr.adapters.rabbitmq.management import Management
 from angzarr.adapters.rabbitmq.queue_arguments import drops, in_force
 from angzarr.dead_letters.names import dropped_queue, queue_name
@@ -24,7 +25,7 @@ from polling import wait_until
 
 @pytest.fixture
 def management():
-    return _addresses()[MANAGEMENT]
+    return addresses()[MANAGEMENT]
 
 
 @pytest.fixture

@@ -27,7 +27,6 @@ from tests.contracts.command_clients import (
     shape,
 )
 
-from adapters.tcp_proxy import LossyProxy, unused_port
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.aggregates.book import Book
 from angzarr.aggregates.execute import Intent
@@ -37,6 +36,7 @@ from angzarr.resilience.category import Category
 from angzarr.resilience.taxonomy import classify
 from hand_clock import HandClock
 from polling import wait_until
+from tcp_proxy import LossyProxy, unused_port
 
 
 class Notching(SystemClock):

@@ -21,7 +21,6 @@ from sqlalchemy import Connection, text
 
 from adapters.redis_loop import looped
 from adapters.redis_sides import connect, publish
-from adapters.tcp_proxy import LossyProxy
 from angzarr import Angzarr
 from angzarr.adapters.celery.connection import RoadConnection
 from angzarr.adapters.celery.publish import replay_outcomes
@@ -41,6 +40,7 @@ from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable, StoreU
 from contracts.dead_letters import a_letter, ids, take
 from polling import PATIENCE
 from redis_servers import wait_until
+from tcp_proxy import LossyProxy
 
 #: Seconds. Long for a server beside us, short for a test.
 ASKED, ANSWERED = 0.5, 3.0

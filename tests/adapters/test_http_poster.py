@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from tests.adapters.tcp_proxy import unused_port
 from tests.adapters.webhook_receiver import Receiver, answer, reset, verify
 from tests.escalations import an_escalation
 from tests.hand_clock import HandClock
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.http.poster import Poster
 from angzarr.errors import WebhookError

@@ -5,12 +5,12 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.adapters.tcp_proxy import unused_port
 from tests.adapters.webhook_receiver import Receiver, answer, garbage, reset, verify
-from tests.certificates import make_certificates
 from tests.contracts.alerts import alert_of, sighting_of
 from tests.hand_clock import START, HandClock
-from tests.polling import wait_until
+from tools.certificates import make_certificates
+from tools.polling import wait_until
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.http.signature import signed_headers
 from angzarr.adapters.http.webhook import Webhook

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.corpus.lines import letter_of, line_of, read, scenarios
-from tests.corpus.workshop import provoke
+from tools.corpus.lines import letter_of, line_of, read, scenarios
+from tools.corpus.workshop import provoke
 
 #: The stack of another Python has other frames, and so another group.
 RECORDED_WITH = (3, 11)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 from sqlalchemy import text
-from tests.polling import wait_until
+from tools.polling import wait_until
 
 from angzarr import Angzarr
 from angzarr.adapters.sql.engine.engine import build_engine

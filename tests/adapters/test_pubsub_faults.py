@@ -24,12 +24,12 @@ from google.rpc.status_pb2 import Status
 from adapters import pubsub_site
 from adapters.pubsub_faults import Faults
 from adapters.pubsub_site import LEASE, PROJECT
-from adapters.tcp_proxy import LossyProxy
 from angzarr.adapters.pubsub.dead_letters import PubSubDeadLetterQueue
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event
 from contracts.dead_letters import NOTHING, a_letter, ids, letters_of, take
 from polling import wait_until
+from tcp_proxy import LossyProxy
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import pytest
 import redis
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.breakers import (
     AT_ONCE,
     DEFAULTS,
@@ -22,6 +21,7 @@ from tests.contracts.breakers import (
     phase,
     refused,
 )
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.redis import flow_line
 from angzarr.adapters.redis.breaker import RedisBreakers

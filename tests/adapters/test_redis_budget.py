@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.adapters.counted import Counted
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.budgets import BudgetsContract, granted
 from tests.contracts.idempotency import fresh
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.redis import budget

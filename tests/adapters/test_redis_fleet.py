@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 import redis
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.fleet import LONG, FleetContract, member
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.fleet import RedisFleet

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 import redis
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.breakers import fresh
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.errors import StoreUnavailable

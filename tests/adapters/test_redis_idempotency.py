@@ -11,7 +11,6 @@ from datetime import timedelta
 
 import pytest
 import redis
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.idempotency import (
     ENDINGS,
     LONG,
@@ -21,6 +20,7 @@ from tests.contracts.idempotency import (
     fresh,
 )
 from tests.contracts.idempotency_model import compare_with_memory
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, RedisOwnerLeases

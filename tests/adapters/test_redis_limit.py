@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.adapters.counted import Counted
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.idempotency import fresh
 from tests.contracts.limits import SLOW, TWO, LimitsContract, let_through, scopes
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.adapters.redis.flow_line import FlowLine

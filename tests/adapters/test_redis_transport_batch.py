@@ -9,7 +9,7 @@ import pytest
 from kombu import Exchange, Producer, Queue
 from kombu.exceptions import BatchPublishError
 from tests.adapters.redis_sides import OURS, connect, consuming, each_side
-from tests.adapters.tcp_proxy import LossyProxy
+from tools.tcp_proxy import LossyProxy
 
 from polling import PATIENCE
 

@@ -19,7 +19,7 @@ from tests.adapters.redis_sides import (
     passes_a_message,
     publish,
 )
-from tests.adapters.tcp_proxy import unused_port
+from tools.tcp_proxy import unused_port
 
 from certificates import make_certificates
 from redis_servers import PrivateRedis, wait_until

@@ -11,9 +11,9 @@ import redis
 
 from adapters.redis_loop import looped
 from adapters.redis_sides import connect, held, publish
-from adapters.tcp_proxy import LossyProxy
 from lateness import lateness
 from redis_servers import wait_until
+from tcp_proxy import LossyProxy
 
 #: Seconds. A worker may wait for a reply for half a lease, and is lost after a whole one.
 LEASE, TIMEOUT = 1.0, 0.5

@@ -15,10 +15,10 @@ from kombu import Connection
 from adapters.redis_hands import Late, Worker, take_time_in_hand
 from adapters.redis_loop import looped
 from adapters.redis_sides import connect, consuming, held, publish
-from adapters.tcp_proxy import LossyProxy
 from angzarr.adapters.redis.fetcher import STEP
 from angzarr.adapters.redis.session import SESSIONS_A_TURN
 from redis_servers import wait_until
+from tcp_proxy import LossyProxy
 
 #: Seconds. The first is longer than any test: nothing comes back by itself.
 FOR_EVER, SHORT = 600.0, 0.4

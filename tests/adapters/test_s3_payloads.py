@@ -9,7 +9,6 @@ from typing import Any
 import boto3
 import pytest
 
-from adapters.tcp_proxy import LossyProxy
 from angzarr.adapters.s3.payloads import S3PayloadStore
 from angzarr.adapters.sqs.dead_letters import SqsDeadLetterQueue
 from angzarr.adapters.sqs.letter_sender import LIMIT
@@ -18,6 +17,7 @@ from angzarr.errors import PayloadGone, PayloadStoreUnavailable
 from angzarr.payloads.store import PayloadReference, PayloadStore, StorageKind
 from contracts.dead_letters import a_letter, take
 from contracts.payloads import BODY, SharedPayloadStoreContract
+from tcp_proxy import LossyProxy
 
 
 def key_of(reference: PayloadReference) -> str:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.alerts import LEASE, AlertsContract, alert_of, sighting_of
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.alert_tables import ledger_alerts

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import inspect, select, text
-from tests.adapters.tcp_proxy import LossyProxy, unused_port
 from tests.contracts.books import EventBooksContract, deciding, event
+from tools.tcp_proxy import LossyProxy, unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.store import SqlEventBooks

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import inspect
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.checkpoints import CheckpointsContract
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints

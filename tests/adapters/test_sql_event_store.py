@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import event as hook
 from sqlalchemy import insert, inspect, text
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.books import event
 from tests.contracts.event_store import EventStoreContract, fill
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.event_store import SqlEventStore

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import text
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.facts import AT, FactLogContract, a_fact, facts_of
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.delivery.facts import SqlFactLog
 from angzarr.adapters.sql.engine.engine import build_engine

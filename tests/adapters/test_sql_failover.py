@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from psycopg import sql
 from sqlalchemy import func, select, text
-from tests.adapters.tcp_proxy import LossyProxy
 from tests.contracts.facts import a_fact
 from tests.contracts.idempotency import fresh
 from tests.contracts.schedule import message
-from tests.postgresql_servers import PrivatePostgreSQL
+from tools.postgresql_servers import PrivatePostgreSQL
+from tools.tcp_proxy import LossyProxy
 
 from angzarr.adapters.sql.delivery.facts import SqlFactLog
 from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, SqlOwnerLeases

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 from sqlalchemy import delete, insert, inspect
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.fleet import LONG, FleetContract, member
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.delivery.fleet import METADATA, SqlFleet, fleet_members
 from angzarr.adapters.sql.delivery.idempotency import SqlOwnerLeases

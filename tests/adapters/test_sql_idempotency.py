@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import func, inspect, select, text
-from tests.adapters.tcp_proxy import LossyProxy, unused_port
 from tests.contracts.idempotency import (
     LONG,
     SHORT,
@@ -20,6 +19,7 @@ from tests.contracts.idempotency import (
     fresh,
 )
 from tests.contracts.idempotency_model import compare_with_memory
+from tools.tcp_proxy import LossyProxy, unused_port
 
 from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, SqlOwnerLeases
 from angzarr.adapters.sql.delivery.tables import create_tables, idempotency_keys, owner_leases

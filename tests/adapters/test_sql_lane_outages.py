@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy import inspect
 from tests.adapters.lane_effects import Effects
-from tests.adapters.tcp_proxy import LossyProxy, unused_port
 from tests.contracts.waiting_events import AT, MANY, MINUTE, early_of, letter_of, new_lane, step_of
+from tools.tcp_proxy import LossyProxy, unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints

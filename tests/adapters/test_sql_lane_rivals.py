@@ -17,7 +17,7 @@ from tests.contracts.waiting_events import (
     new_lane,
     step_of,
 )
-from tests.polling import wait_until
+from tools.polling import wait_until
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ordering import gate as lane_gate

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError
 from tests.adapters.lane_effects import Effects
 from tests.contracts.waiting_events import MANY, early_of, new_lane, step_of
-from tests.polling import wait_until
+from tools.polling import wait_until
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import event, text, update
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.ledger import LedgerContract, letter_of
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase

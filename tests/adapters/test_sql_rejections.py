@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import inspect, text
-from tests.adapters.tcp_proxy import unused_port
 from tests.contracts.rejections import RejectionLogContract, a_case
+from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.rejections import SqlRejectionLog

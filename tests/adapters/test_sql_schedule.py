@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import delete, inspect, select, text, update
-from tests.adapters.tcp_proxy import LossyProxy, unused_port
 from tests.contracts.schedule import LONG, ScheduleContract, message
-from tests.polling import wait_until
+from tools.polling import wait_until
+from tools.tcp_proxy import LossyProxy, unused_port
 
 from angzarr.adapters.sql.delivery.schedule import SqlSchedule
 from angzarr.adapters.sql.delivery.tables import create_tables, waiting_messages

@@ -81,5 +81,9 @@ def commands() -> Iterator[str]:
 
 def _cluster(verb: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, HERE, verb], capture_output=True, text=True, timeout=PATIENCE, check=False
+        [sys.executable, CHECKOUT / "tools" / "cluster", verb],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )

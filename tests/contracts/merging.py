@@ -23,7 +23,7 @@ from tests.accounts import (
     merging,
     new_address,
 )
-from tests.polling import wait_until
+from tools.polling import wait_until
 
 from angzarr.aggregates.aggregate import AggregateType
 from angzarr.aggregates.book import (

@@ -11,14 +11,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.image.building import Built, current, key
-from tests.image.container import Container
+from tools.image.building import Built, current, key
+from tools.image.container import Container
 
 from polling import PATIENCE
 from programs import lacking
 from system.conftest import Site
 
-TESTS = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -68,8 +68,8 @@ def site(tmp_path, monkeypatch, unique_name, redis_site_environment, free_port) 
     for made in (folder, code):
         made.mkdir()
     folder.chmod(0o1777)
-    for name in ("system/road_app.py", "journal.py"):
-        shutil.copy(TESTS / name, code)
+    for name in ("tests/system/road_app.py", "tools/journal.py"):
+        shutil.copy(CHECKOUT / name, code)
     environment = {
         **redis_site_environment,
         "ROAD_PREFIX": unique_name,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
-from tests.image import project
+from tools.image import project
 
 #: What is built here and needs no tag of its own.
 OURS = "angzarr-workers"

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 import psycopg
 import pytest
-from tests.image import project
 from tests.image.test_compose import seconds
+from tools.image import project
 
 from polling import wait_until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tests.image.building import CHECKOUT
+from tools.image.building import CHECKOUT
 
 from angzarr import __version__
 from angzarr.cli.main import _COMMANDS

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.image.building import CHECKOUT, IMAGE, bring_out, build_image, config_of
-from tests.image.container import Container
+from tools.image.building import CHECKOUT, IMAGE, bring_out, build_image, config_of
+from tools.image.container import Container
 
 from programs import lacking
 

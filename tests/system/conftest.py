@@ -18,12 +18,17 @@ from urllib.parse import urlsplit
 import pytest
 
 import journal
-from adapters.tcp_proxy import LossyProxy
 from polling import wait_until
+from tcp_proxy import LossyProxy
 
 HERE = Path(__file__).parent
 #: Where workers find the app, and the sources that this process was told to test.
-PATH = os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH"))))
+CHECKOUT = HERE.parents[1]
+PATH = os.pathsep.join(
+    str(one)
+    for one in (HERE, CHECKOUT / "tests", CHECKOUT / "tools", os.environ.get("PYTHONPATH"))
+    if one
+)
 
 #: Characters of its workers' log that a failed test shows.
 LAST_WORDS = 32_000

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import servers_required
+
+from addresses import servers_required
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SCRIPT = CHECKOUT / "tests" / "foreign" / "celery_canvas.py"
+SCRIPT = CHECKOUT / "tools" / "foreign" / "celery_canvas.py"
 CANNOT_BE_HAD = 3
 
 

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from chaos.fates import FATES, POISON, fates_for
 from chaos.faults import KINDS
+
 from programs import require
 
 #: Where faults go on side by side, and of how many kinds they are in a run at the least.
 LANES, KINDS_AT_LEAST = {"fleet", "servers"}, 4
-CHAOS = Path(__file__).resolve().parents[1] / "chaos"
+CHAOS = Path(__file__).resolve().parents[2] / "tools" / "chaos"
 
 
 @pytest.fixture(autouse=True)

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from adapters.tcp_proxy import unused_port
 from adapters.webhook_receiver import Receiver, answer, verify
 from angzarr.dead_letters.letter import Reason
 from angzarr.sagas.escalation import HANDLER, webhook_json
 from escalations import an_escalation
 from polling import wait_until
 from system.analysts import analysts
+from tcp_proxy import unused_port
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
 

@@ -19,7 +19,7 @@ TUTORIAL = CHECKOUT / "docs/tutorial.md"
 MOVE = CHECKOUT / "docs/how-to/move-a-celery-project.md"
 #: What `pip install .` and the examples are made of.
 NEEDED = ("pyproject.toml", "README.md", "LICENSE", "src", "examples")
-#: Commands with tests of their own, which take long: test_demo.py, tests/servers.
+#: Commands with tests of their own, which take long: test_demo.py, tools/servers.
 ELSEWHERE = {"make demo", "make servers-up"}
 
 

@@ -1,4 +1,4 @@
-"""What kombu itself tests of its Redis transport holds of ours; see tests/foreign."""
+"""What kombu itself tests of its Redis transport holds of ours; see tools/foreign."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import servers_required
+
+from addresses import servers_required
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = CHECKOUT / "docs" / "reference" / "redis-transport-tests.md"
-SCRIPT = CHECKOUT / "tests" / "foreign" / "kombu_redis.py"
+SCRIPT = CHECKOUT / "tools" / "foreign" / "kombu_redis.py"
 CANNOT_BE_HAD = 3
 
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.tcp_proxy import unused_port
 from angzarr import Address, Intent
 from hand_clock import HandClock
 from polling import wait_until
 from system.conftest import HERE, PATH, stop
+from tcp_proxy import unused_port
 
 
 class Room:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
+CHECKOUT = Path(__file__).parents[2]
 #: Programs with their own patience, not tests; and errors that are real time-outs.
 APART = {"chaos", "cluster", "corpus", "servers", "typing"}
 #: Seconds. A wait below this is a short look that expects nothing; above the other, it is patient.
@@ -23,7 +23,12 @@ COUNTING = {"inbox", "left", "reader", "right"}
 
 
 def sources() -> list[Path]:
-    return sorted(path for path in TESTS.rglob("*.py") if not APART & set(path.parts))
+    return sorted(
+        path
+        for folder in ("tests", "tools")
+        for path in (CHECKOUT / folder).rglob("*.py")
+        if not APART & set(path.parts)
+    )
 
 
 def hasty(source: str) -> Iterator[tuple[int, str]]:
@@ -71,7 +76,7 @@ def _number(node: ast.AST) -> float:
     return float(value) if is_number else float("inf")
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(TESTS)))
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_no_wait_ends_before_a_slow_machine_is_done(path):
     assert list(hasty(path.read_text(encoding="utf-8"))) == []
 

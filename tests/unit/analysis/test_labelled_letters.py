@@ -6,9 +6,9 @@ import re
 from collections import Counter
 
 import pytest
-from tests.corpus.judging import predicted, score_of
-from tests.corpus.lines import RECORDED, judged, read
-from tests.corpus.score import Score
+from tools.corpus.judging import predicted, score_of
+from tools.corpus.lines import RECORDED, judged, read
+from tools.corpus.score import Score
 
 from angzarr.analysis.ledger.entry import FailureClass
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.contracts.ledger import unreadable_message
-from tests.corpus.judging import evidence_of as evidence_of_line
-from tests.corpus.lines import judged, read
 from tests.hand_clock import START
 from tests.judging import ILL, WELL, classifier, evidence_of, fared
+from tools.corpus.judging import evidence_of as evidence_of_line
+from tools.corpus.lines import judged, read
 
 from angzarr.analysis.classification.evidence import Fit
 from angzarr.analysis.classification.rule_file import built_in_rules

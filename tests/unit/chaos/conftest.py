@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from chaos.disturbances import Circumstances, Disturbance, What
 from chaos.evidence import Entry, Evidence
 from chaos.fates import FATES, MAIN

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from adapters.tcp_proxy import LossyProxy
-from chaos import faults, injectors
 from chaos.hardships import (
     CLOCK,
     Birth,
@@ -26,7 +23,10 @@ from chaos.hardships import (
     read_log,
     spawn,
 )
+
+from chaos import faults, injectors
 from polling import wait_until
+from tcp_proxy import LossyProxy
 
 #: Tries *what* again and again, and writes down how it went.
 TRIES = """
@@ -50,7 +50,7 @@ class Tried:
     def __init__(self, folder: Path, what: str, before: str = "") -> None:
         self._said = folder / "said"
         command = [sys.executable, "-c", TRIES.format(what=what, before=before)]
-        path = str(Path(__file__).resolve().parents[2])
+        path = str(Path(__file__).resolve().parents[3] / "tools")
         self.process = subprocess.Popen(command, cwd=folder, env={"PYTHONPATH": path})
 
     def last(self) -> str:
@@ -174,7 +174,7 @@ def test_a_wrong_clock_tells_angzarr_and_celery_another_time_and_measures_spans_
         "print(time.time(), SystemClock().now().timestamp(), celery.Celery().now().timestamp())\n"
         "print(time.monotonic() - began)"
     )
-    path = str(Path(__file__).resolve().parents[2])
+    path = str(Path(__file__).resolve().parents[3] / "tools")
     told = subprocess.run(
         [sys.executable, "-c", code], env={CLOCK: str(birth.clock), "PYTHONPATH": path},
         stdout=subprocess.PIPE, text=True, check=True,

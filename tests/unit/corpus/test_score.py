@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.corpus.score import ClassScore, score
+from tools.corpus.score import ClassScore, score
 
 PAIRS = [("a", "a"), ("a", "a"), ("a", "b"), ("b", "b"), ("c", "b")]
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from tests.contracts.alerts import alert_of
 from tests.contracts.ledger import letter_of
-from tests.polling import wait_until
+from tools.polling import wait_until
 
 from angzarr.analysis.alerts.alert import BodyFormat, Fate, Severity
 from angzarr.errors import ConfigurationError, MissingExtra

@@ -3,9 +3,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from tests.certificates import make_certificates
 from tests.contracts.ledger import letter_of
 from tests.unit.dead_letters.letterboxes import Target
+from tools.certificates import make_certificates
 
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.dead_letters.letter import Reason

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 from tests.apps import apps
-from tests.polling import wait_until
+from tools.polling import wait_until
 
 from angzarr import Aggregate
 from angzarr.adapters.memory.books import MemoryEventBooks
