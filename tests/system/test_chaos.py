@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from chaos.fates import FATES, POISON, fates_for
 from chaos.faults import KINDS
-
 from programs import require
 
 #: Where faults go on side by side, and of how many kinds they are in a run at the least.

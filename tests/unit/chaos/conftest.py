@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from chaos.disturbances import Circumstances, Disturbance, What
 from chaos.evidence import Entry, Evidence
 from chaos.fates import FATES, MAIN

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.chaos.conftest import a_run, around, cut, disturbed
+
 from chaos.canary import lapses, silences
 from chaos.disturbances import RETURN, SETTLE, Outage, What
 from chaos.fates import LIMITED
 from chaos.history import FAILED
-from tests.unit.chaos.conftest import a_run, around, cut, disturbed
 
 
 @pytest.mark.parametrize("what", [what for what in What if what is not What.CHILD_FROZEN])

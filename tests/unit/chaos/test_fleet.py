@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
-from chaos.fleet import RECOVERED_AFTER, SLOTS, Fleet, Worker
 
 from chaos import fleet
+from chaos.fleet import RECOVERED_AFTER, SLOTS, Fleet, Worker
 
 READY = "import pathlib; pathlib.Path('w.ready').touch()"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {READY}"

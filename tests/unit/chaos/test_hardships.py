@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from chaos import faults, injectors
 from chaos.hardships import (
     CLOCK,
     Birth,
@@ -23,8 +25,6 @@ from chaos.hardships import (
     read_log,
     spawn,
 )
-
-from chaos import faults, injectors
 from polling import wait_until
 from tcp_proxy import LossyProxy
 

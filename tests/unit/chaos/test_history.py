@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from chaos.history import DYING, ENDED, FAILED, POSTPONED, SKIPPED, Journal, Pair, Reader
 
 from angzarr import Postpone, Skip
+from chaos.history import DYING, ENDED, FAILED, POSTPONED, SKIPPED, Journal, Pair, Reader
 
 PAIR = Pair("h", "e")
 

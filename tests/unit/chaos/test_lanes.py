@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tests.unit.chaos.conftest import a_run, around, cut, disturbed, planned
+
 from chaos.disturbances import What
 from chaos.fates import ORDERED
 from chaos.history import FAILED
 from chaos.lanes import DISORDER, READ_MODEL, check_order, check_read_model
-from tests.unit.chaos.conftest import a_run, around, cut, disturbed, planned
 
 LANE = [planned("ordered", number, root="lane-0", sequence=number) for number in range(3)]
 

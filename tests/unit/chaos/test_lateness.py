@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tests.unit.chaos.conftest import around, disturbed
+
 from chaos.disturbances import RETURN, Outage, What
 from chaos.lateness import GIVEN_BACK, HANDS, PROMISED, SLOW, Lateness, Queued, Span
-from tests.unit.chaos.conftest import around, disturbed
 
 LEAST = PROMISED + SLOW
 

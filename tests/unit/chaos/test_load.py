@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.unit.chaos.conftest import a_run, planned
+
 from chaos.fates import PAIR, STEPS
 from chaos.history import Pair
 from chaos.load import LEAST_RATE, MOST_WAITING, awaited, begun_within, seconds_waiting
-from tests.unit.chaos.conftest import a_run, planned
 
 
 def due(number, at=0.0):

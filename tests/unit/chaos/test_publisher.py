@@ -7,15 +7,15 @@ import time
 from itertools import count
 
 import pytest
+from tests.unit.chaos.conftest import planned
+
+from angzarr.errors import BrokerUnavailable
 from chaos.fates import MAIN, PAIR
 from chaos.fleet import NotRunning
 from chaos.history import FAILED, SKIPPED, Journal, Reader
 from chaos.load import LEAST_RATE, MOST_WAITING
 from chaos.publisher import FLOOD, TIMES, Publisher
 from chaos.revocations import Revocation
-from tests.unit.chaos.conftest import planned
-
-from angzarr.errors import BrokerUnavailable
 from polling import wait_until
 
 

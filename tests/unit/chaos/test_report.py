@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.chaos.conftest import a_run, around, cut, disturbed, planned
+
+from chaos import report
 from chaos.disturbances import What
 from chaos.evidence import Evidence
 from chaos.faults import Fault
 from chaos.injectors import Injected
 from chaos.site import Order, Outcome
 from chaos.verdict import judge
-from tests.unit.chaos.conftest import a_run, around, cut, disturbed, planned
-
-from chaos import report
 
 KILL = Fault(number=1, kind="kill worker", lane="fleet", at=1.0, seconds=0.0, target=0)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from chaos.disturbances import Outage, What
-from chaos.fates import LIMITED, MOST_ATTEMPTS, MOST_STARTS
-from chaos.history import DYING, FAILED, POSTPONED, SKIPPED
 from tests.unit.chaos.conftest import a_run, around, cut, disturbed
 
 from chaos import rules
+from chaos.disturbances import Outage, What
+from chaos.fates import LIMITED, MOST_ATTEMPTS, MOST_STARTS
+from chaos.history import DYING, FAILED, POSTPONED, SKIPPED
 
 
 def kinds(*runs, around=None):

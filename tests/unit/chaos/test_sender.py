@@ -6,10 +6,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from chaos.sender import Sender
 from tests.unit.chaos.conftest import planned
 
 from chaos import sender
+from chaos.sender import Sender
 
 
 @pytest.fixture(autouse=True)

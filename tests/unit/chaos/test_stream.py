@@ -6,11 +6,11 @@ from collections import Counter
 from itertools import islice
 
 import pytest
+
+from chaos import faults
 from chaos.fates import FATES, fates_for
 from chaos.garbage import KINDS, raw
 from chaos.stream import stream
-
-from chaos import faults
 
 
 def events(seed, number, broker="redis", rate=12.0):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from chaos.disturbances import Outage, What
-from chaos.fates import FATES, LETHAL, PAIR, STEPS
-from chaos.history import DYING, FAILED
-from chaos.revocations import IGNORED, Revocation
 from tests.unit.chaos.conftest import a_run, an_entry, around, cut, disturbed, entry_of, planned
 
 from chaos import rules
 from chaos import verdict as v
+from chaos.disturbances import Outage, What
+from chaos.fates import FATES, LETHAL, PAIR, STEPS
+from chaos.history import DYING, FAILED
+from chaos.revocations import IGNORED, Revocation
 
 OK, PERMANENT = planned("ok"), planned("permanent")
 

@@ -15,6 +15,11 @@ import time
 from pathlib import Path
 
 from celery import signals
+from pydantic import BaseModel
+from sqlalchemy import text
+
+from angzarr import Angzarr, Context, GiveUp, Postpone, Projection, Skip, handles
+from chaos import hardships, mutations
 from chaos.fates import (
     GUARDED,
     LETHAL,
@@ -29,11 +34,6 @@ from chaos.fates import (
     TIME_LIMIT,
 )
 from chaos.history import DYING, Journal, Pair
-from pydantic import BaseModel
-from sqlalchemy import text
-
-from angzarr import Angzarr, Context, GiveUp, Postpone, Projection, Skip, handles
-from chaos import hardships, mutations
 
 FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
 JOURNAL = Journal(FOLDER / "history", os.environ.get("CHAOS_WORKER", ""))

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import redis
-from chaos.lanes import LanesDatabase
 
+from chaos.lanes import LanesDatabase
 from postgresql_servers import PrivatePostgreSQL
 from redis_servers import PrivateRedis, free_port
 from tcp_proxy import LossyProxy

@@ -51,11 +51,10 @@ def _all(arguments: argparse.Namespace) -> int:
 def _one(arguments: argparse.Namespace) -> int:
     import shutil
 
+    from chaos import report
     from chaos.fleet import NotRunning
     from chaos.servers import CannotStart
     from chaos.site import Order, run
-
-    from chaos import report
 
     folder = Path(arguments.dir).resolve() / arguments.broker
     shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from chaos import faults, remains
 from chaos.canary import Canary, lapses
 from chaos.disturbances import Circumstances, Disturbance, Outage, What
 from chaos.evidence import Evidence
@@ -26,8 +28,6 @@ from chaos.sender import Sender
 from chaos.servers import Servers
 from chaos.stream import Planned, stream
 from chaos.verdict import Verdict, judge
-
-from chaos import faults, remains
 
 TOOLS = Path(__file__).resolve().parents[1]
 #: Seconds without a message anywhere and without a line of history after which the fleet is quiet:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import redis
-from chaos.disturbances import LEASE_AT_RISK, SETTLE, Disturbance, Outage, What
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from chaos.disturbances import LEASE_AT_RISK, SETTLE, Disturbance, Outage, What
 
 #: Seconds between two looks, and after which a look has failed.
 EVERY, PATIENCE = 0.25, 1.0

@@ -18,7 +18,6 @@ from chaos.hardships import Birth, no_more_files, no_more_log, no_more_threads
 from chaos.history import Reader, Run
 from chaos.publisher import Publisher
 from chaos.servers import Servers, children_of
-
 from tcp_proxy import LossyProxy
 
 #: Seconds that a fault waits for a worker that runs something.

@@ -13,14 +13,14 @@ from functools import partial
 from itertools import cycle, islice
 
 import redis
+
+from angzarr.errors import BrokerUnavailable, PublishError
 from chaos.fleet import NotRunning
 from chaos.history import EFFECTS, Pair, Reader
 from chaos.load import MOST_WAITING, awaited, seconds_waiting
 from chaos.revocations import Revocation
 from chaos.sender import Sender
 from chaos.stream import Planned
-
-from angzarr.errors import BrokerUnavailable, PublishError
 
 #: Seconds between two tries, and between two looks at what waits.
 PAUSE, LOOK = 0.3, 0.2

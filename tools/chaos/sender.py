@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from angzarr.events.event import task_id_for
+from angzarr.events.message import Message
 from chaos.fates import GUARDED, LETHAL, LIMITED, MAIN, ORDERED, PAIR, QUEUE
 from chaos.garbage import raw
 from chaos.revocations import Revocation
 from chaos.stream import Planned
-
-from angzarr.events.event import task_id_for
-from angzarr.events.message import Message
 
 #: Seconds for which a revocation waits for all workers: longer than one is frozen, or starts.
 HEARD_WITHIN = 15.0

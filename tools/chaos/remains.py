@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import redis
+
+from angzarr.analysis.ledger.entry import EntryDetail, Unreadable
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE, Ledger
 from chaos.evidence import Entry
 from chaos.fates import QUEUES
 from chaos.history import Pair
 from chaos.servers import Servers
-
-from angzarr.analysis.ledger.entry import EntryDetail, Unreadable
-from angzarr.analysis.ledger.ledger import LONGEST_PAGE, Ledger
 
 #: The suffixes of a queue's lists in kombu's Redis transport, one for each priority step.
 STEPS = ("", "\x06\x163", "\x06\x166", "\x06\x169")

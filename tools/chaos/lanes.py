@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import psycopg
+
 from chaos.disturbances import Circumstances
 from chaos.fates import ORDERED
 from chaos.history import EFFECTS, Run
