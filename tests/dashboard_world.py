@@ -18,15 +18,12 @@ from angzarr.adapters.memory.peers import MemoryPeers
 from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.adapters.memory.writes import MemoryWrites
 from angzarr.aggregates.book import Address
-from angzarr.analysis.classification.classify import Classifier
-from angzarr.analysis.classification.evidence_collector import Gathering
-from angzarr.analysis.classification.replay_delays import Pauses
-from angzarr.analysis.classification.rule_file import built_in_rules
-from angzarr.analysis.classification.unattended import Unattended
+from angzarr.analysis.classification.classify import Classifier, ReplayDelays, Unattended
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
+from angzarr.analysis.classification.rules import built_in_rules
 from angzarr.analysis.replay.compensation import Compensator
 from angzarr.analysis.replay.editor import Editor
-from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.replay.skip import Skips
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard.desk import Desk
@@ -187,12 +184,14 @@ class World:
             webhooks=lambda: self.webhooks,
             classifier=Classifier(
                 rules=built_in_rules(),
-                pauses=Pauses(backoff=AnalysisSettings().replay_backoff(), chance=lambda: 0.0),
+                pauses=ReplayDelays(
+                    backoff=AnalysisSettings().replay_backoff(), chance=lambda: 0.0
+                ),
                 max_replays=3,
                 longest_wait=timedelta(days=1),
                 unattended=Unattended(oldest=timedelta(days=30)),
             ),
-            gathering=Gathering(
+            gathering=EvidenceCollector(
                 peers=self.peers,
                 obstacle=self.replayer.obstacle,
                 clock=self.clock,

@@ -10,8 +10,8 @@ from urllib.parse import urljoin
 
 from angzarr.adapters.memory.jobs import MemoryReplayJobs
 from angzarr.analysis.alerts.alert import BodyFormat
-from angzarr.analysis.alerts.alert_body import body_of
-from angzarr.analysis.alerts.alert_raiser import Alerting
+from angzarr.analysis.alerts.alert_json import body_of
+from angzarr.analysis.alerts.alert_raiser import AlertRaiser
 from angzarr.analysis.alerts.alert_state import AlertRules
 from angzarr.analysis.alerts.alert_text import Speaker
 from angzarr.dashboard.api.route import PREFIX
@@ -31,7 +31,7 @@ class _Meters:
 
 def look_for_alerts(*, ledger, groups, alerts, clock):
     """Raise every alert that the rows give cause for; return them."""
-    alerting = Alerting(
+    alerting = AlertRaiser(
         groups=groups, ledger=ledger, jobs=MemoryReplayJobs(ledger, clock), alerts=alerts,
         rules=AlertRules(oldest_after=timedelta(0)), clock=clock, chance=lambda: 0.5,
         speaker=Speaker("https://dlq.example.com/groups/{group}?d={domain}&h={handler}"),

@@ -11,7 +11,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 from tests.contracts.ledger import letter_of, message_of
 
-from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.dead_letters.letter import HANDLER, ORDERED_HANDLER, PROJECTOR, Mismatch, Reason
 from angzarr.events.event import Event
 from angzarr.payloads.store import PayloadReference, StorageKind

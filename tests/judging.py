@@ -7,13 +7,10 @@ from datetime import timedelta
 from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 
-from angzarr.analysis.classification.classify import Classifier
+from angzarr.analysis.classification.classify import Classifier, ReplayDelays, Unattended
 from angzarr.analysis.classification.evidence import BreakerSeen, Evidence
-from angzarr.analysis.classification.replay_delays import Pauses
-from angzarr.analysis.classification.rule_file import built_in_rules
-from angzarr.analysis.classification.rules import in_order, rules_from
-from angzarr.analysis.classification.unattended import Unattended
-from angzarr.analysis.ledger.similar_failures import Fared
+from angzarr.analysis.classification.rules import built_in_rules, in_order, rules_from
+from angzarr.analysis.ledger.counts import PeerStats
 from angzarr.resilience.breaker import Phase
 from angzarr.settings.analysis import AnalysisSettings
 
@@ -23,7 +20,7 @@ def classifier(rules=(), python=(), *, replacement=None, chance=lambda: 0.0, **s
     given = AnalysisSettings(**settings)
     return Classifier(
         rules=in_order(rules_from(rules, "test"), python, built_in_rules()),
-        pauses=Pauses(backoff=given.replay_backoff(), chance=chance),
+        pauses=ReplayDelays(backoff=given.replay_backoff(), chance=chance),
         max_replays=given.max_replays,
         longest_wait=given.longest_wait,
         unattended=Unattended(oldest=given.automatic.oldest),
@@ -50,4 +47,4 @@ ILL = {"breakers": (breaker(Phase.OPEN, retry_at=START + timedelta(minutes=2)),)
 
 
 def fared(events=1, failed=1, handled=0):
-    return Fared(events=events, failed=failed, handled=handled)
+    return PeerStats(events=events, failed=failed, handled=handled)

@@ -19,15 +19,11 @@ from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.peers import SqlPeers
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
-from angzarr.analysis.classification.classify import Classifier
-from angzarr.analysis.classification.evidence_collector import Gathering
-from angzarr.analysis.classification.replay_delays import Pauses
-from angzarr.analysis.classification.rule_file import built_in_rules
-from angzarr.analysis.classification.rules import in_order
-from angzarr.analysis.classification.unattended import Unattended
-from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.replay.replayer import Replayer
-from angzarr.analysis.worker.decisions import Deciding
+from angzarr.analysis.classification.classify import Classifier, ReplayDelays, Unattended
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
+from angzarr.analysis.classification.rules import built_in_rules, in_order
+from angzarr.analysis.replay.replay import Replayer, ReplayTargets
+from angzarr.analysis.worker.decisions import DecisionMaker
 from angzarr.analysis.worker.intake import BATCH, Intake
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.clearance import Clearance
@@ -54,13 +50,13 @@ def intake(queue: DeadLetterQueue, database: LedgerDatabase, domain: str) -> Int
     )
     classify = Classifier(
         rules=in_order((), (), built_in_rules()),
-        pauses=Pauses(backoff=AnalysisSettings().replay_backoff(), chance=random.random),
+        pauses=ReplayDelays(backoff=AnalysisSettings().replay_backoff(), chance=random.random),
         max_replays=3,
         longest_wait=timedelta(days=1),
         unattended=Unattended(oldest=timedelta(days=30)),
     )
-    gathering = Gathering(peers=SqlPeers(database), obstacle=replayer.obstacle, clock=clock)
-    deciding = Deciding(
+    gathering = EvidenceCollector(peers=SqlPeers(database), obstacle=replayer.obstacle, clock=clock)
+    deciding = DecisionMaker(
         ledger=ledger, gathering=gathering, classify=classify, name="analysis@bench",
         owners=SqlReplayJobs(database, clock).owners,
     )  # fmt: skip

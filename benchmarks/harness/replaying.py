@@ -23,7 +23,7 @@ from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.analysis.ledger.ledger import Decided, EntryFilter
-from angzarr.analysis.ledger.transition import Action, Decision
+from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id
 from angzarr.events import headers as names
@@ -39,7 +39,9 @@ QUIET = 120.0
 LOOK = 0.1
 GROUP = "group"
 _FILED = 500
-_HOLD = Decision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="measured")
+_HOLD = EntryDecision(
+    action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="measured"
+)
 
 
 class Account(NamedTuple):

@@ -19,10 +19,9 @@ from angzarr.adapters.sql.ledger.rows import entry_row
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import METADATA, ledger_entries
 from angzarr.analysis.ledger import transition
-from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope, asleep
+from angzarr.analysis.ledger.emergency_stop import BrakeState, QuietHours, Scope, asleep
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.ledger import EntryFilter
-from angzarr.analysis.ledger.quiet_hours import QuietHours
 
 ASLEEP = 2_000
 UTC = ZoneInfo("UTC")

@@ -24,11 +24,11 @@ from angzarr.adapters.sql.ledger.tables import METADATA, ledger_entries, ledger_
 from angzarr.adapters.sql.ledger.write_tables import ledger_brake
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.alerts.alert import GROUP as GROUP_SUBJECT
-from angzarr.analysis.alerts.alert import BodyFormat, Kind, Severity
-from angzarr.analysis.alerts.alert_body import body_of
+from angzarr.analysis.alerts.alert import AlertKind, AlertSeverity, BodyFormat
+from angzarr.analysis.alerts.alert_json import body_of
 from angzarr.analysis.ledger.emergency_stop import Scope
 from angzarr.analysis.ledger.entry import Status
-from angzarr.analysis.ledger.entry_json import seen_json
+from angzarr.analysis.ledger.export import seen_json
 from angzarr.analysis.ledger.operator_actions import Act, Verb
 from angzarr.analysis.ledger.replay_options import Expectation, ReplayOrder
 from angzarr.analysis.ledger.transition import replayable
@@ -143,7 +143,7 @@ def test_a_group_in_a_newer_status_is_listed_and_alerting_goes_on(ledger, newer,
     assert ledger.open_group(parked.fingerprint).status == "delegated"
     site = Site()
     worker = site.worker(groups=ledger, ledger=ledger, alerts=alerts)
-    assert Kind.NEW_GROUP not in {alert.kind for alert in worker.look()}
+    assert AlertKind.NEW_GROUP not in {alert.kind for alert in worker.look()}
     assert alerts.watches([GROUP_SUBJECT + parked.fingerprint])
 
 
@@ -175,7 +175,7 @@ def test_a_newer_kind_of_alert_outlives_an_older_workers_looks(ledger, alerts, c
     assert all(ledger.act(acts, by="ann"))
     clock.sleep(timedelta(minutes=1))
     resolved = [one for one in worker.look() if one.resolved]
-    assert {one.kind for one in resolved} <= set(Kind)
+    assert {one.kind for one in resolved} <= set(AlertKind)
     assert resolved
     for part in ("said", "open"):
         assert state()[part]["quota_spent"] == START.isoformat()
@@ -197,9 +197,9 @@ def test_a_newer_kind_of_alert_is_delivered_as_it_is_and_keeps_none_back(alerts,
     newer(ledger_alerts, this, said=json.dumps(told))
     due = alerts.due("log", limit=9, lease=LEASE)
     found = {one.alert.kind: one.alert for one in due}
-    assert found.keys() == {"quota_spent", Kind.NEW_GROUP}
+    assert found.keys() == {"quota_spent", AlertKind.NEW_GROUP}
     alert = found["quota_spent"]
-    assert (alert.severity, alert.title) == (Severity.ERROR, told["title"])
+    assert (alert.severity, alert.title) == (AlertSeverity.ERROR, told["title"])
     sent = {form: body_of(alert, form) for form in BodyFormat}
     assert json.loads(sent[BodyFormat.GENERIC])["data"]["kind"] == "quota_spent"
     assert len(alerts.get_alerts()) == 2

@@ -13,7 +13,7 @@ from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import METADATA, ledger_letters
-from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.errors import LedgerUnavailable
 

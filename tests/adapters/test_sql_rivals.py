@@ -27,11 +27,10 @@ from angzarr.adapters.sql.replay_jobs.choosing import _CHOOSE_LOCK
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.ledger.emergency_stop import Scope
 from angzarr.analysis.ledger.entry import Status
-from angzarr.analysis.ledger.idempotent_requests import Begun, Running, WriteKey
+from angzarr.analysis.ledger.idempotent_requests import RequestBegun, RequestRunning, WriteKey
 from angzarr.analysis.ledger.operator_actions import Act, Verb
 from angzarr.analysis.ledger.replay_options import ReplayOrder
-from angzarr.analysis.replay.job import ONE_ENTRY, JobPlan, Selection
-from angzarr.analysis.replay.job_edit import JobEdit
+from angzarr.analysis.replay.job import ONE_ENTRY, JobEdit, JobPlan, Selection
 from angzarr.errors import LedgerUnavailable
 
 
@@ -159,8 +158,8 @@ def test_a_key_that_another_request_sweeps_is_held_by_one_request(database, open
         assert not found, "it waits for whoever has it"
         sweeping.execute(remembered_writes.delete().where(mine))
     asking.join(60)
-    assert found == [Begun()]
-    assert isinstance(others.begin(key, "f", "other"), Running)
+    assert found == [RequestBegun()]
+    assert isinstance(others.begin(key, "f", "other"), RequestRunning)
     assert writes.choose(key, "one", b"x")
 
 

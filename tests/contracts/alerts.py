@@ -14,14 +14,14 @@ from angzarr.analysis.alerts.alert import (
     GROUP,
     STORM,
     Alert,
+    AlertKind,
     Alerts,
+    AlertSeverity,
+    DeliveryState,
+    EntryCount,
     Fate,
-    Kind,
+    Observation,
     Raised,
-    Sample,
-    Severity,
-    Sighting,
-    Told,
     Watch,
     alert_id,
 )
@@ -32,11 +32,11 @@ LEASE = timedelta(minutes=5)
 def watch_of(name: str = "f1", revision: int = 1, **fields: object) -> Watch:
     known = {
         "subject": GROUP + name,
-        "samples": (Sample(START, 3), Sample(START + timedelta(minutes=20), 9)),
+        "samples": (EntryCount(START, 3), EntryCount(START + timedelta(minutes=20), 9)),
         "floor": 1,
         "letters": 4,
-        "said": {Kind.NEW_GROUP: START, Kind.DEAD_LETTER: START},
-        "open": {Kind.NEW_GROUP: START},
+        "said": {AlertKind.NEW_GROUP: START, AlertKind.DEAD_LETTER: START},
+        "open": {AlertKind.NEW_GROUP: START},
         "status": "new",
         "revision": revision,
     }
@@ -45,9 +45,9 @@ def watch_of(name: str = "f1", revision: int = 1, **fields: object) -> Watch:
 
 def alert_of(name: str = "f1", revision: int = 1, **fields: object) -> Alert:
     known = {
-        "id": alert_id(Kind.NEW_GROUP, GROUP + name, revision, fields.get("raised_at", START)),
-        "kind": Kind.NEW_GROUP,
-        "severity": Severity.ERROR,
+        "id": alert_id(AlertKind.NEW_GROUP, GROUP + name, revision, fields.get("raised_at", START)),
+        "kind": AlertKind.NEW_GROUP,
+        "severity": AlertSeverity.ERROR,
         "subject": GROUP + name,
         "raised_at": START,
         "since": START - timedelta(hours=1),
@@ -65,15 +65,15 @@ def alert_of(name: str = "f1", revision: int = 1, **fields: object) -> Alert:
     return Alert(**{**known, **fields})  # type: ignore[arg-type]
 
 
-def sighting_of(name: str = "f1", *sinks: str, revision: int = 1, **fields: object) -> Sighting:
+def sighting_of(name: str = "f1", *sinks: str, revision: int = 1, **fields: object) -> Observation:
     raised = Raised(alert_of(name, revision, **fields), sinks or ("log",))
-    return Sighting(watch_of(name, revision), (raised,))
+    return Observation(watch_of(name, revision), (raised,))
 
 
-def storm_of(*followers: Watch, revision: int = 1) -> Sighting:
-    raised = alert_of("f1", id=f"storm-{revision}", kind=Kind.STORM, subject=STORM)
-    return Sighting(
-        Watch(subject=STORM, open={Kind.STORM: START}, revision=revision),
+def storm_of(*followers: Watch, revision: int = 1) -> Observation:
+    raised = alert_of("f1", id=f"storm-{revision}", kind=AlertKind.STORM, subject=STORM)
+    return Observation(
+        Watch(subject=STORM, open={AlertKind.STORM: START}, revision=revision),
         (Raised(raised, ("log",)),),
         followers,
     )
@@ -93,59 +93,59 @@ class AlertsContract:
     # -- watches -------------------------------------------------------------------------------
 
     def test_a_watch_is_read_as_it_was_stored(self, alerts):
-        alerts.raise_([Sighting(watch_of())])
+        alerts.raise_([Observation(watch_of())])
         assert alerts.watches([GROUP + "f1", GROUP + "f2"]) == {GROUP + "f1": watch_of()}
         assert alerts.watches([]) == {}
 
     def test_a_subject_may_be_any_text(self, alerts):
         name = "x" * 500 + "'; DROP é\U0001f600"
-        alerts.raise_([Sighting(watch_of(name))])
+        alerts.raise_([Observation(watch_of(name))])
         assert alerts.watches([GROUP + name]) == {GROUP + name: watch_of(name)}
 
     def test_many_watches_are_read_at_once(self, alerts):
         names = [f"f{number:04}" for number in range(600)]
-        alerts.raise_([Sighting(watch_of(name)) for name in names])
+        alerts.raise_([Observation(watch_of(name)) for name in names])
         assert len(alerts.watches([GROUP + name for name in names])) == 600
 
     def test_closed_watches_come_in_order_and_are_forgotten(self, alerts):
         closed = [watch_of(name, open={}) for name in ("f1", "f2", "f3", "f4")]
-        alerts.raise_([Sighting(one) for one in (*closed, watch_of("open"))])
+        alerts.raise_([Observation(one) for one in (*closed, watch_of("open"))])
         first = alerts.closed_watches(limit=3)
         assert [one.subject for one in first] == [one.subject for one in closed[:3]]
         assert alerts.closed_watches(after=first[-1].subject, limit=3) == closed[3:]
         assert alerts.forget_watches(closed[:2]) == 2
         assert alerts.forget_watches(closed[:2]) == 0
         assert alerts.closed_watches(limit=9) == closed[2:]
-        assert alerts.raise_([Sighting(watch_of("f1"), ())]) == []
+        assert alerts.raise_([Observation(watch_of("f1"), ())]) == []
         assert alerts.watches([GROUP + "f1"])
 
     def test_a_watch_that_changed_meanwhile_is_not_forgotten(self, alerts):
         seen, now = watch_of(open={}), watch_of(revision=2, open={})
-        alerts.raise_([Sighting(seen)])
-        alerts.raise_([Sighting(now)])
+        alerts.raise_([Observation(seen)])
+        alerts.raise_([Observation(now)])
         assert alerts.forget_watches([seen]) == 0
         assert alerts.watches([seen.subject]) == {seen.subject: now}
         assert alerts.forget_watches([now]) == 1
-        assert alerts.raise_([Sighting(watch_of(revision=3))]) == []
+        assert alerts.raise_([Observation(watch_of(revision=3))]) == []
         assert alerts.watches([seen.subject]) == {}
 
     def test_open_watches_come_in_order_and_in_pages(self, alerts):
-        alerts.raise_([Sighting(watch_of(name)) for name in ("c", "a", "b")])
-        alerts.raise_([Sighting(watch_of("d", open={}))])
+        alerts.raise_([Observation(watch_of(name)) for name in ("c", "a", "b")])
+        alerts.raise_([Observation(watch_of("d", open={}))])
         first = alerts.open_watches(limit=2)
         assert [one.subject for one in first] == [GROUP + "a", GROUP + "b"]
         rest = alerts.open_watches(after=first[-1].subject, limit=2)
         assert [one.subject for one in rest] == [GROUP + "c"]
 
     def test_a_watch_whose_cause_is_gone_is_no_longer_open(self, alerts):
-        alerts.raise_([Sighting(watch_of())])
-        alerts.raise_([Sighting(watch_of(revision=2, open={}))])
+        alerts.raise_([Observation(watch_of())])
+        alerts.raise_([Observation(watch_of(revision=2, open={}))])
         assert alerts.open_watches(limit=9) == []
 
     # -- raising -------------------------------------------------------------------------------
 
     def test_a_subject_that_was_forgotten_is_raised_again_beside_its_old_alert(self, alerts, clock):
-        (first,) = alerts.raise_([Sighting(watch_of(open={}), sighting_of().raised)])
+        (first,) = alerts.raise_([Observation(watch_of(open={}), sighting_of().raised)])
         alerts.forget_watches([watch_of(open={})])
         clock.sleep(timedelta(days=31))
         (second,) = alerts.raise_([sighting_of(raised_at=clock.now()), sighting_of("f2")])[:1]
@@ -153,7 +153,7 @@ class AlertsContract:
         assert {one.alert.id for one in alerts.get_alerts()} >= {first.id, second.id}
 
     def test_followers_are_stored_with_a_storm_and_not_without(self, alerts):
-        alerts.raise_([Sighting(watch_of("f3"))])
+        alerts.raise_([Observation(watch_of("f3"))])
         storm = storm_of(watch_of("f2"), watch_of("f3", revision=2))
         assert alerts.raise_([storm]) == [storm.raised[0].alert]
         found = alerts.watches([GROUP + name for name in ("f2", "f3")])
@@ -164,7 +164,7 @@ class AlertsContract:
         assert [one.revision for one in found.values()] == [1]
 
     def test_a_follower_that_changed_meanwhile_keeps_nobody_else(self, alerts):
-        alerts.raise_([Sighting(watch_of("f2", status="seen before"))])
+        alerts.raise_([Observation(watch_of("f2", status="seen before"))])
         storm = storm_of(watch_of("f2"), watch_of("f3"))
         assert alerts.raise_([storm]) == [storm.raised[0].alert]
         found = alerts.watches([GROUP + "f2", GROUP + "f3"])
@@ -177,9 +177,9 @@ class AlertsContract:
         assert len(alerts.get_alerts()) == 1
 
     def test_a_sighting_of_an_older_watch_is_dropped_whole(self, alerts):
-        alerts.raise_([sighting_of(), Sighting(watch_of("f2"))])
+        alerts.raise_([sighting_of(), Observation(watch_of("f2"))])
         alerts.raise_([sighting_of(revision=2)])
-        stale = Sighting(
+        stale = Observation(
             watch_of(revision=2, letters=99), (Raised(alert_of(revision=9), ("log",)),)
         )
         assert alerts.raise_([stale, sighting_of("f2", revision=2)]) == [alert_of("f2", 2)]
@@ -203,11 +203,16 @@ class AlertsContract:
         assert len(alerts.get_alerts()) == 8
 
     def test_an_alert_is_read_as_it_was_raised(self, alerts):
-        said = alert_of(resolved=True, severity=Severity.WARNING, text="é \x00 \ud800 \U0001f600")
-        alerts.raise_([Sighting(watch_of(), (Raised(said, ("log", "ops")),))])
+        said = alert_of(
+            resolved=True, severity=AlertSeverity.WARNING, text="é \x00 \ud800 \U0001f600"
+        )
+        alerts.raise_([Observation(watch_of(), (Raised(said, ("log", "ops")),))])
         ((found, told),) = alerts.get_alerts()
         assert found == said
-        assert told == (Told("log", Fate.WAITING, 0, ""), Told("ops", Fate.WAITING, 0, ""))
+        assert told == (
+            DeliveryState("log", Fate.WAITING, 0, ""),
+            DeliveryState("ops", Fate.WAITING, 0, ""),
+        )
 
     def test_alerts_are_listed_newest_first_up_to_a_limit(self, alerts):
         for number in range(3):
@@ -254,7 +259,10 @@ class AlertsContract:
         clock.sleep(timedelta(days=9))
         assert alerts.due("log", limit=9, lease=LEASE) == []
         ((_, told),) = alerts.get_alerts()
-        assert told == (Told("log", Fate.DELIVERED, 1, ""), Told("ops", Fate.WAITING, 0, ""))
+        assert told == (
+            DeliveryState("log", Fate.DELIVERED, 1, ""),
+            DeliveryState("ops", Fate.WAITING, 0, ""),
+        )
 
     def test_what_failed_is_due_again_at_its_time(self, alerts, clock):
         alerts.raise_([sighting_of()])
@@ -266,7 +274,7 @@ class AlertsContract:
         (again,) = alerts.due("log", limit=9, lease=LEASE)
         assert (again.alert, again.attempts) == (alert_of(), 1)
         ((_, told),) = alerts.get_alerts()
-        assert told == (Told("log", Fate.WAITING, 1, "it answered 500"),)
+        assert told == (DeliveryState("log", Fate.WAITING, 1, "it answered 500"),)
 
     def test_what_is_given_up_is_kept_and_never_due_again(self, alerts, clock):
         alerts.raise_([sighting_of()])
@@ -275,7 +283,7 @@ class AlertsContract:
         clock.sleep(timedelta(days=9))
         assert alerts.due("log", limit=9, lease=LEASE) == []
         ((_, told),) = alerts.get_alerts()
-        assert told == (Told("log", Fate.GIVEN_UP, 1, "it answered 410"),)
+        assert told == (DeliveryState("log", Fate.GIVEN_UP, 1, "it answered 410"),)
 
     def test_what_is_released_is_due_at_once_and_used_no_attempt(self, alerts):
         alerts.raise_([sighting_of()])

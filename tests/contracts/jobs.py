@@ -15,14 +15,20 @@ from tests.contracts.ledger import HOLD, LEASE, REPLAY, letter_of, resolve
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.ledger.entry import FailureClass, Status
-from angzarr.analysis.ledger.ledger import Answer, Decided, EntryFilter
+from angzarr.analysis.ledger.ledger import Decided, EntryFilter, ReplayAnswer
 from angzarr.analysis.ledger.replay_options import Expectation, ReplayOrder
-from angzarr.analysis.replay import job_approval
+from angzarr.analysis.replay import job_limits as job_approval
 from angzarr.analysis.replay.bulk_actions import mark_of
-from angzarr.analysis.replay.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
-from angzarr.analysis.replay.job_dry_run import dry_run
-from angzarr.analysis.replay.job_edit import job_edit
-from angzarr.analysis.replay.job_executor_port import Noted
+from angzarr.analysis.replay.job import (
+    JOB_LEASE,
+    ItemState,
+    JobPlan,
+    JobStatus,
+    Selection,
+    job_edit,
+)
+from angzarr.analysis.replay.job_store import Noted
+from angzarr.analysis.replay.job_view import dry_run
 
 CANARY = JobPlan(rate=None)
 AT_ONCE = JobPlan(stages=(), rate=None)
@@ -111,7 +117,7 @@ class JobsContract:
         hold(3)
         job = jobs.begin(GROUP, JobPlan(stages=(2,), rate=None), by="ann")
         parked, handled = send(job, limit=2)
-        ledger.note_answers([Answer(parked, 1, "replay 1 (parked)", Status.RETRYING)])
+        ledger.note_answers([ReplayAnswer(parked, 1, "replay 1 (parked)", Status.RETRYING)])
         ledger.mark_answered(handled, 1, by="replay 1 (handled)")
         after = jobs.reconcile(job.id, "a")
         assert (after.status, after.stage) == (JobStatus.RUNNING, 1)

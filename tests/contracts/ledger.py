@@ -14,11 +14,12 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import START, HandClock
 
-from angzarr.analysis.ledger.entry import FailureClass, Hold, Status, Unreadable, entry_id_of
-from angzarr.analysis.ledger.ledger import Answer, Decided, EntryFilter, Ledger
+from angzarr.analysis.ledger.entry import FailureClass, Hold, Status
+from angzarr.analysis.ledger.failure import Unreadable, entry_id_of
+from angzarr.analysis.ledger.ledger import Decided, EntryFilter, Ledger, ReplayAnswer
 from angzarr.analysis.ledger.operator_actions import UNSENT, Act, Verb
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, Expectation, ReplayOrder
-from angzarr.analysis.ledger.transition import UNDECIDED, Action, Decision
+from angzarr.analysis.ledger.transition import UNDECIDED, Action, EntryDecision
 from angzarr.dead_letters.letter import (
     ORDERED_HANDLER,
     DeadLetter,
@@ -34,8 +35,8 @@ from angzarr.events.event import Event
 from angzarr.events.message import Message
 
 LEASE = timedelta(seconds=30)
-HOLD = Decision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="a bug")
-REPLAY = Decision(
+HOLD = EntryDecision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="a bug")
+REPLAY = EntryDecision(
     action=Action.REPLAY,
     failure_class=FailureClass.TRANSIENT_ONGOING,
     evidence="transient",
@@ -708,7 +709,7 @@ class LedgerContract:
         assert ledger.mark_published(entry.id, 1, answer_by=answer_by)
         clock.sleep(timedelta(hours=23))
         assert ledger.due(limit=9, lease=LEASE) == []
-        answer = Answer(entry.id, 1, "replay 1 (skipped)", Status.SKIPPED)
+        answer = ReplayAnswer(entry.id, 1, "replay 1 (skipped)", Status.SKIPPED)
         assert ledger.note_answers([answer, answer]) == [True, False]
         assert not ledger.mark_published(entry.id, 1, answer_by=answer_by)
         clock.sleep(timedelta(hours=2))
@@ -733,7 +734,7 @@ class LedgerContract:
 
     def test_a_parked_replay_is_never_due_and_answered_in_its_turn(self, ledger, clock, replaying):
         entry_id = replaying()
-        parked = Answer(entry_id, 1, "replay 1 (parked)", Status.RETRYING)
+        parked = ReplayAnswer(entry_id, 1, "replay 1 (parked)", Status.RETRYING)
         assert ledger.note_answers([parked, parked]) == [True, False]
         clock.sleep(timedelta(days=30))
         assert ledger.due(limit=9, lease=LEASE) == []
@@ -798,9 +799,9 @@ class LedgerContract:
         entries = ledger.add_failed_events([letter_of("e1"), letter_of("e2"), letter_of("e3")])
         for entry in entries[:2]:
             ledger.mark_retrying(entry.id, 1, revision=entry.revision, by="me", lease=LEASE)
-        answers = [Answer(entry.id, 1, "replay 1 (handled)") for entry in entries]
+        answers = [ReplayAnswer(entry.id, 1, "replay 1 (handled)") for entry in entries]
         answers[1] = answers[1]._replace(status=Status.SKIPPED)
-        noted = ledger.note_answers([*answers, answers[0], Answer("f" * 64, 1, "nobody")])
+        noted = ledger.note_answers([*answers, answers[0], ReplayAnswer("f" * 64, 1, "nobody")])
         assert noted == [True, True, False, False, False]
         found = [ledger.open(entry.id).entry.status for entry in entries]
         assert found == [Status.RESOLVED, Status.SKIPPED, Status.FAILED]

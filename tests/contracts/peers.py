@@ -8,8 +8,8 @@ import pytest
 from tests.contracts.ledger import letter_of, resolve
 from tests.hand_clock import START, HandClock
 
+from angzarr.analysis.ledger.counts import MOST, Peers, PeerStats
 from angzarr.analysis.ledger.ledger import Ledger
-from angzarr.analysis.ledger.similar_failures import MOST, Fared, Peers
 
 LATELY = START - timedelta(minutes=5)
 
@@ -45,21 +45,24 @@ class PeersContract:
         self.handled(ledger, "done", clock)
         seen = peers.fared(["orders.sync", "mail.send"], ["crm", "nothing"], LATELY)
         assert seen.handlers == {
-            "orders.sync": Fared(events=4, failed=3, handled=1),
-            "mail.send": Fared(events=1, failed=1),
+            "orders.sync": PeerStats(events=4, failed=3, handled=1),
+            "mail.send": PeerStats(events=1, failed=1),
         }
-        assert seen.groups == {"crm": Fared(events=4, failed=3, handled=1), "nothing": Fared()}
+        assert seen.groups == {
+            "crm": PeerStats(events=4, failed=3, handled=1),
+            "nothing": PeerStats(),
+        }
 
     def test_what_was_long_ago_is_counted_and_not_lately(self, peers, ledger, clock):
         ledger.add_failed_event(letter_of("e1", fingerprint="crm"))
         self.handled(ledger, "e2", clock)
         seen = peers.fared([], ["crm"], START + timedelta(minutes=1))
-        assert seen.groups == {"crm": Fared(events=2)}
+        assert seen.groups == {"crm": PeerStats(events=2)}
 
     def test_what_a_person_closed_says_nothing_of_the_dependency(self, peers, ledger):
         entry = ledger.add_failed_event(letter_of(fingerprint="crm"))
         assert resolve(ledger, entry.id, "ann")
-        assert peers.fared([], ["crm"], LATELY).groups == {"crm": Fared(events=1)}
+        assert peers.fared([], ["crm"], LATELY).groups == {"crm": PeerStats(events=1)}
 
     def test_a_large_group_is_not_counted_to_its_end(self, peers, ledger):
         ledger.add_failed_events(

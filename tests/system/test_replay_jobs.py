@@ -14,7 +14,7 @@ import pytest
 
 from angzarr.analysis.ledger.entry import FailureClass, Status
 from angzarr.analysis.ledger.ledger import Decided, EntryFilter
-from angzarr.analysis.ledger.transition import Action, Decision
+from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.analysis.replay.job import JobPlan, JobStatus, Selection
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id
 from angzarr.events import headers as names
@@ -24,7 +24,7 @@ from angzarr.wiring.analysis_worker import open_worker
 from polling import wait_until
 from system.analysts import analysts
 
-HOLD = Decision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="a bug")
+HOLD = EntryDecision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="a bug")
 GROUP = Selection(wanted=EntryFilter(fingerprint="g1"))
 KILLS = 20
 #: Entries enough for that many kills.

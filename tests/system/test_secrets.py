@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.analysis.ledger.entry import Status
-from angzarr.analysis.worker.due_entries import Waking
+from angzarr.analysis.worker.due_entries import DueEntries
 from angzarr.dead_letters.codec import decode
 from angzarr.wiring.analysis_worker import open_worker
 from polling import wait_until
@@ -50,7 +50,7 @@ def analysis_of(site):
             (entry,) = ledger.get_failed_events(status=None).entries or [None]
             return entry if entry is not None and entry.status is status else None
 
-        waking = next(duty for duty in worker.duties if isinstance(duty, Waking))
+        waking = next(duty for duty in worker.duties if isinstance(duty, DueEntries))
         yield waking, lambda status: wait_until(lambda: step(status), f"an entry {status}")
 
 

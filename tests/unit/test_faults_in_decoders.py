@@ -20,7 +20,8 @@ from angzarr.adapters.rabbitmq import frames
 from angzarr.adapters.redis import damaged
 from angzarr.adapters.sql.ledger import rows as ledger_rows
 from angzarr.adapters.sqs.transport import Channel
-from angzarr.analysis.replay import edit_review, job_runner
+from angzarr.analysis.replay import job_runner
+from angzarr.analysis.replay import job_view as edit_review
 from angzarr.dead_letters import codec, foreign_pages, sealing
 from angzarr.dead_letters.record import ForeignRecord, wrapped
 from angzarr.errors import DecodeError

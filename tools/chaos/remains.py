@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import redis
 
-from angzarr.analysis.ledger.entry import EntryDetail, Unreadable
+from angzarr.analysis.ledger.entry import EntryDetail
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, Ledger
 from chaos.evidence import Entry
 from chaos.fates import QUEUES

@@ -15,13 +15,11 @@ from tools.corpus.events import OrderPlaced
 from tools.corpus.lines import Line
 from tools.corpus.score import Score, score
 
-from angzarr.analysis.classification.classify import Classifier
+from angzarr.analysis.classification.classify import Classifier, ReplayDelays, Unattended
 from angzarr.analysis.classification.evidence import BreakerSeen, Evidence, Fit
-from angzarr.analysis.classification.replay_delays import Pauses
-from angzarr.analysis.classification.rule_file import built_in_rules
-from angzarr.analysis.classification.unattended import Unattended
+from angzarr.analysis.classification.rules import built_in_rules
+from angzarr.analysis.ledger.counts import PeerStats
 from angzarr.analysis.ledger.entry import FailureClass
-from angzarr.analysis.ledger.similar_failures import Fared
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Distrusted, NoTarget, Refusal
 from angzarr.resilience.breaker import Phase
@@ -36,7 +34,7 @@ def shipped() -> Classifier:
     settings = AnalysisSettings()
     return Classifier(
         rules=built_in_rules(),
-        pauses=Pauses(backoff=settings.replay_backoff(), chance=lambda: 0.0),
+        pauses=ReplayDelays(backoff=settings.replay_backoff(), chance=lambda: 0.0),
         max_replays=settings.max_replays,
         longest_wait=settings.longest_wait,
         unattended=Unattended(oldest=settings.automatic.oldest),
@@ -76,8 +74,8 @@ def evidence_of(line: Line) -> Evidence:
         replays=told["replays"],
         target_problem=_problem(told),
         breakers=_breakers(told["breakers"]),
-        handler_fares=Fared(events=group + recent["failed"], **recent),
-        group_fares=Fared(events=group, failed=min(group, recent["failed"])),
+        handler_fares=PeerStats(events=group + recent["failed"], **recent),
+        group_fares=PeerStats(events=group, failed=min(group, recent["failed"])),
         newer_release=told["failing_release"] in running[:-1],
         fit=_fit(letter),
     )

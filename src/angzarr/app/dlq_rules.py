@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from angzarr.analysis.classification.classify import Classifier, Replacement
+from angzarr.analysis.classification.classify import (
+    Classifier,
+    Replacement,
+    ReplayDelays,
+    Unattended,
+)
 from angzarr.analysis.classification.evidence import Fit
-from angzarr.analysis.classification.evidence_collector import BreakerLook, Gathering, NewerRuns
-from angzarr.analysis.classification.replay_delays import Pauses
-from angzarr.analysis.classification.rule_file import built_in_rules
-from angzarr.analysis.classification.rules import Judge, PythonRule, in_order
-from angzarr.analysis.classification.unattended import Unattended
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.classification.evidence_collector import (
+    BreakerLook,
+    EvidenceCollector,
+    NewerRuns,
+)
+from angzarr.analysis.classification.rules import Judge, PythonRule, built_in_rules, in_order
+from angzarr.analysis.replay.replay import Replayer
 from angzarr.app.operations import Operating
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
@@ -70,7 +76,7 @@ class Ruling(Operating):
         given = self.settings.analysis
         return Classifier(
             rules=in_order(given.written_rules(), self._dlq_rules, built_in_rules()),
-            pauses=Pauses(backoff=given.replay_backoff(), chance=chance),
+            pauses=ReplayDelays(backoff=given.replay_backoff(), chance=chance),
             max_replays=min(given.max_replays, given.most_replays),
             longest_wait=given.longest_wait,
             unattended=Unattended(
@@ -81,10 +87,10 @@ class Ruling(Operating):
             replacement=self._dlq_classifier,
         )
 
-    def open_gathering(self, replayer: Replayer) -> Gathering:
+    def open_gathering(self, replayer: Replayer) -> EvidenceCollector:
         """Return what finds out all that is known of failures; `peers` of it is to be closed."""
         self._load_tasks()
-        return Gathering(
+        return EvidenceCollector(
             peers=ledger_wiring.open_part(ledger_wiring.PEERS, self.settings, self.broker_url),
             obstacle=replayer.obstacle,
             clock=replayer.clock,

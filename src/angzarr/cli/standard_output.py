@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 
 import click
 
-from angzarr.analysis.ledger.entry_json import json_text
+from angzarr.analysis.ledger.export import json_text
 from angzarr.runtime.text import escaped
 
 

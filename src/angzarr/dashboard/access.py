@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from angzarr.analysis.replay.job_approval import LOCAL
+from angzarr.analysis.replay.job_limits import LOCAL
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.sessions import Session, Sessions
 from angzarr.settings.dashboard import DashboardToken, Role

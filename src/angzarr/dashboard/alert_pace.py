@@ -6,7 +6,7 @@ import secrets
 from datetime import timedelta
 from typing import Final
 
-from angzarr.analysis.ledger.idempotent_requests import Begun, WriteKey, Writes
+from angzarr.analysis.ledger.idempotent_requests import RequestBegun, WriteKey, Writes
 from angzarr.clock import Clock
 from angzarr.dashboard.problem import Problem
 
@@ -20,7 +20,7 @@ def check_pace(writes: Writes, clock: Clock) -> None:
     """Take the turn of the present span; raises Problem 429 where somebody has it."""
     span, gone = divmod(clock.now().timestamp(), EVERY.total_seconds())
     turn = secrets.token_hex(16)
-    if isinstance(writes.begin(WriteKey(_OURS, f"{span:.0f}"), turn, turn), Begun):
+    if isinstance(writes.begin(WriteKey(_OURS, f"{span:.0f}"), turn, turn), RequestBegun):
         return
     seconds = max(1, round(EVERY.total_seconds() - gone))
     msg = f"a test alert was sent just now: ask again in {seconds} s"

@@ -10,9 +10,9 @@ from angzarr.analysis.ledger.group import Amendment, Group
 from angzarr.analysis.ledger.operator_actions import Verb, refusal
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.analysis.replay.bulk_actions import CHANGED, act_on_all
-from angzarr.analysis.replay.edit_review import review
 from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.replay.job_approval import is_anybody, same_person
+from angzarr.analysis.replay.job_limits import is_anybody, same_person
+from angzarr.analysis.replay.job_view import review
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import breaker_of, detail_of, group_of, job_of

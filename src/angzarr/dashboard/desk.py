@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from angzarr.analysis.alerts.alert import Alerts
 from angzarr.analysis.alerts.alert_delivery import Sink
 from angzarr.analysis.classification.classify import Classifier
-from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.ledger.emergency_stop import Brake
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.group import Groups
@@ -16,8 +16,8 @@ from angzarr.analysis.ledger.idempotent_requests import Writes
 from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.analysis.replay.compensation import Compensator
 from angzarr.analysis.replay.editor import Editor
-from angzarr.analysis.replay.job import ReplayJobs
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.job_store import ReplayJobs
+from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.replay.skip import Skips
 from angzarr.clock import Clock
 from angzarr.dashboard.ordered_desk import OrderedDesk
@@ -42,7 +42,7 @@ class Desk:
     webhooks: Callable[[], Mapping[str, Sink]]
     #: Which class entries would have now, and all that is known of them.
     classifier: Classifier
-    gathering: Gathering
+    gathering: EvidenceCollector
     replayer: Replayer
     compensator: Compensator
     skips: Skips

@@ -7,13 +7,13 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from angzarr.analysis.ledger.entry import Entry, EntryDetail, Failure
+from angzarr.analysis.ledger.entry import Entry, EntryDetail
+from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.replay_options import Expectation, ReplayOrder
 from angzarr.analysis.ledger.transition import replayable
 from angzarr.analysis.replay.edit import Unfit
 from angzarr.analysis.replay.editor import Draft, edited_from
-from angzarr.analysis.replay.job import JobPlan, ReplayJob, Selection, plan_for
-from angzarr.analysis.replay.job_edit import job_edit
+from angzarr.analysis.replay.job import JobPlan, ReplayJob, Selection, job_edit, plan_for
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.deeds import check_target, named
 from angzarr.dashboard.desk import Desk

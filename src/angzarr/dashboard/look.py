@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from angzarr.analysis.classification.evidence_view import clues
-from angzarr.analysis.classification.explanation_json import explanation_json
+from angzarr.analysis.classification.classify import explanation_json
+from angzarr.analysis.classification.evidence_text import evidence_items
 from angzarr.analysis.ledger.entry import EntryDetail
 from angzarr.analysis.ledger.group import Group
 from angzarr.analysis.ledger.plan_filing import as_stored
@@ -35,7 +35,9 @@ def protection_of(desk: Desk, detail: EntryDetail) -> Mapping[str, str]:
 def explanation_of(desk: Desk, detail: EntryDetail) -> dict[str, Any]:
     """Return how an entry would be classified now, and why; asks whoever the worker would ask."""
     (evidence,) = desk.gathering.gather([as_stored(detail.entry, detail.failure)])
-    return explanation_json(detail.entry, desk.classifier.explain(evidence), clues(evidence))
+    return explanation_json(
+        detail.entry, desk.classifier.explain(evidence), evidence_items(evidence)
+    )
 
 
 def group_of(desk: Desk, fingerprint: str) -> Group:

@@ -17,11 +17,11 @@ from starlette.responses import Response
 
 from angzarr.analysis.ledger.idempotent_requests import (
     WRITE_LEASE,
-    Answer,
-    Begun,
-    Differs,
     Found,
-    Running,
+    RecordedAnswer,
+    RequestBegun,
+    RequestDiffers,
+    RequestRunning,
     WriteKey,
     Writes,
 )
@@ -47,7 +47,7 @@ async def once(request: Request, writes: Writes, caller: str, key: str, handle: 
     write, token = WriteKey(caller, key), secrets.token_hex(16)
     fingerprint = await _fingerprint(request)
     found = await run_in_threadpool(writes.begin, write, fingerprint, token)
-    if not isinstance(found, Begun):
+    if not isinstance(found, RequestBegun):
         return _standing(found)
     request.state.choice = Choice.of(writes, write, token, found.choice)
     try:
@@ -99,25 +99,25 @@ async def _answered(request: Request, handle: Handle) -> Response:
 
 def _standing(found: Found) -> Response:
     match found:
-        case Answer():
+        case RecordedAnswer():
             headers = {**dict(found.headers), "Idempotency-Replayed": "true"}
             return Response(found.body, found.status, headers)
-        case Running(retry_after):
+        case RequestRunning(retry_after):
             seconds = max(1, round(min(retry_after.total_seconds(), 5)))
             msg = "the first request with this Idempotency-Key is still worked on"
             raise Problem(409, "still-running", msg, headers={"Retry-After": str(seconds)})
-        case Differs():
+        case RequestDiffers():
             msg = "this Idempotency-Key was used for another request"
             raise Problem(422, "key-used", msg)
-        case Begun():  # pragma: no cover - its caller works on it
+        case RequestBegun():  # pragma: no cover - its caller works on it
             raise AssertionError
 
 
-def _answer(response: Response) -> Answer:
+def _answer(response: Response) -> RecordedAnswer:
     headers = tuple(
         (name, response.headers[name]) for name in _KEPT_HEADERS if name in response.headers
     )
-    return Answer(status=response.status_code, body=bytes(response.body), headers=headers)
+    return RecordedAnswer(status=response.status_code, body=bytes(response.body), headers=headers)
 
 
 async def _fingerprint(request: Request) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 
-from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.ledger.group import group_address
 from angzarr.analysis.ledger.ledger import read_cursor
 from angzarr.dashboard.problem import Problem
 

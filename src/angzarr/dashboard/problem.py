@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from angzarr.analysis.ledger.entry_json import json_text
+from angzarr.analysis.ledger.export import json_text
 from angzarr.errors import (
     AngzarrError,
     BrokerUnavailable,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.replay.bulk_actions import mark_of
 from angzarr.analysis.replay.job import JobPlan, Selection
-from angzarr.analysis.replay.job_dry_run import AS_EVER, DryRun, dry_run
+from angzarr.analysis.replay.job_view import AS_EVER, DryRun, dry_run
 from angzarr.dashboard import many
 from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.desk import Desk

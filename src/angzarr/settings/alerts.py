@@ -8,8 +8,8 @@ from typing import Final
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from angzarr.analysis.alerts.alert import BodyFormat, Severity
-from angzarr.analysis.alerts.alert_link import check_link
+from angzarr.analysis.alerts.alert import AlertSeverity, BodyFormat
+from angzarr.analysis.alerts.alert_text import check_link
 from angzarr.settings.base import Section, Span
 from angzarr.settings.webhooks import check_address, keys_of
 
@@ -24,7 +24,7 @@ class WebhookSettings(Section):
     #: Each signs; a receiver needs to know one of them.
     secrets: tuple[SecretStr, ...] = ()
     format: BodyFormat = BodyFormat.GENERIC
-    severities: tuple[Severity, ...] = Field(default=(Severity.ERROR,), min_length=1)
+    severities: tuple[AlertSeverity, ...] = Field(default=(AlertSeverity.ERROR,), min_length=1)
     #: A file of authorities that are trusted besides the system's.
     ca_certs: str | None = None
 

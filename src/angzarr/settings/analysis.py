@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from angzarr.analysis.classification.grouping import Grouping, grouping_rules
-from angzarr.analysis.classification.rule_file import GROUPING, RULES, read
-from angzarr.analysis.classification.rules import WrittenRule, rules_from
-from angzarr.analysis.ledger.quiet_hours import QuietHours, place_of, window_of
+from angzarr.analysis.classification.rules import GROUPING, RULES, WrittenRule, read, rules_from
+from angzarr.analysis.ledger.emergency_stop import QuietHours, place_of, window_of
 from angzarr.resilience.backoff import Policy
 from angzarr.settings.alerts import AlertSettings
 from angzarr.settings.base import Keep, Section, Span, kept, said

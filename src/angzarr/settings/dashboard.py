@@ -10,8 +10,8 @@ from typing import Final
 
 from pydantic import Field, SecretStr, field_validator
 
-from angzarr.analysis.replay.auto_replay_rules import AUTOMATIC
-from angzarr.analysis.replay.job_approval import is_anybody
+from angzarr.analysis.replay.job import AUTOMATIC
+from angzarr.analysis.replay.job_limits import is_anybody
 from angzarr.settings.base import Section
 
 #: Shorter ones can be guessed.

@@ -9,7 +9,7 @@ from typing import Any, Final, overload
 
 from angzarr.analysis.ledger.entry import Entry, EntryDetail
 from angzarr.analysis.ledger.ledger import Ledger
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.worker.worker import AnalysisWorker
 from angzarr.app.angzarr import Angzarr
 from angzarr.testing.letters import DeadLetters, only, where

@@ -13,7 +13,7 @@ from typing import Any, Final
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.analysis.alerts.alert import Alert
 from angzarr.analysis.alerts.alert_delivery import BREAKER, AlertDelivery, Sink, patience
-from angzarr.analysis.alerts.alert_raiser import Alerting
+from angzarr.analysis.alerts.alert_raiser import AlertRaiser
 from angzarr.analysis.alerts.alert_state import AlertRules
 from angzarr.analysis.alerts.alert_text import Speaker
 from angzarr.clock import SystemClock
@@ -40,7 +40,7 @@ def open_threads(settings: Settings, broker: str) -> list[TurnThread]:
         return []
     sinks = [_log_sink(), *open_webhooks(settings.analysis.alerts).values()]
 
-    def alerting(_stopping: Callable[[], bool]) -> Alerting:
+    def alerting(_stopping: Callable[[], bool]) -> AlertRaiser:
         return _alerting(settings, broker)
 
     threads = [TurnThread("angzarr-alerting", alerting, patience=_PATIENCE)]
@@ -87,7 +87,7 @@ def rules_of(given: AlertSettings) -> AlertRules:
     )
 
 
-def _alerting(settings: Settings, broker: str) -> Alerting:
+def _alerting(settings: Settings, broker: str) -> AlertRaiser:
     given, doors = settings.analysis.alerts, ExitStack()
     ledger = open_part(LEDGER, settings, broker)
     alerts = open_part(ALERTS, settings, broker)
@@ -95,7 +95,7 @@ def _alerting(settings: Settings, broker: str) -> Alerting:
     jobs = open_part(REPLAY_JOBS, settings, broker)
     for one in (ledger, alerts, groups, jobs):
         doors.callback(one.close)
-    return Alerting(
+    return AlertRaiser(
         groups=groups,
         ledger=ledger,
         jobs=jobs,

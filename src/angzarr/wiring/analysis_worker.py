@@ -15,30 +15,27 @@ from functools import partial
 from typing import Any
 
 from angzarr.adapters.celery.publish.publisher import refuses
-from angzarr.analysis.alerts.alert_pruning import ForgottenWatches
-from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.alerts.alert_raiser import ForgottenWatches
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.ledger.emergency_stop import (
     asleep,
     why_not_at_all,
     why_not_by_itself,
     why_not_now,
 )
-from angzarr.analysis.ledger.pruning import ClosedEntries, Retention, ended_jobs
+from angzarr.analysis.ledger.upkeep import ClosedEntries, EntryRetention, ended_jobs
 from angzarr.analysis.replay.compensation import Compensator
 from angzarr.analysis.replay.editor import Editor
-from angzarr.analysis.replay.job import ReplayJobs
-from angzarr.analysis.replay.job_runner import JobRunner
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.job_runner import JobRunner, TargetPhases
+from angzarr.analysis.replay.job_store import ReplayJobs
+from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.replay.skip import Skips
-from angzarr.analysis.replay.target_breakers import TargetPhases
-from angzarr.analysis.worker.auto_replay import Recovering
-from angzarr.analysis.worker.decisions import Deciding
-from angzarr.analysis.worker.due_entries import Waking
+from angzarr.analysis.worker.auto_replay import AutoReplay
+from angzarr.analysis.worker.decisions import DecisionMaker
+from angzarr.analysis.worker.due_entries import DueEntries
 from angzarr.analysis.worker.handover import Handover
-from angzarr.analysis.worker.health import AnalysisHealth
-from angzarr.analysis.worker.intake import Intake
-from angzarr.analysis.worker.replay_results import Answers
-from angzarr.analysis.worker.worker import AnalysisWorker
+from angzarr.analysis.worker.intake import Intake, ReplayResults
+from angzarr.analysis.worker.worker import AnalysisHealth, AnalysisWorker
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.fleet import running_releases
@@ -72,7 +69,7 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
                 doors.callback(thread.end)
         name = f"analysis@{socket.gethostname()}:{os.getpid()}"
         classifier = app.dlq_classifier(chance)
-        deciding = Deciding(
+        deciding = DecisionMaker(
             ledger=replayer.ledger,
             gathering=open_gathering(app, replayer, doors),
             classify=classifier,
@@ -110,8 +107,8 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
         yield AnalysisWorker(
             duties=(
                 intake,
-                Answers(outcomes=outcomes, ledger=replayer.ledger),
-                Waking(
+                ReplayResults(outcomes=outcomes, ledger=replayer.ledger),
+                DueEntries(
                     ledger=replayer.ledger,
                     deciding=deciding,
                     replayer=replayer,
@@ -150,11 +147,11 @@ def serve_health(
 
 def _recovery(
     app: Application,
-    deciding: Deciding,
+    deciding: DecisionMaker,
     jobs: ReplayJobs,
     barred: Callable[[], str],
     doors: ExitStack,
-) -> list[Recovering]:
+) -> list[AutoReplay]:
     """Return the duty that replays held groups by itself; none where the settings say so."""
     settings = app.settings.analysis
     if not settings.automatic.recovery:
@@ -162,7 +159,7 @@ def _recovery(
     groups = app.open_groups()
     doors.callback(groups.close)
     return [
-        Recovering(
+        AutoReplay(
             ledger=deciding.ledger,
             groups=groups,
             jobs=jobs,
@@ -176,7 +173,7 @@ def _recovery(
     ]
 
 
-def _handover(app: Application, deciding: Deciding, doors: ExitStack) -> Handover:
+def _handover(app: Application, deciding: DecisionMaker, doors: ExitStack) -> Handover:
     """Return what gives other apps their letters, over connections of its own."""
     queue = app.open_dead_letter_queue()
     doors.callback(queue.close)
@@ -194,7 +191,7 @@ def _pruning(
     removals = (
         ClosedEntries(
             ledger=replayer.ledger,
-            retention=Retention(closed=settings.keep_closed, archived=settings.keep_archived),
+            retention=EntryRetention(closed=settings.keep_closed, archived=settings.keep_archived),
         ),
         ended_jobs(jobs, settings.keep_jobs),
         ForgottenWatches(alerts=alerts, groups=groups, jobs=jobs),
@@ -263,7 +260,7 @@ def open_barred(app: Application, doors: ExitStack) -> Callable[[], str]:
     return lambda: why_not_now(brake.state(), SystemClock().now())
 
 
-def open_gathering(app: Application, replayer: Replayer, doors: ExitStack) -> Gathering:
+def open_gathering(app: Application, replayer: Replayer, doors: ExitStack) -> EvidenceCollector:
     """Return what finds out all that is known of *app*'s failures."""
     gathering = app.open_gathering(replayer)
     doors.callback(gathering.peers.close)

@@ -10,18 +10,16 @@ from angzarr.aggregates.aggregate import AggregateType
 from angzarr.analysis.alerts.alert import Alerts
 from angzarr.analysis.alerts.alert_delivery import Sink
 from angzarr.analysis.classification.classify import Classifier
-from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.ledger.emergency_stop import Brake
 from angzarr.analysis.ledger.group import Groups
 from angzarr.analysis.ledger.idempotent_requests import Writes
 from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.analysis.ledger.upkeep import LedgerUpkeep
 from angzarr.analysis.replay.compensation import Compensations
-from angzarr.analysis.replay.job import ReplayJobs
-from angzarr.analysis.replay.job_executor_port import JobWork
-from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.replay.replayer import Replayer
-from angzarr.analysis.worker.other_apps import OtherApps
+from angzarr.analysis.replay.job_store import JobWork, ReplayJobs
+from angzarr.analysis.replay.replay import Replayer, ReplayTargets
+from angzarr.analysis.worker.handover import OtherApps
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.forwarding import Forwarder
@@ -113,7 +111,7 @@ class Application(Protocol):
     def dlq_classifier(self, chance: Callable[[], float]) -> Classifier:
         """Return what classifies failures; raises ConfigurationError for rules that are none."""
 
-    def open_gathering(self, replayer: Replayer) -> Gathering:
+    def open_gathering(self, replayer: Replayer) -> EvidenceCollector:
         """Return what finds out all that is known of failures; close its `peers`."""
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:

@@ -16,11 +16,11 @@ from angzarr.wiring.stores import EMBEDDED, extra, is_embedded
 if TYPE_CHECKING:  # the analysis is imported only where it is used
     from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
     from angzarr.analysis.alerts.alert import Alerts
+    from angzarr.analysis.ledger.counts import Peers
     from angzarr.analysis.ledger.emergency_stop import Brake
     from angzarr.analysis.ledger.group import Groups
     from angzarr.analysis.ledger.idempotent_requests import Writes
     from angzarr.analysis.ledger.ledger import Ledger
-    from angzarr.analysis.ledger.similar_failures import Peers
     from angzarr.analysis.ledger.upkeep import LedgerUpkeep
 
 P = TypeVar("P")

@@ -10,7 +10,7 @@ from tests.unit.analysis.alerted import FakeJobs
 from tests.unit.analysis.alerts.test_alert_raiser import Site
 from tests.unit.analysis.worker.test_worker import World
 
-from angzarr.analysis.alerts.alert import Kind
+from angzarr.analysis.alerts.alert import AlertKind
 from angzarr.analysis.alerts.alert_state import AlertRules
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.operator_actions import Verb
@@ -46,7 +46,7 @@ def file(world, letter, **how):
 
 def test_a_letter_that_kills_its_worker_is_archived_and_raises_an_alert_once(world, alerting):
     file(world, letter_of(reason=Reason.POISON, attempts=1, last_attempt_at=world.clock.now()))
-    assert kinds(alerting.look()) == [(Kind.DEAD_LETTER, False), (Kind.POISON, False)]
+    assert kinds(alerting.look()) == [(AlertKind.DEAD_LETTER, False), (AlertKind.POISON, False)]
     for _ in range(3):
         world.clock.sleep(timedelta(seconds=5))
         assert alerting.look() == []
@@ -54,7 +54,7 @@ def test_a_letter_that_kills_its_worker_is_archived_and_raises_an_alert_once(wor
 
 def test_a_letter_that_cannot_be_read_raises_an_alert(world, alerting):
     file(world, None, raw=b"garbage", problem="no letter")
-    assert kinds(alerting.look()) == [(Kind.DEAD_LETTER, False), (Kind.NEW_GROUP, False)]
+    assert kinds(alerting.look()) == [(AlertKind.DEAD_LETTER, False), (AlertKind.NEW_GROUP, False)]
 
 
 def test_more_of_an_archived_group_is_told_again(world, alerting):
@@ -63,7 +63,7 @@ def test_more_of_an_archived_group_is_told_again(world, alerting):
     world.clock.sleep(timedelta(hours=2))
     world.queue.send(letter_of("e2", reason=Reason.POISON, last_attempt_at=world.clock.now()))
     world.worker.step()
-    assert (Kind.POISON, False) in kinds(alerting.look())
+    assert (AlertKind.POISON, False) in kinds(alerting.look())
 
 
 def test_what_a_person_archived_is_resolved_and_raises_nothing(world, alerting):
@@ -80,4 +80,4 @@ def test_what_is_filed_and_archived_days_after_it_failed_is_told(world, alerting
     failed_at = world.clock.now()
     world.clock.sleep(timedelta(days=3))
     file(world, letter_of(reason=Reason.POISON, attempts=1, last_attempt_at=failed_at))
-    assert (Kind.POISON, False) in kinds(alerting.look())
+    assert (AlertKind.POISON, False) in kinds(alerting.look())

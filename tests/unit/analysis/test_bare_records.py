@@ -11,11 +11,10 @@ from tests.unit.analysis.alerts.test_alert_raiser import Site
 from tests.unit.analysis.worker.test_worker import World
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.analysis.alerts.alert import Kind
+from angzarr.analysis.alerts.alert import AlertKind
 from angzarr.analysis.alerts.alert_state import AlertRules
 from angzarr.analysis.ledger.entry import Status
-from angzarr.analysis.ledger.entry_json import detail_json
-from angzarr.analysis.ledger.export import letter_lines
+from angzarr.analysis.ledger.export import entry_detail_json, letter_lines
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.foreign_replay import Route
 from angzarr.dead_letters.lines import from_line
@@ -71,9 +70,9 @@ def test_it_is_archived_with_an_alert_and_whole_wherever_it_goes(bare):
     world.worker.step()
     (entry,) = world.ledger.get_failed_events(status=Status.ARCHIVED).entries
     assert entry.event_type == event_type
-    assert Kind.DEAD_LETTER in {alert.kind for alert in alerting.look()}
+    assert AlertKind.DEAD_LETTER in {alert.kind for alert in alerting.look()}
 
-    shown = detail_json(world.ledger.open(entry.id), {})["message"]["record"]
+    shown = entry_detail_json(world.ledger.open(entry.id), {})["message"]["record"]
     assert shown["headers"][-2:] == [["h", "1"], ["h", "2"]]
     assert shown["place"] == receipt.record.place
 

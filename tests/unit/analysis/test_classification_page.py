@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
+from angzarr.analysis.classification.evidence_text import SAID
 from angzarr.analysis.classification.rule_conditions import CONDITIONS
-from angzarr.analysis.classification.rule_text import SAID
 from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.analysis.ledger.transition import Action
 from angzarr.settings.settings import load

@@ -20,8 +20,7 @@ from tests.unit.dead_letters.test_protection import (
 
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.ledger.entry import Status
-from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import decode, encode
 from angzarr.dead_letters.letter import letter_id

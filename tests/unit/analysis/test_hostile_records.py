@@ -14,9 +14,9 @@ from tests.judging import classifier
 
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.adapters.memory.peers import MemoryPeers
-from angzarr.analysis.classification.evidence_collector import Gathering
-from angzarr.analysis.ledger.entry import Unreadable
-from angzarr.analysis.worker.decisions import Deciding
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
+from angzarr.analysis.ledger.failure import Unreadable
+from angzarr.analysis.worker.decisions import DecisionMaker
 from angzarr.analysis.worker.intake import Intake
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.record import RECORD_CONTENT_TYPE, from_text, to_text
@@ -82,9 +82,11 @@ def filed(queue, ledger=None):
     """File what *queue* gives; return its entry, as a person sees it."""
     clock = HandClock()
     ledger = ledger or MemoryLedger(clock)
-    deciding = Deciding(
+    deciding = DecisionMaker(
         ledger=ledger, name="analysis",
-        gathering=Gathering(peers=MemoryPeers(ledger), obstacle=lambda _one: "", clock=clock),
+        gathering=EvidenceCollector(
+            peers=MemoryPeers(ledger), obstacle=lambda _one: "", clock=clock
+        ),
         classify=classifier(()),
     )  # fmt: skip
     Intake(queue=queue, deciding=deciding, clock=clock, domains=["order"]).turn(timedelta())

@@ -10,9 +10,9 @@ from tools.corpus.judging import evidence_of as evidence_of_line
 from tools.corpus.lines import judged, read
 
 from angzarr.analysis.classification.evidence import Fit
-from angzarr.analysis.classification.rule_file import built_in_rules
-from angzarr.analysis.classification.rules import decide
-from angzarr.analysis.ledger.entry import FailureClass, Unreadable
+from angzarr.analysis.classification.rules import built_in_rules, decide
+from angzarr.analysis.ledger.entry import FailureClass
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.transition import Action
 from angzarr.dead_letters.letter import Mismatch, Reason
 from angzarr.dead_letters.record import ForeignRecord

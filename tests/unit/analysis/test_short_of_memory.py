@@ -9,7 +9,7 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import HandClock
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.worker.intake import MOST_TRIES, Intake
 from angzarr.dead_letters import codec
 

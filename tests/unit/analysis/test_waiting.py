@@ -14,12 +14,12 @@ from tests.unit.analysis.worker.test_worker import World
 from angzarr.analysis.classification.evidence_collector import BreakerLook
 from angzarr.analysis.ledger import transition
 from angzarr.analysis.ledger.entry import FailureClass, Status
-from angzarr.analysis.ledger.transition import Action, Decision
+from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.errors import BrokerUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Phase, State
 
 OPEN, CLOSED = State(phase=Phase.OPEN), State()
-WAIT = Decision(
+WAIT = EntryDecision(
     action=Action.WAIT,
     failure_class=FailureClass.TRANSIENT_ONGOING,
     evidence="ill",
@@ -152,6 +152,6 @@ def test_a_letter_or_a_person_ends_a_wait():
 
 def test_another_class_is_a_line_again():
     entry = transition.decided(transition.filed(letter_of(), START).entry, WAIT, START, "me").entry
-    unknown = Decision(action=Action.WAIT, failure_class=FailureClass.UNKNOWN, evidence="?")
+    unknown = EntryDecision(action=Action.WAIT, failure_class=FailureClass.UNKNOWN, evidence="?")
     assert transition.decided(entry, WAIT, START, "me").line is None
     assert transition.decided(entry, unknown, START, "me").line is not None

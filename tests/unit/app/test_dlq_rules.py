@@ -12,14 +12,14 @@ from tests.hand_clock import START
 from tests.judging import evidence_of
 
 from angzarr import Angzarr
-from angzarr.analysis import Action, Decision, FailureClass
+from angzarr.analysis import Action, EntryDecision, FailureClass
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.metadata import REDACTED
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
 from angzarr.fleet import Member, Release
 
-HELD = Decision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="mine")
+HELD = EntryDecision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="mine")
 
 
 class Order(BaseModel):

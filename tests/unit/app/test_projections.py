@@ -19,7 +19,7 @@ from angzarr import (
     handles,
 )
 from angzarr.aggregates.book import Address
-from angzarr.analysis.ledger.entry import facts_of
+from angzarr.analysis.ledger.failure import facts_of
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import read
 from angzarr.delivery.delivery_facts import fact_of

@@ -18,11 +18,11 @@ from angzarr.adapters.sql.ledger.groups import SqlGroups
 from angzarr.adapters.sql.ledger.peers import SqlPeers
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
-from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.classification.grouping import Grouping
 from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.worker.other_apps import OtherApps
+from angzarr.analysis.worker.handover import OtherApps
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
@@ -155,7 +155,7 @@ class FakeApp:
 
     def open_gathering(self, replayer):
         peers = SqlPeers(LedgerDatabase(build_engine(self.url)))
-        return Gathering(
+        return EvidenceCollector(
             peers=peers,
             obstacle=replayer.obstacle,
             clock=replayer.clock,

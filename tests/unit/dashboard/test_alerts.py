@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.alerts.alert import Sighting
+from angzarr.analysis.alerts.alert import Observation
 from angzarr.dashboard.alert_pace import EVERY
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.settings.dashboard import Role
@@ -21,7 +21,7 @@ ALERTS = f"{PREFIX}/alerts"
 @pytest.fixture
 def client(world):
     world.alerts.raise_([sighting_of("f1", "ops"), sighting_of("f2", title="<b>over</b>")])
-    world.alerts.raise_([Sighting(watch_of("f2", revision=2, open={}))])
+    world.alerts.raise_([Observation(watch_of("f2", revision=2, open={}))])
     return api(world)
 
 

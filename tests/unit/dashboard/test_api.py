@@ -8,8 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.ledger.entry import FailureClass, Status, Unreadable
-from angzarr.analysis.ledger.idempotent_requests import Begun, WriteKey
+from angzarr.analysis.ledger.entry import FailureClass, Status
+from angzarr.analysis.ledger.failure import Unreadable
+from angzarr.analysis.ledger.idempotent_requests import RequestBegun, WriteKey
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
 from angzarr.analysis.replay.job import JobStatus
 from angzarr.dashboard.api.route import PREFIX
@@ -471,7 +472,7 @@ def raising(error):
 def test_a_key_that_is_none_is_refused(world, client, key):
     answer = client.post(f"{PREFIX}/breakers/crm/reset", headers={"Idempotency-Key": key})
     assert (answer.status_code, problem(answer)) == (400, "bad-idempotency-key")
-    assert isinstance(world.writes.begin(WriteKey("operator@test", key), "f", "t"), Begun)
+    assert isinstance(world.writes.begin(WriteKey("operator@test", key), "f", "t"), RequestBegun)
 
 
 # -- refusals --------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.ledger.entry import Status, Unreadable
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.group import Amendment, GroupStatus
 from angzarr.analysis.ledger.operator_actions import Verb
-from angzarr.analysis.replay import job_dry_run
+from angzarr.analysis.replay import job_view as job_dry_run
 from angzarr.analysis.replay.bulk_actions import act_on_all
 from angzarr.analysis.replay.job import JobStatus
 from angzarr.dashboard.pages.paper import LONGEST_SHOWN

@@ -17,7 +17,7 @@ from tests.unit.dead_letters.test_codec import letters
 from angzarr.adapters.jose.sealing import JweCipher
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
-from angzarr.analysis.ledger.entry import entry_id_of
+from angzarr.analysis.ledger.failure import entry_id_of
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.offloading import without_body

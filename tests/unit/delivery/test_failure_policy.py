@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import START
 
-from angzarr.analysis.ledger.entry import facts_of
+from angzarr.analysis.ledger.failure import facts_of
 from angzarr.delivery.outcome import DeadLettered, Handled, Retried
 from angzarr.errors import CommandRejectedError, RetryLater
 from angzarr.events import headers as names

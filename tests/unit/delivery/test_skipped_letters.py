@@ -13,10 +13,9 @@ from angzarr.aggregates.book import Address
 from angzarr.analysis.ledger.entry import Hold, Status
 from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.analysis.replay.bulk_actions import act_on_all
-from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.replay.skip import Skips
-from angzarr.analysis.worker.replay_results import Answers
+from angzarr.analysis.worker.intake import ReplayResults
 from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Parked, Skipped
 from angzarr.errors import DecodeError, GiveUp
 from angzarr.events import headers as names
@@ -45,7 +44,7 @@ class Shop:
             answer_deadline=timedelta(hours=1),
         )  # fmt: skip
         self.replayer, self.skips = replayer, Skips(replayer=replayer)
-        self.answers = Answers(outcomes=self, ledger=self.ledger)
+        self.answers = ReplayResults(outcomes=self, ledger=self.ledger)
 
     def handle(self, data, _context):
         if data in self.broken:

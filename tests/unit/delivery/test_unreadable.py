@@ -9,7 +9,7 @@ import pytest
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.memory.facts import MemoryFactLog
-from angzarr.analysis.ledger.entry import entry_id_of, facts_of
+from angzarr.analysis.ledger.failure import entry_id_of, facts_of
 from angzarr.dead_letters.codec import decode, encode
 from angzarr.dead_letters.letter import Reason, letter_id, unreadable_letter_id
 from angzarr.delivery.domains import Domains

@@ -12,7 +12,7 @@ from tests.contracts.alerts import alert_of
 from tests.contracts.ledger import letter_of
 from tools.polling import wait_until
 
-from angzarr.analysis.alerts.alert import BodyFormat, Fate, Severity
+from angzarr.analysis.alerts.alert import AlertSeverity, BodyFormat, Fate
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.settings.settings import load
 from angzarr.wiring import alerts as alert_wiring
@@ -43,7 +43,7 @@ def test_a_webhook_gets_errors_unless_it_wants_others():
     })  # fmt: skip
     route = alert_wiring.route(given)
     assert route(alert_of()) == ("log", "all", "ops")
-    assert route(alert_of(severity=Severity.WARNING)) == ("log", "all")
+    assert route(alert_of(severity=AlertSeverity.WARNING)) == ("log", "all")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 from angzarr.adapters.http.poster import Poster
 from angzarr.analysis.alerts.alert import Alert, BodyFormat
-from angzarr.analysis.alerts.alert_body import body_of
+from angzarr.analysis.alerts.alert_json import body_of
 from angzarr.webhooks import Answer
 
 

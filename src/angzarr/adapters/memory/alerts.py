@@ -12,11 +12,11 @@ from angzarr.analysis.alerts.alert import (
     LONGEST_PAGE,
     Alert,
     Alerts,
-    Delivery,
+    DeliveryState,
+    DueAlert,
     Fate,
     Listed,
-    Sighting,
-    Told,
+    Observation,
     Watch,
 )
 from angzarr.clock import Clock, SystemClock
@@ -63,7 +63,7 @@ class MemoryAlerts(Alerts):
                 del self._watches[one.subject]
             return len(same)
 
-    def raise_(self, sightings: Sequence[Sighting]) -> list[Alert]:
+    def raise_(self, sightings: Sequence[Observation]) -> list[Alert]:
         """Store the sightings that nobody was faster with."""
         with self._lock:
             stored = [one for one in sightings if self._store(one.watch)]
@@ -76,7 +76,7 @@ class MemoryAlerts(Alerts):
                     self._rows[alert.id, sink] = _Row(due_at=alert.raised_at)
             return [alert for alert, _ in raised]
 
-    def due(self, sink: str, *, limit: int, lease: timedelta) -> list[Delivery]:
+    def due(self, sink: str, *, limit: int, lease: timedelta) -> list[DueAlert]:
         """Take what is due."""
         with self._lock:
             now, token = self._clock.now(), uuid.uuid4().hex
@@ -89,20 +89,20 @@ class MemoryAlerts(Alerts):
             for _, row in found[:limit]:
                 row.token, row.due_at = token, now + lease
             return [
-                Delivery(alert=alert, sink=sink, token=token, attempts=row.attempts)
+                DueAlert(alert=alert, sink=sink, token=token, attempts=row.attempts)
                 for alert, row in found[:limit]
             ]
 
-    def delivered(self, delivery: Delivery) -> bool:
+    def delivered(self, delivery: DueAlert) -> bool:
         """Note that it arrived."""
         return self._settle(delivery, Fate.DELIVERED, None, "")
 
-    def failed(self, delivery: Delivery, problem: str, *, again_at: datetime | None) -> bool:
+    def failed(self, delivery: DueAlert, problem: str, *, again_at: datetime | None) -> bool:
         """Note that it did not arrive."""
         fate = Fate.GIVEN_UP if again_at is None else Fate.WAITING
         return self._settle(delivery, fate, again_at, problem)
 
-    def release(self, delivery: Delivery) -> bool:
+    def release(self, delivery: DueAlert) -> bool:
         """Let go of what was not tried."""
         with self._lock:
             row = self._held(delivery)
@@ -147,7 +147,7 @@ class MemoryAlerts(Alerts):
         return True
 
     def _settle(
-        self, delivery: Delivery, fate: Fate, due_at: datetime | None, problem: str
+        self, delivery: DueAlert, fate: Fate, due_at: datetime | None, problem: str
     ) -> bool:
         with self._lock:
             row = self._held(delivery)
@@ -158,10 +158,10 @@ class MemoryAlerts(Alerts):
                 )
             return row is not None
 
-    def _held(self, delivery: Delivery) -> _Row | None:
+    def _held(self, delivery: DueAlert) -> _Row | None:
         row = self._rows.get((delivery.alert.id, delivery.sink))
         return row if row is not None and row.token == delivery.token else None
 
-    def _told(self, alert_id: str) -> tuple[Told, ...]:
+    def _told(self, alert_id: str) -> tuple[DeliveryState, ...]:
         rows = sorted((sink, row) for (its, sink), row in self._rows.items() if its == alert_id)
-        return tuple(Told(sink, row.fate, row.attempts, row.problem) for sink, row in rows)
+        return tuple(DeliveryState(sink, row.fate, row.attempts, row.problem) for sink, row in rows)

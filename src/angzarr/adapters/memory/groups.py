@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from dataclasses import replace
 
-from angzarr.analysis.ledger.counts import Step, grown, growths, regressed
+from angzarr.analysis.ledger.counts import CountStep, grown, growths, regressed
 from angzarr.analysis.ledger.entry import Entry, HistoryLine
 from angzarr.analysis.ledger.group import (
     OPEN_GROUPS,
@@ -75,7 +75,7 @@ class MemoryGroups(Groups):
     def close(self) -> None:
         """Keep everything: there is nothing to let go."""
 
-    def _count(self, step: Step) -> None:
+    def _count(self, step: CountStep) -> None:
         """Add what *step* changes to the groups that it touches."""
         for fingerprint, growth in growths([step]).items():
             group = grown(self._groups.get(fingerprint), growth)

@@ -10,26 +10,33 @@ from datetime import datetime, timedelta
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.ledger.entry import Entry, HistoryLine, Status
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, Cursor, read_cursor
-from angzarr.analysis.ledger.ordering_state import is_parked
+from angzarr.analysis.ledger.operator_actions import is_parked
 from angzarr.analysis.ledger.transition import REPLAYABLE
-from angzarr.analysis.replay import job_approval, job_rules
-from angzarr.analysis.replay import job_history as job_story
+from angzarr.analysis.replay import job_limits as job_approval
+from angzarr.analysis.replay import job_rules
+from angzarr.analysis.replay import job_rules as job_story
 from angzarr.analysis.replay.job import (
     ENDED,
     ENDED_STATES,
     Candidate,
     ItemState,
+    JobEdit,
     JobItem,
     JobPage,
     JobStatus,
     ReplayJob,
-    ReplayJobs,
     Selection,
+    digest_of,
 )
-from angzarr.analysis.replay.job_commands import JobMarking, JobRule
-from angzarr.analysis.replay.job_edit import JobEdit, digest_of
-from angzarr.analysis.replay.job_executor_port import Begun, JobWork, Noted
-from angzarr.analysis.replay.job_rules import Answer, Seen
+from angzarr.analysis.replay.job_rules import EntrySnapshot, ItemAnswer
+from angzarr.analysis.replay.job_store import (
+    Begun,
+    JobCommands,
+    JobRule,
+    JobWork,
+    Noted,
+    ReplayJobs,
+)
 from angzarr.clock import Clock, SystemClock
 
 
@@ -52,7 +59,7 @@ class _Kept:
         self.items.update((item.position, item) for item in items)
 
 
-class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
+class MemoryReplayJobs(JobCommands, ReplayJobs, JobWork):
     """Jobs in a dictionary; safe to use from many threads."""
 
     def __init__(self, ledger: MemoryLedger, clock: Clock | None = None) -> None:
@@ -148,7 +155,7 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
                 if (state := job_rules.ending(self._seen(item.entry_id), item.replay))
             ]
             kept.put(ended)
-            answers = [Answer(item.state, item.round) for item in ended]
+            answers = [ItemAnswer(item.state, item.round) for item in ended]
             return self._save(kept, job_rules.answered(fresh, answers, now), now, by or engine)
 
     def begin_next(
@@ -324,12 +331,12 @@ class MemoryReplayJobs(JobMarking, ReplayJobs, JobWork):
             if not (after := page.next):
                 return
 
-    def _seen(self, entry_id: str) -> Seen | None:
+    def _seen(self, entry_id: str) -> EntrySnapshot | None:
         detail = self._ledger.open(entry_id)
         if detail is None:
             return None
         entry = detail.entry
-        return Seen(entry.status, entry.replays, entry.letter_replay, is_parked(entry))
+        return EntrySnapshot(entry.status, entry.replays, entry.letter_replay, is_parked(entry))
 
     def _all_items(self) -> Iterator[tuple[_Kept, JobItem]]:
         return ((kept, item) for kept in self._jobs.values() for item in kept.items.values())

@@ -8,37 +8,30 @@ from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.groups import MemoryGroups
 from angzarr.analysis.ledger import transition
-from angzarr.analysis.ledger.change import Change
-from angzarr.analysis.ledger.counts import Step
-from angzarr.analysis.ledger.entry import (
-    OPEN,
-    Entry,
-    EntryDetail,
-    Failure,
-    HistoryLine,
-    Status,
-    Unreadable,
-)
+from angzarr.analysis.ledger.counts import CountStep
+from angzarr.analysis.ledger.entry import OPEN, Change, Entry, EntryDetail, HistoryLine, Status
+from angzarr.analysis.ledger.failure import Failure, Unreadable
 from angzarr.analysis.ledger.ledger import (
     ANY,
     EXACT,
     LONGEST_PAGE,
     EntryFilter,
+    EntryPage,
+    EntryTransitions,
     FailureStats,
     Ledger,
-    Page,
-    page_of,
+    Make,
+    entry_page_of,
     read_cursor,
 )
 from angzarr.analysis.ledger.plan_filing import Decider, Filing, letter_ids_of
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, ReplayOrder
-from angzarr.analysis.ledger.transitions_by_people import Make, Marking
 from angzarr.clock import Clock
 from angzarr.dead_letters.codec import encode
 from angzarr.dead_letters.letter import DeadLetter
 
 
-class MemoryLedger(MemoryGroups, Marking, Ledger):
+class MemoryLedger(MemoryGroups, EntryTransitions, Ledger):
     """Entries in a dictionary; safe to use from many threads."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -98,7 +91,7 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         status: Status | None = Status.FAILED,
         limit: int = 100,
         after: str = "",
-    ) -> Page:
+    ) -> EntryPage:
         """Return a page of entries."""
         limit = min(limit, LONGEST_PAGE)
         behind = read_cursor(after) if after else None
@@ -107,7 +100,7 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         found.sort(key=lambda entry: (entry.last_failed_at, entry.id), reverse=True)
         if behind is not None:
             found = [e for e in found if (e.last_failed_at, e.id) < behind]
-        return page_of(found[: limit + 1], limit)
+        return entry_page_of(found[: limit + 1], limit)
 
     def oldest_open(self, *, limit: int = 1, unmuted: bool = False) -> list[Entry]:
         """Return the open entries that failed first longest ago."""
@@ -126,7 +119,7 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
                 for places in self._letters.values():
                     places -= {place for place in places if place[1] == entry.id}
                 self._orders = {k: one for k, one in self._orders.items() if k[0] != entry.id}
-                self._count(Step(entry, None))
+                self._count(CountStep(entry, None))
                 self._forget(entry.fingerprint)
             return len(gone)
 
@@ -206,7 +199,7 @@ class MemoryLedger(MemoryGroups, Marking, Ledger):
         return self._write(change) if change else None
 
     def _write(self, change: Change) -> Entry:
-        self._count(Step(self._entries.get(change.entry.id), change.entry))
+        self._count(CountStep(self._entries.get(change.entry.id), change.entry))
         self._entries[change.entry.id] = change.entry
         if change.line:
             self._history.setdefault(change.entry.id, []).append(change.line)

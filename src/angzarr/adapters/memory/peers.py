@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from functools import reduce
 
+from angzarr.analysis.ledger.counts import MOST, PeerReport, Peers, PeerStats, stats_of_one
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.ledger import Ledger
-from angzarr.analysis.ledger.similar_failures import MOST, Fared, Peers, PeersSeen, fared_alone
 
 
 class MemoryPeers(Peers):
@@ -19,14 +19,14 @@ class MemoryPeers(Peers):
 
     def fared(
         self, handlers: Collection[str], groups: Collection[str], since: datetime
-    ) -> PeersSeen:
+    ) -> PeerReport:
         """Count what is asked after."""
         entries = list(self._entries())
 
-        def fared(name: str, key: Callable[[Entry], str]) -> Fared:
+        def fared(name: str, key: Callable[[Entry], str]) -> PeerStats:
             return _fared([entry for entry in entries if key(entry) == name][:MOST], since)
 
-        return PeersSeen(
+        return PeerReport(
             handlers={name: fared(name, lambda entry: entry.handler_name) for name in handlers},
             groups={name: fared(name, lambda entry: entry.fingerprint) for name in groups},
         )
@@ -43,5 +43,5 @@ class MemoryPeers(Peers):
                 return
 
 
-def _fared(entries: Iterable[Entry], since: datetime) -> Fared:
-    return reduce(Fared.plus, (fared_alone(entry, since) for entry in entries), Fared())
+def _fared(entries: Iterable[Entry], since: datetime) -> PeerStats:
+    return reduce(PeerStats.plus, (stats_of_one(entry, since) for entry in entries), PeerStats())

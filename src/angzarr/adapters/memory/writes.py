@@ -10,10 +10,10 @@ from angzarr.analysis.ledger import idempotent_requests as rules
 from angzarr.analysis.ledger.idempotent_requests import (
     KEPT,
     WRITE_LEASE,
-    Answer,
-    Begun,
     Found,
-    Write,
+    RecordedAnswer,
+    RequestBegun,
+    RequestRecord,
     WriteKey,
     Writes,
 )
@@ -25,7 +25,7 @@ class MemoryWrites(Writes):
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._writes: dict[WriteKey, Write] = {}
+        self._writes: dict[WriteKey, RequestRecord] = {}
         self._lock = Lock()
 
     def begin(
@@ -36,7 +36,7 @@ class MemoryWrites(Writes):
         fresh = rules.begun(fingerprint, token, now, lease)
         with self._lock:
             found = rules.found(self._writes.get(key, fresh), fingerprint, token, now)
-            if isinstance(found, Begun):
+            if isinstance(found, RequestBegun):
                 self._writes[key] = replace(fresh, choice=found.choice)
             return found
 
@@ -48,7 +48,9 @@ class MemoryWrites(Writes):
                 self._writes[key] = made
             return made is not None
 
-    def finish(self, key: WriteKey, token: str, answer: Answer, *, keep: timedelta = KEPT) -> bool:
+    def finish(
+        self, key: WriteKey, token: str, answer: RecordedAnswer, *, keep: timedelta = KEPT
+    ) -> bool:
         """Remember the answer."""
         with self._lock:
             now = self._clock.now()

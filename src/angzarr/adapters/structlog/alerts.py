@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 
 from angzarr.adapters.structlog.own_lines import OwnLines
-from angzarr.analysis.alerts.alert import Alert, Severity
+from angzarr.analysis.alerts.alert import Alert, AlertSeverity
 from angzarr.webhooks import Answer
 
 NAME = "angzarr.alerts"
 
-_LEVELS = {Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+_LEVELS = {AlertSeverity.WARNING: logging.WARNING, AlertSeverity.ERROR: logging.ERROR}
 
 
 class LogSink:

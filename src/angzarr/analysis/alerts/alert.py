@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """What an alert is about."""
 
     NEW_GROUP = "new_group"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
     TEST = "test"  # a person tries whether alerts arrive
 
 
-class Severity(StrEnum):
+class AlertSeverity(StrEnum):
     """How urgent an alert is; also the level of its log line."""
 
     WARNING = "warning"
@@ -46,7 +46,7 @@ class BodyFormat(StrEnum):
 
 
 #: Said once; there is nothing that could be gone.
-NOTICES: Final = frozenset({Kind.DEAD_LETTER, Kind.MANY_ATTEMPTS, Kind.TEST})
+NOTICES: Final = frozenset({AlertKind.DEAD_LETTER, AlertKind.MANY_ATTEMPTS, AlertKind.TEST})
 
 #: Subjects of a watch: a group by its fingerprint, a job by its id, all open entries, all storms.
 GROUP: Final = "group:"
@@ -63,8 +63,8 @@ class Alert:
     """An alert as it was raised. Times are UTC-aware; absent texts are empty."""
 
     id: str
-    kind: Kind
-    severity: Severity
+    kind: AlertKind
+    severity: AlertSeverity
     #: What it is about; with `kind` it is the key under which alerts of one cause are one.
     subject: str
     raised_at: datetime
@@ -91,7 +91,7 @@ class Alert:
         return f"{self.kind}:{self.subject}"
 
 
-def alert_id(kind: Kind, subject: str, revision: int, at: datetime) -> str:
+def alert_id(kind: AlertKind, subject: str, revision: int, at: datetime) -> str:
     """Return the id of the alert that a watch raises in its change to *revision*.
 
     *at* tells the lives of a watch apart: one that was forgotten begins again with revision 1,
@@ -101,7 +101,7 @@ def alert_id(kind: Kind, subject: str, revision: int, at: datetime) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-class Sample(NamedTuple):
+class EntryCount(NamedTuple):
     """How many entries a group had at a moment."""
 
     at: datetime
@@ -114,7 +114,7 @@ class Watch:
 
     subject: str
     #: Oldest first; a count that did not change makes no sample.
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[EntryCount, ...] = ()
     #: Entries that were there when the group was last resolved: growth counts from there.
     floor: int = 0
     #: Letters of which was told, and when the last of them failed: retention lowers their number.
@@ -123,9 +123,9 @@ class Watch:
     #: When the last entry failed that was looked into for many attempts.
     looked_to: datetime | None = None
     #: When each kind was said last.
-    said: Mapping[Kind, datetime] = field(default_factory=dict)
+    said: Mapping[AlertKind, datetime] = field(default_factory=dict)
     #: Kinds that were raised and whose cause is not known to be gone, with when it began.
-    open: Mapping[Kind, datetime] = field(default_factory=dict)
+    open: Mapping[AlertKind, datetime] = field(default_factory=dict)
     #: Status of the group when it was seen last, or what else tells two causes apart.
     status: str = ""
     #: Counts changes; 0: it was never stored.
@@ -139,7 +139,7 @@ class Raised(NamedTuple):
     sinks: tuple[str, ...]
 
 
-class Sighting(NamedTuple):
+class Observation(NamedTuple):
     """A watch as it is now, at one revision more than it was read, and what it raises.
 
     *followers* are watches for which a storm speaks: they are stored only with it, each unless it
@@ -152,7 +152,7 @@ class Sighting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class DueAlert:
     """An alert on its way to one sink, held under a lease by whoever knows `token`."""
 
     alert: Alert
@@ -170,7 +170,7 @@ class Fate(StrEnum):
     GIVEN_UP = "given_up"
 
 
-class Told(NamedTuple):
+class DeliveryState(NamedTuple):
     """How the delivery of an alert to one sink stands; `problem` is why it did not arrive yet."""
 
     sink: str
@@ -183,7 +183,7 @@ class Listed(NamedTuple):
     """An alert with its deliveries, by name of the sink."""
 
     alert: Alert
-    deliveries: tuple[Told, ...]
+    deliveries: tuple[DeliveryState, ...]
 
 
 class Alerts(Protocol):
@@ -209,32 +209,32 @@ class Alerts(Protocol):
         """Delete those of *watches* that did not change since; return how many."""
 
     @abstractmethod
-    def raise_(self, sightings: Sequence[Sighting], /) -> list[Alert]:
+    def raise_(self, sightings: Sequence[Observation], /) -> list[Alert]:
         """Store each sighting whose watch did not change since; return the alerts that are new.
 
         The rest was seen by somebody else meanwhile and is dropped whole.
         """
 
     @abstractmethod
-    def due(self, sink: str, /, *, limit: int, lease: timedelta) -> list[Delivery]:
+    def due(self, sink: str, /, *, limit: int, lease: timedelta) -> list[DueAlert]:
         """Take up to *limit* deliveries to *sink* whose time has come, the oldest alert first.
 
         Each is this caller's for *lease*; then it is due again.
         """
 
     @abstractmethod
-    def delivered(self, delivery: Delivery, /) -> bool:
+    def delivered(self, delivery: DueAlert, /) -> bool:
         """Note that *delivery* arrived; False: somebody else holds it by now."""
 
     @abstractmethod
-    def failed(self, delivery: Delivery, problem: str, /, *, again_at: datetime | None) -> bool:
+    def failed(self, delivery: DueAlert, problem: str, /, *, again_at: datetime | None) -> bool:
         """Note why *delivery* did not arrive and when to try again; None: never.
 
         False: somebody else holds it by now.
         """
 
     @abstractmethod
-    def release(self, delivery: Delivery, /) -> bool:
+    def release(self, delivery: DueAlert, /) -> bool:
         """Let go of *delivery*, which was not tried: it is due again, and used no attempt."""
 
     @abstractmethod

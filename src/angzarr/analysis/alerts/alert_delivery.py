@@ -2,23 +2,28 @@
 
 It must never note an alert as delivered that the sink has not confirmed. A worker that dies between
 the two sends it again under the same id, by which the receiver knows it.
+
+Trial: a signed test alert to webhooks, to see whether alerts would arrive.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Protocol
 
-from angzarr.analysis.alerts.alert import Alert, Alerts, Delivery
-from angzarr.analysis.ledger.duty import report
+from angzarr.analysis.alerts.alert import Alert, Alerts, DueAlert
+from angzarr.analysis.alerts.alert_text import trial_alert
+from angzarr.analysis.worker.duty import report
 from angzarr.clock import Clock
+from angzarr.errors import ConfigurationError
 from angzarr.resilience.backoff import Jitter, Policy, next_delay
 from angzarr.resilience.breaker import Barred, Breakers, BreakerSettings
 from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.text import printable
 from angzarr.webhooks import Answer
 
 _log = logging.getLogger("angzarr.analysis")
@@ -55,7 +60,7 @@ class Sink(Protocol):
         """Let connections go; safe to call twice."""
 
 
-class Telling(Protocol):
+class DeliveryMeter(Protocol):
     """Counts deliveries; it must not raise, and not take long."""
 
     def tried(self, sink: str, outcome: str) -> None:
@@ -79,7 +84,7 @@ class AlertDelivery:
     max_age: timedelta
     clock: Clock
     chance: Callable[[], float]
-    meters: Telling
+    meters: DeliveryMeter
     stopping: Callable[[], bool]
     seldom: Seldom = field(default_factory=Seldom)
     _wait: timedelta = field(default=FIRST_WAIT, init=False)
@@ -114,7 +119,7 @@ class AlertDelivery:
                 self._send(delivery)
         return len(due)
 
-    def _send(self, delivery: Delivery) -> None:
+    def _send(self, delivery: DueAlert) -> None:
         permit = self.breakers.admit(self.sink.name, uuid.uuid4().hex)
         if isinstance(permit, Barred):
             self.alerts.release(delivery)
@@ -127,7 +132,7 @@ class AlertDelivery:
         else:
             self._failed(delivery, answer)
 
-    def _failed(self, delivery: Delivery, answer: Answer) -> None:
+    def _failed(self, delivery: DueAlert, answer: Answer) -> None:
         now = self.clock.now()
         if answer.gone:
             self._gone = True
@@ -145,7 +150,7 @@ class AlertDelivery:
         outcome = "gone" if answer.gone else "given_up" if late else "failed"
         self.meters.tried(self.sink.name, outcome)
 
-    def _delay(self, delivery: Delivery, answer: Answer) -> timedelta:
+    def _delay(self, delivery: DueAlert, answer: Answer) -> timedelta:
         wait = next_delay(
             self.policy, delivery.attempts + 1, self.chance(), least=answer.retry_after
         )
@@ -153,3 +158,33 @@ class AlertDelivery:
 
     def _say(self, event: str, what: str) -> None:
         _log.error("%s: %s (%s): %s", event, self.sink.name, self.sink.place, what)
+
+
+def chosen(sinks: Mapping[str, Sink], name: str | None) -> dict[str, Sink]:
+    """Return the sink called *name*, or all of them; ValueError: there is none of that name.
+
+    Raises ConfigurationError where there are no sinks at all.
+    """
+    if not sinks:
+        msg = (
+            "this app has no webhooks: add one to analysis.alerts.webhooks, e.g."
+            " ops: {url: https://…, secrets: [whsec_…]}"
+        )
+        raise ConfigurationError(msg)
+    if name is not None and name not in sinks:
+        msg = f"there is no webhook {printable(name)!r}; known are: {', '.join(sorted(sinks))}"
+        raise ValueError(msg)
+    return {known: sink for known, sink in sinks.items() if name in {None, known}}
+
+
+def try_alert(sinks: Mapping[str, Sink], clock: Clock) -> tuple[Alert, dict[str, Answer]]:
+    """Send one test alert to each of *sinks* and close it; return what came back, by name."""
+    alert = trial_alert(clock.now(), uuid.uuid4().hex)
+    return alert, {name: _try(sink, alert) for name, sink in sinks.items()}
+
+
+def _try(sink: Sink, alert: Alert) -> Answer:
+    try:
+        return sink.send(alert)
+    finally:
+        sink.close()

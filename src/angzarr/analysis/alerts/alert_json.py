@@ -1,13 +1,88 @@
-"""Alerts as JSON, for programs. The command line's `--json` and the HTTP API say the same."""
+"""Alerts as JSON, for programs. The command line's `--json` and the HTTP API say the same.
+
+Alerts as the bodies of webhooks: our own JSON, and what Slack takes. Pure.
+
+The same alert makes the same bytes, however often it is sent.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from angzarr.analysis.alerts.alert import Alerts, Listed
-from angzarr.analysis.alerts.alert_body import generic_json
+from angzarr.analysis.alerts.alert import Alert, Alerts, AlertSeverity, BodyFormat, Listed
+from angzarr.analysis.alerts.alert_text import as_text
 from angzarr.webhooks import Answer
+
+#: What Slack takes of a plain header, and of a text.
+_HEADER: Final = 150
+_SECTION: Final = 3000
+_MARKS: Final = {
+    AlertSeverity.WARNING: "\N{LARGE YELLOW CIRCLE}",
+    AlertSeverity.ERROR: "\N{LARGE RED CIRCLE}",
+}
+_RESOLVED: Final = "\N{LARGE GREEN CIRCLE}"
+
+
+def body_of(alert: Alert, form: BodyFormat) -> bytes:
+    """Return *alert* as JSON for a receiver of *form*."""
+    said = slack_json(alert) if form is BodyFormat.SLACK else generic_json(alert)
+    return json.dumps(said, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def generic_json(alert: Alert) -> dict[str, Any]:
+    """Return *alert* in the form of docs/reference/alerts.md; names do not change."""
+    return {
+        "type": "dlq.alert.resolved" if alert.resolved else "dlq.alert",
+        "timestamp": _time(alert.raised_at),
+        "data": {
+            "id": alert.id,
+            "key": alert.key,
+            "kind": alert.kind.value,
+            "severity": alert.severity.value,
+            "resolved": alert.resolved,
+            "title": alert.title,
+            "text": alert.text,
+            "todo": alert.todo,
+            "link": alert.link or None,
+            "since": _time(alert.since),
+            "last_at": _time(alert.last_at),
+            "count": alert.count,
+            "group": alert.fingerprint or None,
+            "domain": alert.domain or None,
+            "handler": alert.handler_name or None,
+            "error_type": alert.error_type or None,
+        },
+    }
+
+
+def slack_json(alert: Alert) -> dict[str, Any]:
+    """Return *alert* for an incoming webhook of Slack; nothing in it is markup of a letter's."""
+    mark = _RESOLVED if alert.resolved else _MARKS[alert.severity]
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": _plain(f"{mark} {alert.title}", _HEADER)},
+        {"type": "section", "text": _plain(f"{alert.text} {alert.todo}".strip(), _SECTION)},
+    ]
+    if alert.link:
+        link = f"<{_escaped(alert.link).replace('|', '%7C')}|Open>"
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": link[:_SECTION]}})
+    return {"text": _escaped(f"{mark} {as_text(alert)}")[:_SECTION], "blocks": blocks}
+
+
+def _plain(text: str, longest: int) -> dict[str, Any]:
+    cut = text if len(text) <= longest else text[: longest - 1] + "…"
+    return {"type": "plain_text", "text": cut, "emoji": False}
+
+
+def _escaped(text: str) -> str:
+    """Return *text* without Slack's markup: links, mentions, ``<!channel>``."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def still_open(alerts: Alerts, found: Sequence[Listed]) -> frozenset[str]:

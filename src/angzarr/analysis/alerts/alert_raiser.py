@@ -2,6 +2,8 @@
 
 It reads a bounded number of rows a look, and nobody waits for it: it has a thread of its own. What
 it did not see in one look it sees in a later one, so a crash costs time only.
+
+ForgottenWatches: watches of groups and replay jobs that are gone themselves.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from angzarr.analysis.alerts.alert import (
     STORM,
     Alert,
     Alerts,
+    Observation,
     Raised,
-    Sighting,
     Watch,
 )
 from angzarr.analysis.alerts.alert_rules import (
@@ -35,16 +37,24 @@ from angzarr.analysis.alerts.alert_rules import (
     see_storm,
     wants_attempts,
 )
-from angzarr.analysis.alerts.alert_state import AlertRules, Finding, Seen, untold
-from angzarr.analysis.alerts.alert_storms import Sight, Storms
+from angzarr.analysis.alerts.alert_state import (
+    AlertFinding,
+    AlertRules,
+    GroupLook,
+    GroupSweep,
+    Storms,
+    WatchUpdate,
+    untold,
+)
 from angzarr.analysis.alerts.alert_text import Speaker
-from angzarr.analysis.ledger.duty import report
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.group import Group, Groups
-from angzarr.analysis.ledger.group_sweep import GroupSweep
 from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
-from angzarr.analysis.replay.job import ReplayJob, ReplayJobs
+from angzarr.analysis.replay.job import ReplayJob
+from angzarr.analysis.replay.job_store import ReplayJobs
+from angzarr.analysis.worker.duty import report
 from angzarr.clock import Clock
+from angzarr.maintenance.retention import Removed
 from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.analysis")
@@ -77,7 +87,7 @@ class Depth(NamedTuple):
     oldest_at: datetime | None
 
 
-class Meters(Protocol):
+class DepthMeter(Protocol):
     """Counts alerts and shows depths; it must not raise, and not take long."""
 
     def raised(self, alert: Alert) -> None:
@@ -88,7 +98,7 @@ class Meters(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Alerting:
+class AlertRaiser:
     """Fulfils `Turns`; for one thread. *close* lets go of all that it was given."""
 
     groups: Groups
@@ -101,7 +111,7 @@ class Alerting:
     route: Callable[[Alert], tuple[str, ...]]
     clock: Clock
     chance: Callable[[], float]
-    meters: Meters
+    meters: DepthMeter
     every: timedelta
     #: How long alerts are kept.
     keep: timedelta
@@ -170,7 +180,7 @@ class Alerting:
             self.meters.raised(alert)
         return raised
 
-    def _see_groups(self, now: datetime) -> list[Sighting]:
+    def _see_groups(self, now: datetime) -> list[Observation]:
         """Look at the groups that failed last, and at the next ones of the sweep."""
         found = self._sweep.step(whole=self._first)
         groups = [group for group in found if concerns(group)]
@@ -180,7 +190,7 @@ class Alerting:
         for group, watch in zip(groups, watches, strict=True):
             seen = see_group(watch, group, now, self.rules, newest.get(group.fingerprint))
             if seen.watch is not watch:
-                sights.append(Sight(group, watch, seen))
+                sights.append(GroupLook(group, watch, seen))
         told = self._storms.told([one for one in sights if one.may_storm], now)
         rest = [one for one in sights if not one.may_storm]
         sightings = [self._of_group(one.seen, one.group, now) for one in (*rest, *told.alone)]
@@ -209,25 +219,25 @@ class Alerting:
         wanted = EntryFilter(fingerprint=fingerprint)
         return self.ledger.get_failed_events(wanted, status=None, limit=NEWEST).entries
 
-    def _of_storm(self, sights: Sequence[Sight], now: datetime) -> Sighting:
+    def _of_storm(self, sights: Sequence[GroupLook], now: datetime) -> Observation:
         """Return the sighting by which one alert speaks for all of *sights*, or none for any."""
         groups = [one.group for one in sights]
         (watch,) = self._watches([STORM])
         seen = see_storm(watch, groups, now)
 
-        def speak(found: Finding) -> Alert:
+        def speak(found: AlertFinding) -> Alert:
             return self.speaker.of_storm(found, groups, at=now, revision=seen.watch.revision)
 
         followers = tuple(untold(one.before, one.seen) for one in sights)
         return self._sighting(seen, speak)._replace(followers=followers)
 
-    def _of_group(self, seen: Seen, group: Group, now: datetime) -> Sighting:
-        def speak(found: Finding) -> Alert:
+    def _of_group(self, seen: WatchUpdate, group: Group, now: datetime) -> Observation:
+        def speak(found: AlertFinding) -> Alert:
             return self.speaker.of_group(found, group, at=now, revision=seen.watch.revision)
 
         return self._sighting(seen, speak)
 
-    def _see_settled(self, now: datetime) -> list[Sighting]:
+    def _see_settled(self, now: datetime) -> list[Observation]:
         """Look whether the causes of open alerts are gone, a few at a time."""
         watches = self.alerts.open_watches(after=self._settled, limit=SETTLED)
         calm = self._storms.swept(watches, first=not self._settled)
@@ -243,7 +253,9 @@ class Alerting:
                 sightings.append(self._see_calm(watch, now))
         return [one for one in sightings if one is not None]
 
-    def _see_settled_group(self, watch: Watch, fingerprint: str, now: datetime) -> Sighting | None:
+    def _see_settled_group(
+        self, watch: Watch, fingerprint: str, now: datetime
+    ) -> Observation | None:
         group = self.groups.open_group(fingerprint)
         if group is not None and group.open_entries:
             return None
@@ -251,15 +263,15 @@ class Alerting:
         known = group or Group(fingerprint=fingerprint, first_failed_at=now, last_failed_at=now)
         return self._of_group(seen, known, now)
 
-    def _see_calm(self, watch: Watch, now: datetime) -> Sighting:
+    def _see_calm(self, watch: Watch, now: datetime) -> Observation:
         seen = see_calm(watch, now)
 
-        def speak(found: Finding) -> Alert:
+        def speak(found: AlertFinding) -> Alert:
             return self.speaker.of_storm(found, (), at=now, revision=seen.watch.revision)
 
         return self._sighting(seen, speak)
 
-    def _see_jobs(self, now: datetime) -> list[Sighting]:
+    def _see_jobs(self, now: datetime) -> list[Observation]:
         jobs = list(self._waiting_jobs())
         watches = self._watches([JOB + job.id for job in jobs])
         seen = (
@@ -284,17 +296,17 @@ class Alerting:
 
     def _see_job(
         self, watch: Watch, job_id: str, job: ReplayJob | None, now: datetime
-    ) -> Sighting | None:
+    ) -> Observation | None:
         seen = see_job(watch, job, now, self.rules)
         if seen.watch is watch:
             return None
 
-        def speak(found: Finding) -> Alert:
+        def speak(found: AlertFinding) -> Alert:
             return self.speaker.of_job(found, job_id, job, at=now, revision=seen.watch.revision)
 
         return self._sighting(seen, speak)
 
-    def _see_oldest(self, now: datetime) -> list[Sighting]:
+    def _see_oldest(self, now: datetime) -> list[Observation]:
         entries = self.ledger.oldest_open(limit=OLDEST)
         self._oldest_at = entries[0].first_failed_at if entries else None
         told = self._too_old(entries, now)
@@ -308,7 +320,7 @@ class Alerting:
             return []
         more = len(told) == OLDEST
 
-        def speak(found: Finding) -> Alert:
+        def speak(found: AlertFinding) -> Alert:
             revision = seen.watch.revision
             return self.speaker.of_oldest(found, told, more=more, at=now, revision=revision)
 
@@ -321,9 +333,45 @@ class Alerting:
         groups = (self.groups.open_group(one) for one in fingerprints)
         return {one.fingerprint for one in groups if one is not None and is_muted(one, now)}
 
-    def _sighting(self, seen: Seen, speak: Callable[[Finding], Alert]) -> Sighting:
+    def _sighting(self, seen: WatchUpdate, speak: Callable[[AlertFinding], Alert]) -> Observation:
         wanted = (one for one in seen.findings if self.tell_resolved or not one.resolved)
-        return Sighting(seen.watch, tuple(self._raised(speak(found)) for found in wanted))
+        return Observation(seen.watch, tuple(self._raised(speak(found)) for found in wanted))
 
     def _raised(self, alert: Alert) -> Raised:
         return Raised(alert, self.route(alert))
+
+
+#: Watches looked at in one turn, each with a question of its own.
+LOOKED_AT: Final = 100
+
+
+@dataclass(slots=True, kw_only=True)
+class ForgottenWatches:
+    """Fulfils `pruning.Removal`. A watch goes once its subject is gone and nothing of it is open.
+
+    While the subject is there its watch is what keeps it from being told a second time.
+    """
+
+    alerts: Alerts
+    groups: Groups
+    jobs: ReplayJobs
+    batch: int = LOOKED_AT
+    name: str = field(default="old watches", init=False)
+    what: str = field(default="watches of groups and jobs that are gone", init=False)
+    #: The last subject looked at.
+    _after: str = field(default="", init=False)
+
+    def remove(self, now: datetime) -> Removed:  # noqa: ARG002 - it goes by what is there
+        """Look at the next watches and remove those without a subject."""
+        watches = self.alerts.closed_watches(after=self._after, limit=self.batch)
+        more = len(watches) == self.batch
+        self._after = watches[-1].subject if more else ""
+        gone = [one for one in watches if self._is_gone(one.subject)]
+        return Removed(self.alerts.forget_watches(gone) if gone else 0, more)
+
+    def _is_gone(self, subject: str) -> bool:
+        if subject.startswith(GROUP):
+            return self.groups.open_group(subject.removeprefix(GROUP)) is None
+        if subject.startswith(JOB):
+            return self.jobs.open_job(subject.removeprefix(JOB)) is None
+        return False

@@ -11,11 +11,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from angzarr.analysis.alerts.alert import NOTICES, Kind, Sample, Watch
+from angzarr.analysis.alerts.alert import NOTICES, AlertKind, EntryCount, Watch
 from angzarr.analysis.alerts.alert_state import (
+    AlertFinding,
     AlertRules,
-    Finding,
-    Seen,
+    WatchUpdate,
     may_say,
     resolutions,
     said,
@@ -23,17 +23,16 @@ from angzarr.analysis.alerts.alert_state import (
     sampled,
     stored,
 )
-from angzarr.analysis.ledger.entry import Entry, Status
+from angzarr.analysis.ledger.entry import Entry, Status, is_known, of_newer
 from angzarr.analysis.ledger.group import Group, GroupStatus, is_poison
-from angzarr.analysis.ledger.unknown_values import is_known, of_newer
 from angzarr.analysis.replay.job import JobStatus, ReplayJob
 
 #: What is not said again too soon although its cause was gone meanwhile.
-_KEPT: Final = NOTICES | {Kind.GROUP_REGRESSED}
+_KEPT: Final = NOTICES | {AlertKind.GROUP_REGRESSED}
 #: What a job in such a status is an alert of: it goes on only once a person says so.
 _JOB_KINDS: Final = {
-    JobStatus.HALTED: Kind.REPLAY_HALTED,
-    JobStatus.PROPOSED: Kind.APPROVAL_WANTED,
+    JobStatus.HALTED: AlertKind.REPLAY_HALTED,
+    JobStatus.PROPOSED: AlertKind.APPROVAL_WANTED,
 }
 #: The status of a watch whose group has no open entries, and of one that failed again since and of
 #: which that is still to be said.
@@ -57,7 +56,9 @@ def concerns(group: Group) -> bool:
 def wants_attempts(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> bool:
     """Tell whether `see_group` needs the newest entries of *group*: it may speak of them."""
     fresh = _is_unlooked(watch, group.last_failed_at)
-    return fresh and not is_muted(group, now) and may_say(watch, Kind.MANY_ATTEMPTS, now, rules)
+    return (
+        fresh and not is_muted(group, now) and may_say(watch, AlertKind.MANY_ATTEMPTS, now, rules)
+    )
 
 
 def see_group(
@@ -66,7 +67,7 @@ def see_group(
     now: datetime,
     rules: AlertRules,
     newest: Sequence[Entry] | None = None,
-) -> Seen:
+) -> WatchUpdate:
     """Look at a group that `concerns` somebody.
 
     *newest* are its entries that failed last, for letters with many attempts; None: they were not
@@ -88,14 +89,14 @@ def see_group(
     after = sampled(watch, group.entries, now, rules)
     for found in findings:
         after = said(after, found, now, lasts=group.open_entries > 0)
-    told = rules.dead_letter_every is None or any(f.kind is Kind.DEAD_LETTER for f in findings)
+    told = rules.dead_letter_every is None or any(f.kind is AlertKind.DEAD_LETTER for f in findings)
     if told:
         after = replace(after, letters=group.occurrences, told_to=group.last_failed_at)
     if newest is not None:
         looked_to = max([group.last_failed_at, *(one.last_failed_at for one in newest)])
         after = replace(after, looked_to=looked_to)
-    if any(found.kind is Kind.GROUP_GROWING for found in findings):
-        after = replace(after, samples=(Sample(now, group.entries),))
+    if any(found.kind is AlertKind.GROUP_GROWING for found in findings):
+        after = replace(after, samples=(EntryCount(now, group.entries),))
     return stored(before, replace(after, status=_status(watch, group, findings)), findings)
 
 
@@ -104,9 +105,9 @@ def _is_unlooked(watch: Watch, failed_at: datetime) -> bool:
     return watch.looked_to is None or failed_at > watch.looked_to
 
 
-def _status(watch: Watch, group: Group, findings: Sequence[Finding]) -> str:
+def _status(watch: Watch, group: Group, findings: Sequence[AlertFinding]) -> str:
     """Return what the watch remembers of where the group stands."""
-    if any(found.kind in {Kind.GROUP_REGRESSED, Kind.POISON} for found in findings):
+    if any(found.kind in {AlertKind.GROUP_REGRESSED, AlertKind.POISON} for found in findings):
         return group.status.value
     if _is_back(watch, group):
         return _BACK
@@ -126,16 +127,16 @@ def _fresh(watch: Watch, group: Group) -> int:
     return max(group.occurrences - watch.letters, int(later))
 
 
-def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
+def see_settled(watch: Watch, group: Group | None, now: datetime) -> WatchUpdate:
     """Look at a group that has no open entries any more, or is no longer there.
 
     What it was alerted of is over; should it fail again that is news, though not more often than
     `repeat_after`.
     """
     if watch.open and not any(map(is_known, watch.open)):
-        return Seen(watch)
+        return WatchUpdate(watch)
     if group is not None and concerns(group) and _fresh(watch, group) > 0:
-        return Seen(watch)  # of letters that came and were archived `see_group` tells first
+        return WatchUpdate(watch)  # of letters that came and were archived `see_group` tells first
     silent = group is not None and is_muted(group, now)
     findings = [] if silent else resolutions(watch, now)
     after = replace(
@@ -143,7 +144,7 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
         open=of_newer(watch.open),
         said={kind: at for kind, at in watch.said.items() if kind in _KEPT} | of_newer(watch.said),
         floor=group.entries if group else 0,
-        samples=(Sample(now, group.entries),) if group else (),
+        samples=(EntryCount(now, group.entries),) if group else (),
         letters=group.occurrences if group else 0,
         told_to=group.last_failed_at if group else None,
         looked_to=group.last_failed_at if group else None,
@@ -152,33 +153,35 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> Seen:
     return stored(watch, after, findings)
 
 
-def see_storm(watch: Watch, groups: Sequence[Group], now: datetime) -> Seen:
+def see_storm(watch: Watch, groups: Sequence[Group], now: datetime) -> WatchUpdate:
     """Look at *groups* that are told as one, since they are many."""
     since = min(group.first_failed_at for group in groups)
     last_at = max(group.last_failed_at for group in groups)
-    found = Finding(Kind.STORM, since, last_at, sum(group.entries for group in groups))
+    found = AlertFinding(AlertKind.STORM, since, last_at, sum(group.entries for group in groups))
     return stored(watch, said(watch, found, now), [found])
 
 
-def see_calm(watch: Watch, now: datetime) -> Seen:
+def see_calm(watch: Watch, now: datetime) -> WatchUpdate:
     """Look at storms of which no group is open any more."""
-    return _over(watch, Kind.STORM, now)
+    return _over(watch, AlertKind.STORM, now)
 
 
-def see_oldest(watch: Watch, too_old: Sequence[Entry], now: datetime, rules: AlertRules) -> Seen:
+def see_oldest(
+    watch: Watch, too_old: Sequence[Entry], now: datetime, rules: AlertRules
+) -> WatchUpdate:
     """Look at open entries that failed first longer ago than `oldest_after`, oldest first."""
-    kind = Kind.OLDEST_TOO_OLD
+    kind = AlertKind.OLDEST_TOO_OLD
     if not too_old:
         return _over(watch, kind, now)
     last = watch.said.get(kind)
     if last is not None and now - last < rules.oldest_after:
-        return Seen(watch)
+        return WatchUpdate(watch)
     oldest, newest = too_old[0].first_failed_at, too_old[-1].first_failed_at
-    found = Finding(kind, oldest, newest, len(too_old))
+    found = AlertFinding(kind, oldest, newest, len(too_old))
     return stored(watch, said(watch, found, now), [found])
 
 
-def see_job(watch: Watch, job: ReplayJob | None, now: datetime, rules: AlertRules) -> Seen:
+def see_job(watch: Watch, job: ReplayJob | None, now: datetime, rules: AlertRules) -> WatchUpdate:
     """Look at a replay job: each time that it halts is said once.
 
     That it waits for a second person is said at once, and again as often as of old entries.
@@ -194,13 +197,13 @@ def see_job(watch: Watch, job: ReplayJob | None, now: datetime, rules: AlertRule
     if job is None or kind is None:
         return stored(watch, after, gone)
     halt = f"{JobStatus.HALTED} after {job.sent}"  # a job that went on has sent more
-    if kind is Kind.REPLAY_HALTED:
+    if kind is AlertKind.REPLAY_HALTED:
         after, is_new = replace(after, status=halt), watch.status != halt
     else:
         is_new = kind not in after.said or now - after.said[kind] >= rules.oldest_after
     if not is_new:
         return stored(watch, after, gone)
-    found = Finding(kind, job.created_at, now, _concerned(job))
+    found = AlertFinding(kind, job.created_at, now, _concerned(job))
     return stored(watch, said(after, found, now), [*gone, found])
 
 
@@ -233,54 +236,54 @@ def _is_another(watch: Watch, group: Group) -> bool:
     return bool(last and group.entries < last.entries and group.first_failed_at > last.at)
 
 
-def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Finding | None:
+def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> AlertFinding | None:
     """Return the one thing that says most of what happened to the group as a whole."""
     new = not watch.samples
-    if is_poison(group) and _fresh(watch, group) and may_say(watch, Kind.POISON, now, rules):
-        return _whole(Kind.POISON, group)
+    if is_poison(group) and _fresh(watch, group) and may_say(watch, AlertKind.POISON, now, rules):
+        return _whole(AlertKind.POISON, group)
     if group.status is GroupStatus.REGRESSED and watch.status not in _KNOWN_BACK:
-        return _whole(Kind.GROUP_REGRESSED, group)
-    if _is_back(watch, group) and may_say(watch, Kind.GROUP_REGRESSED, now, rules):
-        return _whole(Kind.GROUP_REGRESSED, group)
+        return _whole(AlertKind.GROUP_REGRESSED, group)
+    if _is_back(watch, group) and may_say(watch, AlertKind.GROUP_REGRESSED, now, rules):
+        return _whole(AlertKind.GROUP_REGRESSED, group)
     if new:
-        return _whole(Kind.NEW_GROUP, group) if group.status is GroupStatus.NEW else None
+        return _whole(AlertKind.NEW_GROUP, group) if group.status is GroupStatus.NEW else None
     return _growth(watch, group, now, rules)
 
 
-def _growth(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Finding | None:
+def _growth(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> AlertFinding | None:
     base = sample_at(watch, now - rules.window)
-    if base is None or not may_say(watch, Kind.GROUP_GROWING, now, rules):
+    if base is None or not may_say(watch, AlertKind.GROUP_GROWING, now, rules):
         return None
     before = max(base.entries - watch.floor, 0)
     grown = group.entries - watch.floor - before
     if grown < rules.growth_least or before + grown < rules.growth_factor * before:
         return None
     since = max(base.at, now - rules.window)
-    return Finding(Kind.GROUP_GROWING, since, group.last_failed_at, grown)
+    return AlertFinding(AlertKind.GROUP_GROWING, since, group.last_failed_at, grown)
 
 
-def _letters(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> Finding | None:
+def _letters(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> AlertFinding | None:
     fresh, every = _fresh(watch, group), rules.dead_letter_every
-    last = watch.said.get(Kind.DEAD_LETTER)
+    last = watch.said.get(AlertKind.DEAD_LETTER)
     if fresh < 1 or every is None or (last is not None and now - last < every):
         return None
     since = group.first_failed_at if last is None else max(last, group.first_failed_at)
-    return Finding(Kind.DEAD_LETTER, since, group.last_failed_at, fresh)
+    return AlertFinding(AlertKind.DEAD_LETTER, since, group.last_failed_at, fresh)
 
 
 def _attempts(
     watch: Watch, newest: Sequence[Entry], now: datetime, rules: AlertRules
-) -> Finding | None:
+) -> AlertFinding | None:
     fresh = (one for one in newest if _is_unlooked(watch, one.last_failed_at))
     many = [one for one in fresh if one.retry_count + 1 > rules.many_attempts]
-    if not many or not may_say(watch, Kind.MANY_ATTEMPTS, now, rules):
+    if not many or not may_say(watch, AlertKind.MANY_ATTEMPTS, now, rules):
         return None
     times = [one.last_failed_at for one in many]
-    return Finding(Kind.MANY_ATTEMPTS, min(times), max(times), len(many))
+    return AlertFinding(AlertKind.MANY_ATTEMPTS, min(times), max(times), len(many))
 
 
-def _whole(kind: Kind, group: Group) -> Finding:
-    return Finding(kind, group.first_failed_at, group.last_failed_at, group.entries)
+def _whole(kind: AlertKind, group: Group) -> AlertFinding:
+    return AlertFinding(kind, group.first_failed_at, group.last_failed_at, group.entries)
 
 
 def _quiet(watch: Watch, group: Group) -> Watch:
@@ -295,7 +298,7 @@ def _quiet(watch: Watch, group: Group) -> Watch:
     )
 
 
-def _over(watch: Watch, kind: Kind, now: datetime) -> Seen:
+def _over(watch: Watch, kind: AlertKind, now: datetime) -> WatchUpdate:
     if kind not in watch.open:
         return stored(watch, watch)
     after = replace(watch, open=of_newer(watch.open), said=of_newer(watch.said))

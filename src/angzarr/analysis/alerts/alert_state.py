@@ -1,21 +1,35 @@
-"""What a watch remembers of its subject, and when something may be said of it again. Pure."""
+"""What a watch remembers of its subject, and when something may be said of it again. Pure.
+
+Storms: groups that are new, back or poison are told as one where they are many (spec A5).
+
+GroupSweep: all groups in turn, a page at a time: those that failed last, open ones, and any.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from angzarr.analysis.alerts.alert import NOTICES, Kind, Sample, Severity, Watch
-from angzarr.analysis.ledger.unknown_values import is_known
+from angzarr.analysis.alerts.alert import (
+    NOTICES,
+    STORM,
+    AlertKind,
+    AlertSeverity,
+    EntryCount,
+    Watch,
+)
+from angzarr.analysis.ledger.entry import is_known
+from angzarr.analysis.ledger.group import Group, GroupFilter, GroupPage, Groups
 
 #: Samples that are taken within a window: growth is seen over up to a quarter more than it.
 SLICES: Final = 4
 #: Since when something is open of which nobody was told.
 _UNTOLD: Final = datetime.min.replace(tzinfo=UTC)
 #: By severity; every other kind is an error.
-_WARNINGS: Final = frozenset({Kind.DEAD_LETTER})
+_WARNINGS: Final = frozenset({AlertKind.DEAD_LETTER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,35 +52,35 @@ class AlertRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AlertFinding:
     """Something to be said; `since` and `last_at` bound when it happened, `count` how often."""
 
-    kind: Kind
+    kind: AlertKind
     since: datetime
     last_at: datetime
     count: int
     resolved: bool = False
 
     @property
-    def severity(self) -> Severity:
+    def severity(self) -> AlertSeverity:
         """How urgent it is."""
-        return Severity.WARNING if self.kind in _WARNINGS else Severity.ERROR
+        return AlertSeverity.WARNING if self.kind in _WARNINGS else AlertSeverity.ERROR
 
 
-class Seen(NamedTuple):
+class WatchUpdate(NamedTuple):
     """A watch after a look, one revision on if it changed, and what is to be said."""
 
     watch: Watch
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[AlertFinding, ...] = ()
 
 
-def may_say(watch: Watch, kind: Kind, now: datetime, rules: AlertRules) -> bool:
+def may_say(watch: Watch, kind: AlertKind, now: datetime, rules: AlertRules) -> bool:
     """Tell whether *kind* was not said of *watch* within `repeat_after`."""
     last = watch.said.get(kind)
     return last is None or now - last >= rules.repeat_after
 
 
-def said(watch: Watch, found: Finding, now: datetime, *, lasts: bool = True) -> Watch:
+def said(watch: Watch, found: AlertFinding, now: datetime, *, lasts: bool = True) -> Watch:
     """Return *watch* after *found* was said; it stays open if it *lasts* and is no notice."""
     said = {**watch.said, found.kind: now}
     if found.kind in NOTICES or not lasts:
@@ -75,7 +89,7 @@ def said(watch: Watch, found: Finding, now: datetime, *, lasts: bool = True) -> 
     return replace(watch, said=said, open={**watch.open, found.kind: began})
 
 
-def untold(before: Watch, seen: Seen) -> Watch:
+def untold(before: Watch, seen: WatchUpdate) -> Watch:
     """Return what *seen* made of *before*, for which a storm speaks.
 
     Of what it found the end is not told either; of what was told before it is.
@@ -85,7 +99,7 @@ def untold(before: Watch, seen: Seen) -> Watch:
     return replace(seen.watch, open=marks)
 
 
-def _is_untold(watch: Watch, kind: Kind) -> bool:
+def _is_untold(watch: Watch, kind: AlertKind) -> bool:
     """Tell whether nobody was told that *kind* began, of *watch* itself."""
     return watch.open.get(kind, _UNTOLD) == _UNTOLD
 
@@ -95,10 +109,12 @@ def of_storm(watch: Watch) -> bool:
     return _UNTOLD in watch.open.values()
 
 
-def resolutions(watch: Watch, now: datetime, besides: Kind | None = None) -> list[Finding]:
+def resolutions(
+    watch: Watch, now: datetime, besides: AlertKind | None = None
+) -> list[AlertFinding]:
     """Return that the causes of all open alerts of *watch* are gone, *besides* of one kind."""
     return [
-        Finding(kind, since, now, 0, resolved=True)
+        AlertFinding(kind, since, now, 0, resolved=True)
         for kind, since in watch.open.items()
         if kind is not besides and is_known(kind) and since != _UNTOLD
     ]
@@ -109,22 +125,160 @@ def sampled(watch: Watch, entries: int, now: datetime, rules: AlertRules) -> Wat
     last = watch.samples[-1] if watch.samples else None
     if last is None or entries < last.entries:  # entries were removed
         floor = min(watch.floor, entries)
-        return replace(watch, samples=(Sample(now, entries),), floor=floor)
+        return replace(watch, samples=(EntryCount(now, entries),), floor=floor)
     if entries == last.entries or now - last.at < rules.window / SLICES:
         return watch
     base = sample_at(watch, now - rules.window)
     kept = [one for one in watch.samples if one is base or one.at > now - rules.window]
-    return replace(watch, samples=(*kept, Sample(now, entries)))
+    return replace(watch, samples=(*kept, EntryCount(now, entries)))
 
 
-def sample_at(watch: Watch, moment: datetime) -> Sample | None:
+def sample_at(watch: Watch, moment: datetime) -> EntryCount | None:
     """Return the sample that tells the count at *moment*, or the first one after it."""
     before = [one for one in watch.samples if one.at <= moment]
     return before[-1] if before else next(iter(watch.samples), None)
 
 
-def stored(before: Watch, after: Watch, findings: Sequence[Finding] = ()) -> Seen:
+def stored(before: Watch, after: Watch, findings: Sequence[AlertFinding] = ()) -> WatchUpdate:
     """Return *after* with its revision, or *before* itself where there is nothing to keep."""
     if after == before and not findings and before.revision:
-        return Seen(before)
-    return Seen(replace(after, revision=before.revision + 1), tuple(findings))
+        return WatchUpdate(before)
+    return WatchUpdate(replace(after, revision=before.revision + 1), tuple(findings))
+
+
+#: What an outage makes of many groups at once.
+_TOLD_TOGETHER: Final = frozenset(
+    {AlertKind.NEW_GROUP, AlertKind.GROUP_REGRESSED, AlertKind.POISON}
+)
+#: Within this span at most `at_once` groups are told one by one; then a storm, as often.
+QUOTA_SPAN: Final = timedelta(minutes=10)
+STORM_EVERY: Final = timedelta(minutes=1)
+
+
+class GroupLook(NamedTuple):
+    """A group, what was remembered of it, and what a look at it showed."""
+
+    group: Group
+    before: Watch
+    seen: WatchUpdate
+
+    @property
+    def may_storm(self) -> bool:
+        """Whether it is one of those that are told together where they are many."""
+        return any(one.kind in _TOLD_TOGETHER for one in self.seen.findings)
+
+
+class Notice(NamedTuple):
+    """Groups to be told one by one, and those to be told as one; the largest first."""
+
+    alone: Sequence[GroupLook]
+    together: Sequence[GroupLook]
+
+
+class _Pace(NamedTuple):
+    """When groups were told one by one, lately; when a storm may be told again."""
+
+    alone: tuple[datetime, ...] = ()
+    storm_at: datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Storms:
+    """Remembers how many were told lately, and whether a storm is over; for one thread."""
+
+    at_once: int
+    #: What was told before, and with what is being told.
+    _before: _Pace = field(default_factory=_Pace, init=False)
+    _now: _Pace = field(default_factory=_Pace, init=False)
+    #: Whether the sweep of open watches that is under way saw one of a storm.
+    _blows: bool = field(default=False, init=False)
+    #: The revision of the storm as the sweep before met it.
+    _known: int = field(default=0, init=False)
+
+    def told(self, sights: Sequence[GroupLook], now: datetime) -> Notice:
+        """Return how *sights* are told; `kept` says that they were.
+
+        What is too much shortly after a storm is left for a later look: it stays as it was.
+        """
+        largest = sorted(sights, key=lambda one: one.group.entries, reverse=True)
+        lately = tuple(at for at in self._before.alone if now - at < QUOTA_SPAN)
+        left = max(self.at_once - len(lately), 0)
+        alone, together = largest[:left], largest[left:]
+        lately += (now,) * len(alone)
+        next_at = self._before.storm_at
+        if not together or (next_at is not None and now < next_at):
+            self._now = _Pace(lately, next_at)
+            return Notice(alone, ())
+        self._now = _Pace(lately, now + STORM_EVERY)
+        return Notice(alone, together) if len(together) > 1 else Notice([*alone, *together], ())
+
+    def kept(self) -> None:
+        """Note that what was told last is stored; else it is told in the next look."""
+        self._before = self._now
+
+    def swept(self, watches: Sequence[Watch], *, first: bool) -> bool:
+        """Note what a page of open watches showed; tell whether the storm among them is over.
+
+        *first*: a sweep of them begins with it; it meets the storm behind all groups. One that
+        began while the sweep was under way is not over: its groups may have been passed by.
+        """
+        self._blows = (self._blows and not first) or any(map(of_storm, watches))
+        storm = next((one for one in watches if one.subject == STORM), None)
+        if storm is None:
+            return False
+        known, self._known = self._known, storm.revision
+        return not self._blows and known == storm.revision
+
+
+#: Groups read at once.
+PAGE: Final = 200
+#: Also those whose entries a rule was done with when it filed them: nobody has seen them.
+_ALL: Final = GroupFilter(open_only=False)
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupSweep:
+    """Reads at most three pages a step, which costs the same however many groups there are.
+
+    What fails is on the first page at once; what a step misses, as when letters come late, a later
+    one sees: of open groups sooner, as their sweep is shorter than that of all.
+    """
+
+    groups: Groups
+    #: Open entries by (domain, class of their group), as of the last whole sweep.
+    counted: Mapping[tuple[str, str], int] = field(default_factory=dict, init=False)
+    _after: str = field(default="", init=False)
+    #: The same of the sweep of all groups.
+    _after_all: str = field(default="", init=False)
+    _counting: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
+
+    def step(self, *, whole: bool = False) -> list[Group]:
+        """Return the groups that failed last, and the next ones; *whole*: all open ones."""
+        first = self.groups.get_groups(_ALL, limit=PAGE)
+        if not (self._after and first.next):
+            self._counting.clear()
+            return _once(self._swept(first, whole=whole))
+        rest = self.groups.get_groups(_ALL, limit=PAGE, after=self._after_all or first.next)
+        self._after_all = rest.next
+        return _once([*first.groups, *rest.groups, *self._swept(self._next(), whole=whole)])
+
+    def _swept(self, page: GroupPage, *, whole: bool) -> Iterable[Group]:
+        found = list(page.groups)
+        self._after = page.next
+        while whole and self._after:
+            page = self._next()
+            found += page.groups
+            self._after = page.next
+        for group in found:
+            self._counting[group.domain, group.failure_class or ""] += group.open_entries
+        if not self._after:
+            self.counted = dict(self._counting)
+        return found
+
+    def _next(self) -> GroupPage:
+        return self.groups.get_groups(limit=PAGE, after=self._after)
+
+
+def _once(groups: Iterable[Group]) -> list[Group]:
+    """Return each group once, as it was read last."""
+    return list({group.fingerprint: group for group in groups}.values())

@@ -2,37 +2,84 @@
 
 Everything in them came with a letter, so from anybody: it is cut, and shown as one line that no
 terminal acts on. A command is written so that no shell does either.
+
+The link of an alert: a template, filled in with what the alert is about. Pure.
 """
 
 from __future__ import annotations
 
 import shlex
+import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
+from urllib.parse import quote
 
-from angzarr.analysis.alerts.alert import GROUP, JOB, LEDGER, STORM, Alert, Kind, Severity, alert_id
-from angzarr.analysis.alerts.alert_link import link_of
-from angzarr.analysis.alerts.alert_state import Finding
-from angzarr.analysis.ledger.entry import UNREADABLE, Entry, counted
-from angzarr.analysis.ledger.group import Group, GroupStatus, is_poison
-from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.alerts.alert import (
+    GROUP,
+    JOB,
+    LEDGER,
+    STORM,
+    Alert,
+    AlertKind,
+    AlertSeverity,
+    alert_id,
+)
+from angzarr.analysis.alerts.alert_state import AlertFinding
+from angzarr.analysis.ledger.entry import Entry, counted
+from angzarr.analysis.ledger.failure import UNREADABLE
+from angzarr.analysis.ledger.group import Group, GroupStatus, group_address, is_poison
 from angzarr.analysis.replay.job import ReplayJob
 from angzarr.runtime.text import printable
+
+#: What a template may name.
+PLACES: Final = ("group", "kind", "domain", "handler", "alert")
+
+
+def check_link(template: str) -> None:
+    """Raise ValueError, which says the cure, unless *template* can be filled in."""
+    if not template.startswith(("https://", "http://")):
+        raise ValueError("the link of alerts must begin with https:// or http://")
+    if any(part not in PLACES for part in _places(template)):
+        known = ", ".join(f"{{{place}}}" for place in PLACES)
+        msg = f"the link of alerts may name {known} and nothing else in braces"
+        raise ValueError(msg)
+
+
+def link_of(alert: Alert, template: str) -> str:
+    """Return *template* with what is said of *alert*, quoted; an empty one makes no link."""
+    said = {
+        "group": group_address(alert.fingerprint) if alert.fingerprint else "",
+        "kind": alert.kind.value,
+        "domain": alert.domain,
+        "handler": alert.handler_name,
+        "alert": alert.id,
+    }
+    return template.format(**{k: quote(it, safe="", errors="replace") for k, it in said.items()})
+
+
+def _places(template: str) -> list[str]:
+    """Return what *template* names, with what else is said of it there."""
+    try:
+        parsed = list(string.Formatter().parse(template))
+    except ValueError:
+        return [""]
+    return [f"{place}{spec}{how or ''}" for _, place, spec, how in parsed if place is not None]
+
 
 #: Characters of a name and of a message that are shown.
 LONGEST_NAME: Final = 80
 LONGEST_MESSAGE: Final = 200
 
 _TITLES: Final = {
-    Kind.NEW_GROUP: "New group of failures: {what}",
-    Kind.GROUP_GROWING: "Group of failures grows: {what}",
-    Kind.GROUP_REGRESSED: "Failed again: {what}",
-    Kind.POISON: "Kills its worker: {what}",
-    Kind.MANY_ATTEMPTS: "Dead letter after many attempts: {what}",
-    Kind.DEAD_LETTER: "Message sent to DLQ: {what}",
+    AlertKind.NEW_GROUP: "New group of failures: {what}",
+    AlertKind.GROUP_GROWING: "Group of failures grows: {what}",
+    AlertKind.GROUP_REGRESSED: "Failed again: {what}",
+    AlertKind.POISON: "Kills its worker: {what}",
+    AlertKind.MANY_ATTEMPTS: "Dead letter after many attempts: {what}",
+    AlertKind.DEAD_LETTER: "Message sent to DLQ: {what}",
 }
 
 
@@ -42,7 +89,7 @@ class Speaker:
 
     link: str = ""
 
-    def of_group(self, found: Finding, group: Group, *, at: datetime, revision: int) -> Alert:
+    def of_group(self, found: AlertFinding, group: Group, *, at: datetime, revision: int) -> Alert:
         """Return the alert that *found* is."""
         spoken = self._spoken(
             found,
@@ -63,7 +110,7 @@ class Speaker:
         )
 
     def of_storm(
-        self, found: Finding, groups: Sequence[Group], *, at: datetime, revision: int
+        self, found: AlertFinding, groups: Sequence[Group], *, at: datetime, revision: int
     ) -> Alert:
         """Return the one alert for all of *groups*, the largest first; none where it is over."""
         spoken = self._spoken(
@@ -77,7 +124,13 @@ class Speaker:
         return self._linked(spoken)
 
     def of_oldest(
-        self, found: Finding, too_old: Sequence[Entry], *, more: bool, at: datetime, revision: int
+        self,
+        found: AlertFinding,
+        too_old: Sequence[Entry],
+        *,
+        more: bool,
+        at: datetime,
+        revision: int,
     ) -> Alert:
         """Return the alert about entries that nobody is done with; *more* than those exist."""
         spoken = self._spoken(
@@ -93,7 +146,7 @@ class Speaker:
         )
         return self._linked(spoken)
 
-    def of_job(self, found: Finding, job_id: str, job: ReplayJob | None, *, at: datetime,
+    def of_job(self, found: AlertFinding, job_id: str, job: ReplayJob | None, *, at: datetime,
                revision: int) -> Alert:  # fmt: skip
         """Return the alert about a replay job; one that is resolved may be gone."""
         spoken = self._spoken(
@@ -111,7 +164,7 @@ class Speaker:
 
     def _spoken(
         self,
-        found: Finding,
+        found: AlertFinding,
         subject: str,
         *,
         at: datetime,
@@ -143,9 +196,9 @@ class Speaker:
 def trial_alert(at: datetime, token: str) -> Alert:
     """Return the alert by which a person tries whether alerts arrive; *token* makes its id."""
     return Alert(
-        id=alert_id(Kind.TEST, token, 1, at),
-        kind=Kind.TEST,
-        severity=Severity.WARNING,
+        id=alert_id(AlertKind.TEST, token, 1, at),
+        kind=AlertKind.TEST,
+        severity=AlertSeverity.WARNING,
         subject="test",
         raised_at=at,
         since=at,
@@ -177,11 +230,11 @@ def _what(group: Group) -> str:
     return f"{name(group.error_type or group.reason)} in {name(group.handler_name)}"
 
 
-def _resolved(found: Finding) -> str:
+def _resolved(found: AlertFinding) -> str:
     return f"It began at {when(found.since)}. The cause is gone: nothing of it is open any more."
 
 
-def _group_text(found: Finding, group: Group) -> str:
+def _group_text(found: AlertFinding, group: Group) -> str:
     message = _cut(printable(group.error_message), LONGEST_MESSAGE)
     quoted = f' Last message: "{message}"' if message else ""
     told = _counts(found.kind, group).format(
@@ -193,7 +246,7 @@ def _group_text(found: Finding, group: Group) -> str:
     )
 
 
-def _storm_text(found: Finding, groups: Sequence[Group]) -> str:
+def _storm_text(found: AlertFinding, groups: Sequence[Group]) -> str:
     domains = _counted(group.domain for group in groups)
     poison = sum(is_poison(group) for group in groups)
     killing = f", {poison} of them poison" if poison else ""
@@ -211,7 +264,7 @@ _STORM_TODO: Final = (
 )
 
 
-def _oldest_text(found: Finding, too_old: Sequence[Entry], *, more: bool) -> str:
+def _oldest_text(found: AlertFinding, too_old: Sequence[Entry], *, more: bool) -> str:
     count = f"{found.count} or more entries" if more else counted(found.count)
     of_these = f"the {found.count} oldest by domain: " if more else ""
     return (
@@ -223,25 +276,25 @@ def _oldest_text(found: Finding, too_old: Sequence[Entry], *, more: bool) -> str
 
 
 _COUNTS: Final = {
-    Kind.NEW_GROUP: "{entries} failed in a way that was not seen before.",
-    Kind.GROUP_GROWING: "{count} more entries; it has {all} now.",
-    Kind.GROUP_REGRESSED: "{entries} in all, the last of them after all others were closed.",
-    Kind.POISON: "{entries} whose handler's process died again and again.",
-    Kind.MANY_ATTEMPTS: "{entries} of the last ones used many attempts in vain.",
-    Kind.DEAD_LETTER: "{count} new in this group, which has {all}.",
+    AlertKind.NEW_GROUP: "{entries} failed in a way that was not seen before.",
+    AlertKind.GROUP_GROWING: "{count} more entries; it has {all} now.",
+    AlertKind.GROUP_REGRESSED: "{entries} in all, the last of them after all others were closed.",
+    AlertKind.POISON: "{entries} whose handler's process died again and again.",
+    AlertKind.MANY_ATTEMPTS: "{entries} of the last ones used many attempts in vain.",
+    AlertKind.DEAD_LETTER: "{count} new in this group, which has {all}.",
 }
 
 
-def _counts(kind: Kind, group: Group) -> str:
+def _counts(kind: AlertKind, group: Group) -> str:
     """Return how the entries of an alert are told."""
-    if kind is Kind.GROUP_REGRESSED and group.status is GroupStatus.REGRESSED:
+    if kind is AlertKind.GROUP_REGRESSED and group.status is GroupStatus.REGRESSED:
         return "{entries} in all, the last of them after somebody called it fixed."
     return _COUNTS[kind]
 
 
-def _group_todo(kind: Kind, group: Group) -> str:
+def _group_todo(kind: AlertKind, group: Group) -> str:
     chosen = f"--group {group_address(group.fingerprint)}"
-    if kind is Kind.POISON:
+    if kind is AlertKind.POISON:
         return f"Do not replay before it is understood. Look: angzarr dlq list {chosen}"
     if group.reason == UNREADABLE and group.error_type:
         return (
@@ -263,22 +316,22 @@ def _argument(value: str) -> str:
 
 
 _JOB_TITLES: Final = {
-    Kind.REPLAY_HALTED: "Replay job {} stopped itself",
-    Kind.APPROVAL_WANTED: "Replay job {} waits for approval",
+    AlertKind.REPLAY_HALTED: "Replay job {} stopped itself",
+    AlertKind.APPROVAL_WANTED: "Replay job {} waits for approval",
 }
 _JOB_TODOS: Final = {
-    Kind.REPLAY_HALTED: "See why: angzarr dlq jobs show {0}. Once the cause is gone: angzarr dlq"
-    " jobs resume {0}",
-    Kind.APPROVAL_WANTED: "Look at it: angzarr dlq jobs show {0}. Then, as another person: angzarr"
-    " dlq jobs approve {0}, or: angzarr dlq jobs cancel {0}",
+    AlertKind.REPLAY_HALTED: "See why: angzarr dlq jobs show {0}. Once the cause is gone: angzarr"
+    " dlq jobs resume {0}",
+    AlertKind.APPROVAL_WANTED: "Look at it: angzarr dlq jobs show {0}. Then, as another person:"
+    " angzarr dlq jobs approve {0}, or: angzarr dlq jobs cancel {0}",
 }
 
 
-def _job_text(kind: Kind, job: ReplayJob) -> str:
+def _job_text(kind: AlertKind, job: ReplayJob) -> str:
     why = _cut(printable(job.said), LONGEST_MESSAGE)
     because = f" It says: {why}." if why else ""
     began = f"{when(job.created_at)} by {name(job.created_by)}"
-    if kind is Kind.APPROVAL_WANTED:
+    if kind is AlertKind.APPROVAL_WANTED:
         return f"{counted(job.total)} to be replayed, proposed {began}; none is sent.{because}"
     return (
         f"Of {job.sent} entries sent out of {job.total}, {job.failed} failed again and"

@@ -1,12 +1,116 @@
-"""Condition kinds: how each sort of condition is read from what a rule says. Pure."""
+"""Condition kinds: how each sort of condition is read from what a rule says. Pure.
+
+Pattern: texts that rules look for, at a bounded cost, since letters are hostile. Pure.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from angzarr.analysis.classification.safe_regex import expression, glob, is_glob
+from angzarr.errors import ConfigurationError
+
+#: Characters of a text that a regular expression sees.
+SEARCHED: Final = 1_000
+#: Steps that one search may take at most, by the shape of its expression: a tenth of a second.
+MOST_STEPS: Final = 30_000_000
+_TOO_DEAR: Final = (
+    "could take too long on a hostile text: use at most one open repeat (* or +), none inside"
+    r" another, little behind it, and bounds such as \d{1,5}; or patterns with *, of which there"
+    " may be many"
+)
+
+
+def glob(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether a whole text fits: ``*`` is any text, ``?`` one character.
+
+    No part of a text is looked at again once the next part of the pattern was found (atomic
+    groups), so a match takes at most length times length steps, whatever the text.
+    """
+    first, *rest = (_literally(part) for part in re.split(r"\*+", pattern))
+    between, last = rest[:-1], rest[-1:]
+    atoms = "".join(f"(?>.*?{part})" for part in between)
+    end = f".*{last[0]}" if last else ""
+    fullmatch = re.compile(f"{first}{atoms}{end}", re.DOTALL).fullmatch
+    return lambda text: fullmatch(text) is not None
+
+
+def is_glob(text: str) -> bool:
+    """Tell whether *text* is a pattern and not just a text."""
+    return "*" in text or "?" in text
+
+
+def expression(pattern: str) -> Callable[[str], bool]:
+    """Return what looks for a regular expression in the first `SEARCHED` characters of a text.
+
+    Raises ConfigurationError for one that is none, or that could take too long.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            steps = SEARCHED * _cost(parser.parse(pattern)).steps
+            search = re.compile(pattern).search
+    except (re.error, Warning, RecursionError, OverflowError) as error:
+        msg = f"{pattern!r} is not a regular expression: {error}"
+        raise ConfigurationError(msg) from error
+    if steps > MOST_STEPS:
+        msg = f"{pattern!r} {_TOO_DEAR}"
+        raise ConfigurationError(msg)
+    return lambda text: search(text[:SEARCHED]) is not None
+
+
+def _literally(part: str) -> str:
+    return "".join("." if character == "?" else re.escape(character) for character in part)
+
+
+class _Cost(NamedTuple):
+    """In how many ways something may match from one place, and how many steps that takes."""
+
+    ways: float
+    steps: float
+
+
+def _cost(parsed: Any) -> _Cost:
+    """Return what a parsed expression costs: each part is tried for each way of those before it."""
+    ways, steps = 1.0, 1.0
+    for kind, what in parsed:
+        part = _cost_of(str(kind), what)
+        steps += ways * part.steps
+        ways *= part.ways
+    return _Cost(ways, steps)
+
+
+def _cost_of(kind: str, what: Any) -> _Cost:
+    match kind:
+        case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN" | "AT":
+            return _Cost(1, 1)
+        case "BRANCH":
+            costs = [_cost(branch) for branch in what[1]]
+            return _Cost(sum(one.ways for one in costs), sum(one.steps for one in costs))
+        case "SUBPATTERN":
+            return _cost(what[-1])
+        case "ATOMIC_GROUP":
+            return _cost(what)
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+            least, most, inner = what
+            most, one = min(int(most), SEARCHED), _cost(inner)
+            ways = most - least + 1 if one.ways == 1 else _power(one.ways, most)
+            return _Cost(ways, max(most, 1) * one.steps * _power(one.ways, most))
+        case _:  # references and assertions look at the text again
+            return _Cost(math.inf, math.inf)
+
+
+def _power(ways: float, times: int) -> float:
+    try:
+        return float(ways**times)
+    except OverflowError:
+        return math.inf
+
 
 #: Written where a rule asks for what is not known.
 UNKNOWN: Final = "unknown"
@@ -16,7 +120,7 @@ Fits: TypeAlias = Callable[[Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ConditionKind:
     """How one sort of condition is read from what a rule says."""
 
     #: What must be written, for the sentence that refuses something else.
@@ -61,9 +165,9 @@ def _choice(known: Iterable[str]) -> Callable[[Any], Fits | None]:
     return make
 
 
-def one_of(*known: str) -> Kind:
+def one_of(*known: str) -> ConditionKind:
     """Return the kind of a condition that takes some of *known*."""
-    return Kind(f"one of {', '.join(known)}, or a list of them", _choice(known))
+    return ConditionKind(f"one of {', '.join(known)}, or a list of them", _choice(known))
 
 
 def _yes_no(wanted: Any) -> Fits | None:
@@ -87,11 +191,13 @@ def _most(wanted: Any) -> Fits | None:
 
 
 _MANY: Final = 10**12
-TEXT = Kind("a text, or a list of them, in which * is any text and ? one character", _globs)
-REGEX = Kind("a regular expression", _regex)
-YES_NO = Kind("true, false or unknown, or a list of them", _yes_no)
-LEAST = Kind("a number from 0", _least)
-MOST_OF = Kind("a number from 0", _most)
+TEXT = ConditionKind(
+    "a text, or a list of them, in which * is any text and ? one character", _globs
+)
+REGEX = ConditionKind("a regular expression", _regex)
+YES_NO = ConditionKind("true, false or unknown, or a list of them", _yes_no)
+LEAST = ConditionKind("a number from 0", _least)
+MOST_OF = ConditionKind("a number from 0", _most)
 
 
 def _list_of(given: Any, kind: type) -> list[Any]:

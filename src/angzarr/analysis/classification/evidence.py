@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from angzarr.analysis.ledger.entry import UNREADABLE, Failure, replay_of
-from angzarr.analysis.ledger.similar_failures import Fared
+from angzarr.analysis.ledger.counts import PeerStats
+from angzarr.analysis.ledger.failure import UNREADABLE, Failure, replay_of
 from angzarr.dead_letters.fingerprint import raised_in_app
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Distrusted, NoTarget
@@ -34,7 +34,7 @@ class Health(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Problem(StrEnum):
+class ReplayProblem(StrEnum):
     """What kind of thing stands against a replay."""
 
     NONE = "none"
@@ -106,8 +106,8 @@ class Evidence:
     breakers: tuple[BreakerSeen, ...] | None = None
     breakers_at: datetime | None = None
     #: How the handler's other events, and those of the same group, fare.
-    handler_fares: Fared | None = None
-    group_fares: Fared | None = None
+    handler_fares: PeerStats | None = None
+    group_fares: PeerStats | None = None
     #: Whether a worker runs a release that is newer than the one that failed.
     newer_release: bool | None = None
     fit: Fit = Fit(why="nobody tried")
@@ -139,17 +139,17 @@ class Evidence:
         return raised_in_app(self.letter.error_stack) if self.letter else None
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> ReplayProblem:
         """What kind of thing stands against a replay."""
         match self.target_problem:
             case "":
-                return Problem.NONE
+                return ReplayProblem.NONE
             case Distrusted():
-                return Problem.DISTRUSTED
+                return ReplayProblem.DISTRUSTED
             case NoTarget():
-                return Problem.NO_TARGET
+                return ReplayProblem.NO_TARGET
             case _:
-                return Problem.OTHER
+                return ReplayProblem.OTHER
 
     @property
     def failed_at(self) -> datetime:

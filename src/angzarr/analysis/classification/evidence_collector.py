@@ -14,10 +14,9 @@ from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
 from angzarr.analysis.classification.evidence import BreakerSeen, Evidence, Fit, Health
-from angzarr.analysis.ledger.counts import Step
-from angzarr.analysis.ledger.entry import Failure
+from angzarr.analysis.ledger.counts import LATELY, CountStep, PeerReport, Peers, counting_in
+from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.plan_filing import Undecided
-from angzarr.analysis.ledger.similar_failures import LATELY, Peers, PeersSeen, counting_in
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import Unavailable
@@ -36,7 +35,7 @@ Decodes: TypeAlias = Callable[[DeadLetter], Fit]
 
 
 #: The breakers of a handler, and when that was so; None: not known.
-Sight: TypeAlias = tuple[tuple[BreakerSeen, ...] | None, datetime | None]
+BreakersObserved: TypeAlias = tuple[tuple[BreakerSeen, ...] | None, datetime | None]
 
 
 class BreakersSeen(NamedTuple):
@@ -59,7 +58,7 @@ class BreakerLook:
     wave_of: Callable[[str], str] = lambda _handler: ""
     _seen: BreakersSeen | None = field(default=None, init=False)
 
-    def of(self, handler: str, seen: BreakersSeen | None = None) -> Sight:
+    def of(self, handler: str, seen: BreakersSeen | None = None) -> BreakersObserved:
         """Return the breakers of *handler*, and when that was so; None: not known.
 
         *seen* is what a look showed, unless one is to be taken.
@@ -143,7 +142,7 @@ def _nobody_knows(_handler: str, _release: str) -> bool | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gathering:
+class EvidenceCollector:
     """Everybody who can be asked."""
 
     peers: Peers
@@ -181,27 +180,29 @@ class Gathering:
         outlook = outlook or self.look()
         now = self.clock.now()
         peers = self._fared(undecided, now - LATELY)
-        sights: dict[str, Sight] = {}
+        sights: dict[str, BreakersObserved] = {}
         return [self._evidence(one, now, peers, outlook, sights) for one in undecided]
 
-    def _fared(self, undecided: Sequence[Undecided], since: datetime) -> PeersSeen:
+    def _fared(self, undecided: Sequence[Undecided], since: datetime) -> PeerReport:
         handlers = {one.entry.handler_name for one in undecided} - {""}
         groups = {one.entry.fingerprint for one in undecided} - {""}
         seen = self.peers.fared(sorted(handlers), sorted(groups), since)
-        steps = (Step(one.stored, one.entry) for one in undecided if one.stored is not one.entry)
+        steps = (
+            CountStep(one.stored, one.entry) for one in undecided if one.stored is not one.entry
+        )
         return counting_in(seen, steps, since)
 
     def _evidence(
         self,
         one: Undecided,
         now: datetime,
-        peers: PeersSeen,
+        peers: PeerReport,
         outlook: Outlook,
-        sights: dict[str, Sight],
+        sights: dict[str, BreakersObserved],
     ) -> Evidence:
         entry, failure = one.entry, one.failure
         letter = failure if isinstance(failure, DeadLetter) else None
-        sight: Sight = (None, None)
+        sight: BreakersObserved = (None, None)
         if self.breakers and letter:
             if letter.handler not in sights:
                 sights[letter.handler] = self.breakers.of(letter.handler, outlook.breakers)

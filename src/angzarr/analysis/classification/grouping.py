@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from angzarr.analysis.classification.evidence import Evidence
-from angzarr.analysis.classification.rule_conditions import Condition, conditions_of
+from angzarr.analysis.classification.rule_conditions import RuleCondition, conditions_of
 from angzarr.dead_letters.fingerprint import digest, fingerprint, normal_message, normal_stack
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.metadata import WORKER_FINGERPRINT
@@ -40,7 +40,7 @@ PARTS: Final[Mapping[str, Callable[[DeadLetter, Sequence[str]], Sequence[str]]]]
 class GroupingRule:
     """Letters for which all `conditions` hold are one group if they agree in all `parts`."""
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[RuleCondition, ...]
     parts: tuple[str, ...]
     #: Told apart from the groups of other rules by this.
     text: str

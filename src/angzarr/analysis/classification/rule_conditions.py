@@ -16,12 +16,12 @@ from angzarr.analysis.classification.condition_kinds import (
     TEXT,
     UNKNOWN,
     YES_NO,
+    ConditionKind,
     Fits,
-    Kind,
     one_of,
 )
-from angzarr.analysis.classification.evidence import Evidence, Health, Problem
-from angzarr.analysis.ledger.entry import UNREADABLE
+from angzarr.analysis.classification.evidence import Evidence, Health, ReplayProblem
+from angzarr.analysis.ledger.failure import UNREADABLE
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.errors import ConfigurationError
 from angzarr.events.headers import EVENT_ID
@@ -38,7 +38,7 @@ _NONE: Final = "none"
 Get: TypeAlias = Callable[[Evidence], Any]
 
 
-class Condition(NamedTuple):
+class RuleCondition(NamedTuple):
     """What a rule asks of one thing that is known; None where it is not."""
 
     name: str
@@ -60,14 +60,16 @@ class Condition(NamedTuple):
         return _told(self.wanted)
 
 
-class _Known(NamedTuple):
+class KnownCondition(NamedTuple):
+    """A condition that rules may use: where its value is, and how it is compared."""
+
     get: Get
-    kind: Kind
+    kind: ConditionKind
     #: One sentence for the reference.
     what: str
 
 
-def conditions_of(source: str, given: Any) -> tuple[Condition, ...]:
+def conditions_of(source: str, given: Any) -> tuple[RuleCondition, ...]:
     """Return the conditions that *given* lists; raises ConfigurationError naming rule and key."""
     if not isinstance(given, Mapping) or not given:
         msg = f"{source}: when lists at least one condition, like when: {{category: transient}}"
@@ -75,7 +77,7 @@ def conditions_of(source: str, given: Any) -> tuple[Condition, ...]:
     return tuple(_condition(source, name, wanted) for name, wanted in given.items())
 
 
-def _condition(source: str, name: Any, wanted: Any) -> Condition:
+def _condition(source: str, name: Any, wanted: Any) -> RuleCondition:
     if name not in CONDITIONS:
         msg = f"{source}: {name!s} is not a condition; there are {', '.join(CONDITIONS)}"
         raise ConfigurationError(msg)
@@ -88,7 +90,7 @@ def _condition(source: str, name: Any, wanted: Any) -> Condition:
     if fits is None:
         msg = f"{source}: {name} is {known.kind.form}, not {wanted!r}"
         raise ConfigurationError(msg)
-    return Condition(name, wanted, known.get, fits)
+    return RuleCondition(name, wanted, known.get, fits)
 
 
 # -- what can be asked -----------------------------------------------------------------------
@@ -168,103 +170,121 @@ def _seconds(span: timedelta) -> float:
 
 
 #: Every condition, by the name that rules give it.
-CONDITIONS: Final[Mapping[str, _Known]] = {
-    "handler": _Known(_of_letter("handler"), TEXT, "task name of the handler"),
-    "domain": _Known(_domain, TEXT, "domain of the letter"),
-    "event_type": _Known(_of_event("type"), TEXT, "type of the event"),
-    "tenant": _Known(_of_event("tenant_id"), TEXT, "id of the event's tenant"),
-    "reason": _Known(
+CONDITIONS: Final[Mapping[str, KnownCondition]] = {
+    "handler": KnownCondition(_of_letter("handler"), TEXT, "task name of the handler"),
+    "domain": KnownCondition(_domain, TEXT, "domain of the letter"),
+    "event_type": KnownCondition(_of_event("type"), TEXT, "type of the event"),
+    "tenant": KnownCondition(_of_event("tenant_id"), TEXT, "id of the event's tenant"),
+    "reason": KnownCondition(
         lambda evidence: evidence.reason,
         one_of(*(one.value for one in Reason), UNREADABLE),
         "why it became a letter",
     ),
-    "category": _Known(
+    "category": KnownCondition(
         _of_letter("category"),
         one_of(*(one.value for one in Category)),
         "the error's category, as the worker judged it",
     ),
-    "error_type": _Known(
+    "error_type": KnownCondition(
         _of_letter("error_type"), TEXT, "path of the exception's class; subclasses do not fit"
     ),
-    "own_error": _Known(
+    "own_error": KnownCondition(
         lambda e: e.own_error, YES_NO, "whether the exception's class is of the handler's package"
     ),
-    "raised_in_app": _Known(
+    "raised_in_app": KnownCondition(
         lambda e: e.raised_in_app,
         YES_NO,
         "whether the application's own code raised it, no library",
     ),
-    "error_code": _Known(_of_letter("error_code"), TEXT, "the error's code, like `HTTP_503`"),
-    "message": _Known(_message, TEXT, "the whole error message; write `*` around a part of it"),
-    "message_matches": _Known(_message, REGEX, "found anywhere in the error message"),
-    "explanation": _Known(_explanation, TEXT, "the sentence that says why it became a letter"),
-    "stack": _Known(_stack, TEXT, "the end of the stack trace; write `*` around a part of it"),
-    "release": _Known(_of_letter("version"), TEXT, "release of the worker that failed"),
-    "component_type": _Known(
+    "error_code": KnownCondition(
+        _of_letter("error_code"), TEXT, "the error's code, like `HTTP_503`"
+    ),
+    "message": KnownCondition(
+        _message, TEXT, "the whole error message; write `*` around a part of it"
+    ),
+    "message_matches": KnownCondition(_message, REGEX, "found anywhere in the error message"),
+    "explanation": KnownCondition(
+        _explanation, TEXT, "the sentence that says why it became a letter"
+    ),
+    "stack": KnownCondition(
+        _stack, TEXT, "the end of the stack trace; write `*` around a part of it"
+    ),
+    "release": KnownCondition(_of_letter("version"), TEXT, "release of the worker that failed"),
+    "component_type": KnownCondition(
         _of_letter("component_type"), TEXT, "`handler`, `ordered_handler`, `projector`, …"
     ),
-    "given_up_by": _Known(
+    "given_up_by": KnownCondition(
         _given_up_by,
         TEXT,
         "the system whose dead letter it is, where that is not angzarr: `Kafka Connect`, …",
     ),
-    "has_event": _Known(_has_event, YES_NO, "whether the letter's event could be read"),
-    "names_event": _Known(_names_event, YES_NO, "whether a header of its message has an event id"),
-    "replays_at_least": _Known(lambda e: e.replays, LEAST, "replays begun so far"),
-    "failed_again": _Known(lambda e: e.failed_again, YES_NO, "whether its last replay failed"),
-    "age_at_least": _Known(lambda e: _seconds(e.age), LEAST, "seconds since it failed last"),
-    "problem": _Known(lambda e: e.problem, one_of(*Problem), "what stands against a replay"),
-    "dependency": _Known(
+    "has_event": KnownCondition(_has_event, YES_NO, "whether the letter's event could be read"),
+    "names_event": KnownCondition(
+        _names_event, YES_NO, "whether a header of its message has an event id"
+    ),
+    "replays_at_least": KnownCondition(lambda e: e.replays, LEAST, "replays begun so far"),
+    "failed_again": KnownCondition(
+        lambda e: e.failed_again, YES_NO, "whether its last replay failed"
+    ),
+    "age_at_least": KnownCondition(
+        lambda e: _seconds(e.age), LEAST, "seconds since it failed last"
+    ),
+    "problem": KnownCondition(
+        lambda e: e.problem, one_of(*ReplayProblem), "what stands against a replay"
+    ),
+    "dependency": KnownCondition(
         lambda e: e.dependency,
         one_of(*Health),
         "how the handler's dependencies are now, of all that is known",
     ),
-    "breaker": _Known(
+    "breaker": KnownCondition(
         _phases,
         one_of(*Phase, "ramping", _NONE, UNKNOWN),
         "a breaker of the handler stands so; `none`: it has none",
     ),
-    "error_share_at_least": _Known(
+    "error_share_at_least": KnownCondition(
         lambda e: e.error_share, LEAST, "largest share of failed calls of its breakers, 0 to 1"
     ),
-    "error_share_at_most": _Known(lambda e: e.error_share, MOST_OF, "the same"),
-    "newer_release": _Known(
+    "error_share_at_most": KnownCondition(lambda e: e.error_share, MOST_OF, "the same"),
+    "newer_release": KnownCondition(
         lambda e: e.newer_release,
         YES_NO,
         "whether all its workers run a newer release than the one that failed",
     ),
-    "payload_fits": _Known(
+    "payload_fits": KnownCondition(
         _fits_now, YES_NO, "whether the event decodes as its handler declares it now"
     ),
-    "group_events_at_least": _Known(
+    "group_events_at_least": KnownCondition(
         _fares("group_fares", "events"), LEAST, "events of the same fingerprint"
     ),
-    "group_events_at_most": _Known(_fares("group_fares", "events"), MOST_OF, "the same"),
-    "group_failed_at_least": _Known(
+    "group_events_at_most": KnownCondition(_fares("group_fares", "events"), MOST_OF, "the same"),
+    "group_failed_at_least": KnownCondition(
         _fares("group_fares", "failed"), LEAST, "of these, failed in the last 5 minutes"
     ),
-    "group_handled_at_least": _Known(
+    "group_handled_at_least": KnownCondition(
         _fares("group_fares", "handled"),
         LEAST,
         "of these, handled in a replay in the last 5 minutes",
     ),
-    "others_pass": _Known(
+    "others_pass": KnownCondition(
         lambda e: e.others_pass,
         YES_NO,
         "whether other events of the handler pass: more were handled in a replay than failed in the"
         " last 5 minutes; false: 20 or more failed and none was handled",
     ),
-    "handler_failed_at_least": _Known(
+    "handler_failed_at_least": KnownCondition(
         _fares("handler_fares", "failed"),
         LEAST,
         "events of the same handler that failed in the last 5 minutes",
     ),
-    "handler_handled_at_least": _Known(
+    "handler_handled_at_least": KnownCondition(
         _fares("handler_fares", "handled"),
         LEAST,
         "events of the same handler that were handled in a replay in the last 5 minutes",
     ),
-    "handler_handled_at_most": _Known(_fares("handler_fares", "handled"), MOST_OF, "the same"),
+    "handler_handled_at_most": KnownCondition(
+        _fares("handler_fares", "handled"), MOST_OF, "the same"
+    ),
 }
 
 

@@ -2,6 +2,14 @@
 
 Rules of the settings come first, then those written in Python, then those that ship with angzarr
 (`rules.yaml`); all are tried by the same engine.
+
+Sieve: the rules that are worth trying for a failure. Pure.
+
+Most rules ask first for one of a few things of which failures have few different values. For each
+such combination it is found out once which rules are left; a flood of alike failures tries only
+those. The order of rules is kept, and what remains is tried as it stands.
+
+Rule file: rules as YAML, those that ship with angzarr and those of a user.
 """
 
 from __future__ import annotations
@@ -10,16 +18,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from functools import cache
+from importlib import resources
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+import yaml  # type: ignore[import-untyped]
+
 from angzarr.analysis.classification.evidence import Evidence
-from angzarr.analysis.classification.rule_conditions import Condition, conditions_of
-from angzarr.analysis.classification.rule_text import check_saying, say
+from angzarr.analysis.classification.evidence_text import check_saying, say
+from angzarr.analysis.classification.rule_conditions import CONDITIONS, RuleCondition, conditions_of
 from angzarr.analysis.ledger.entry import FailureClass
-from angzarr.analysis.ledger.transition import Action, Decision
+from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import ConfigurationError
 from angzarr.runtime.text import printable
+from angzarr.runtime.yaml import read_yaml
 
 #: Characters of a failed rule's error that the evidence repeats.
 _SHOWN: Final = 300
@@ -35,7 +49,7 @@ class Pause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RuleVerdict:
     """What a rule says: `delay` is when, for a replay or a wait only."""
 
     failure_class: FailureClass
@@ -46,18 +60,18 @@ class Verdict:
     rule: str = ""
 
 
-class Tried(NamedTuple):
+class TriedRule(NamedTuple):
     """A rule that was tried: what it says, or why it did not speak."""
 
-    rule: Rule
-    verdict: Verdict | None
+    rule: ClassificationRule
+    verdict: RuleVerdict | None
     #: Why it did not fit; for one that fits what made it fit.
     why: str
     #: Whether it broke: then this belongs to the evidence.
     failed: bool = False
 
 
-class Rule(Protocol):
+class ClassificationRule(Protocol):
     """What may decide about a failure."""
 
     @property
@@ -68,7 +82,7 @@ class Rule(Protocol):
     def source(self) -> str:
         """Who said it, for people."""
 
-    def verdict(self, evidence: Evidence, /) -> Verdict | None:
+    def verdict(self, evidence: Evidence, /) -> RuleVerdict | None:
         """Return what it says, None if it does not speak; may raise."""
 
     def told(self, evidence: Evidence, /) -> str:
@@ -81,18 +95,18 @@ class WrittenRule:
 
     name: str
     source: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[RuleCondition, ...]
     failure_class: FailureClass
     action: Action
     saying: str
     delay: timedelta | Pause = Pause.BACKOFF
 
-    def verdict(self, evidence: Evidence) -> Verdict | None:
+    def verdict(self, evidence: Evidence) -> RuleVerdict | None:
         """Return what it says if all its conditions hold."""
         for _, _, get, fits in self.conditions:
             if not fits(get(evidence)):
                 return None
-        return Verdict(
+        return RuleVerdict(
             failure_class=self.failure_class,
             action=self.action,
             evidence=say(self.saying, evidence),
@@ -109,7 +123,7 @@ class WrittenRule:
 
 
 #: A developer's rule: it may speak, or leave it to the next one.
-Judge: TypeAlias = Callable[[DeadLetter, Evidence], Decision | None]
+Judge: TypeAlias = Callable[[DeadLetter, Evidence], EntryDecision | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +136,7 @@ class PythonRule:
     before: str | None = None
     source: str = "Python"
 
-    def verdict(self, evidence: Evidence) -> Verdict | None:
+    def verdict(self, evidence: Evidence) -> RuleVerdict | None:
         """Return what the function says; raises what it raises, TypeError if that is nonsense."""
         if evidence.letter is None:
             return None
@@ -134,9 +148,9 @@ class PythonRule:
         return "it said so" if evidence.letter else "the letter cannot be read"
 
 
-def verdict_of(said: Decision, rule: str = "") -> Verdict:
+def verdict_of(said: EntryDecision, rule: str = "") -> RuleVerdict:
     """Return what a function of others decided, as *rule* or alone, checked; raises TypeError."""
-    if not isinstance(said, Decision):
+    if not isinstance(said, EntryDecision):
         msg = f"it returned {type(said).__name__}, not a Decision or None"
         raise TypeError(msg)
     if not isinstance(said.delay, timedelta) or not _NONE <= said.delay <= _LONGEST_DELAY:
@@ -144,7 +158,7 @@ def verdict_of(said: Decision, rule: str = "") -> Verdict:
             f"its delay must be a timedelta from 0 to {_LONGEST_DELAY.days} days, not {said.delay}"
         )
         raise TypeError(msg)
-    return Verdict(
+    return RuleVerdict(
         failure_class=FailureClass(said.failure_class),
         action=Action(said.action),
         evidence=str(said.evidence),
@@ -153,7 +167,9 @@ def verdict_of(said: Decision, rule: str = "") -> Verdict:
     )
 
 
-def decide(rules: Iterable[Rule], evidence: Evidence) -> tuple[Verdict | None, list[str]]:
+def decide(
+    rules: Iterable[ClassificationRule], evidence: Evidence
+) -> tuple[RuleVerdict | None, list[str]]:
     """Return what the first rule that fits says, and which rules broke before it."""
     broken: list[str] = []
     for rule in rules:
@@ -167,34 +183,40 @@ def decide(rules: Iterable[Rule], evidence: Evidence) -> tuple[Verdict | None, l
     return None, broken
 
 
-def try_all(rules: Iterable[Rule], evidence: Evidence) -> list[Tried]:
+def try_all(rules: Iterable[ClassificationRule], evidence: Evidence) -> list[TriedRule]:
     """Return what becomes of each of *rules*; the first with a verdict decides."""
     return [_try(rule, evidence) for rule in rules]
 
 
-def _try(rule: Rule, evidence: Evidence) -> Tried:
+def _try(rule: ClassificationRule, evidence: Evidence) -> TriedRule:
     try:
         found = rule.verdict(evidence)
     except Exception as error:  # noqa: BLE001 - the same
-        return Tried(rule, None, _broken(rule, error), failed=True)
+        return TriedRule(rule, None, _broken(rule, error), failed=True)
     why = rule.told(evidence)
     if found is None and isinstance(rule, PythonRule) and evidence.letter:
         why = "it did not speak"
-    return Tried(rule, found, why)
+    return TriedRule(rule, found, why)
 
 
-def _broken(rule: Rule, error: Exception) -> str:
+def _broken(rule: ClassificationRule, error: Exception) -> str:
     return printable(f"rule {rule.name} failed: {type(error).__name__}: {error}"[:_SHOWN])
 
 
 def in_order(
-    written: Sequence[Rule], python: Sequence[PythonRule], built_in: Sequence[Rule]
-) -> tuple[Rule, ...]:
+    written: Sequence[ClassificationRule],
+    python: Sequence[PythonRule],
+    built_in: Sequence[ClassificationRule],
+) -> tuple[ClassificationRule, ...]:
     """Return all rules in the order in which they are tried.
 
     Raises ConfigurationError for two of one name, and for a `before` that names no rule.
     """
-    rules: list[Rule] = [*written, *(one for one in python if one.before is None), *built_in]
+    rules: list[ClassificationRule] = [
+        *written,
+        *(one for one in python if one.before is None),
+        *built_in,
+    ]
     for one in python:
         if one.before is None:
             continue
@@ -207,8 +229,8 @@ def in_order(
     return tuple(rules)
 
 
-def _check_names(rules: Iterable[Rule]) -> None:
-    seen: dict[str, Rule] = {}
+def _check_names(rules: Iterable[ClassificationRule]) -> None:
+    seen: dict[str, ClassificationRule] = {}
     for rule in rules:
         if (other := seen.setdefault(rule.name, rule)) is not rule:
             msg = f"{other.source} and {rule.source} both call a rule {rule.name!r}: rename one"
@@ -289,3 +311,63 @@ def _saying(source: str, given: Any) -> str:
         msg = f"{source}: say: {problem}"
         raise ConfigurationError(msg)
     return str(given)
+
+
+#: The conditions by which rules are left out.
+_ASKED: Final = ("reason", "category", "error_type", "error_code", "component_type")
+_GETS: Final = tuple(CONDITIONS[name].get for name in _ASKED)
+#: Combinations that are remembered, and characters of one: letters are hostile.
+_MOST: Final = 512
+_LONGEST: Final = 1_000
+
+
+class RuleIndex:
+    """What is left of *rules* for each combination that came; not for more than one thread."""
+
+    def __init__(self, rules: Sequence[ClassificationRule]) -> None:
+        self._rules = tuple(rules)
+        self._left: dict[tuple[object, ...], tuple[ClassificationRule, ...]] = {}
+
+    def rules_for(self, evidence: Evidence) -> tuple[ClassificationRule, ...]:
+        """Return the rules that may speak about *evidence*, in order."""
+        asked = tuple(get(evidence) for get in _GETS)
+        if (left := self._left.get(asked)) is not None:
+            return left
+        left = tuple(rule for rule in self._rules if _may_speak(rule, evidence))
+        if sum(len(str(value)) for value in asked) <= _LONGEST:
+            if len(self._left) >= _MOST:
+                self._left.clear()
+            self._left[asked] = left
+        return left
+
+
+def _may_speak(rule: ClassificationRule, evidence: Evidence) -> bool:
+    if not isinstance(rule, WrittenRule):
+        return True
+    return all(one.holds(evidence) for one in rule.conditions if one.name in _ASKED)
+
+
+#: Where settings name rules: those that classify, those that group.
+RULES: Final = "analysis.rules"
+GROUPING: Final = "analysis.grouping"
+
+
+@cache
+def built_in_rules() -> tuple[WrittenRule, ...]:
+    """Return the rules that ship with angzarr, in order."""
+    text = resources.files("angzarr.analysis").joinpath("rules.yaml").read_text("utf-8")
+    return rules_from(yaml.safe_load(text), "angzarr's rules")
+
+
+def read(given: str | Sequence[Any], setting: str) -> tuple[Any, str]:
+    """Return what a setting says, a list or the path of a YAML file of one, and where it stands.
+
+    Raises ConfigurationError naming file and line.
+    """
+    if not isinstance(given, str):
+        return given, setting
+    found = read_yaml(Path(given), f"{setting}: {given}")
+    if found is not None and not isinstance(found, list):
+        msg = f"{setting}: {given} must hold a list of rules, each beginning with '- '"
+        raise ConfigurationError(msg)
+    return found or [], given

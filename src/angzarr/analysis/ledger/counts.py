@@ -2,20 +2,23 @@
 
 Whoever stores entries keeps these counts in the same transaction, so that no question about many
 entries has to read them all.
+
+Peers: how other events of the same handler, and of the same group, fare now (spec A3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, Protocol
 
-from angzarr.analysis.ledger.entry import OPEN, Entry, HistoryLine
+from angzarr.analysis.ledger.entry import BY_REPLAY, OPEN, Entry, HistoryLine, Status
 from angzarr.analysis.ledger.group import LONGEST_MESSAGE, Group, GroupStatus
 
 
-class Kind(NamedTuple):
+class CountKey(NamedTuple):
     """What entries are counted by; an entry without a class has an empty one."""
 
     fingerprint: str
@@ -34,7 +37,7 @@ class Amounts(NamedTuple):
     replays: int = 0
 
 
-class Step(NamedTuple):
+class CountStep(NamedTuple):
     """An entry before and after what happened to it; None: it was not there, or is no more."""
 
     before: Entry | None
@@ -55,9 +58,9 @@ class Growth:
     fails: bool = False
 
 
-def kind_of(entry: Entry) -> Kind:
+def kind_of(entry: Entry) -> CountKey:
     """Return what *entry* is counted as."""
-    return Kind(
+    return CountKey(
         entry.fingerprint,
         entry.domain,
         entry.handler_name,
@@ -67,9 +70,9 @@ def kind_of(entry: Entry) -> Kind:
     )
 
 
-def tallied(steps: Iterable[Step]) -> dict[Kind, Amounts]:
+def counted_by_key(steps: Iterable[CountStep]) -> dict[CountKey, Amounts]:
     """Return what *steps* add to each kind; kinds to which they add nothing are left out."""
-    sums: dict[Kind, list[int]] = {}
+    sums: dict[CountKey, list[int]] = {}
     for step in steps:
         for entry, times in ((step.before, -1), (step.after, 1)):
             if entry is not None:
@@ -80,7 +83,7 @@ def tallied(steps: Iterable[Step]) -> dict[Kind, Amounts]:
     return {kind: Amounts(*amounts) for kind, amounts in sums.items() if any(amounts)}
 
 
-def growths(steps: Iterable[Step]) -> dict[str, Growth]:
+def growths(steps: Iterable[CountStep]) -> dict[str, Growth]:
     """Return what *steps* add to each group, by fingerprint."""
     found: dict[str, Growth] = {}
     for step in steps:
@@ -150,3 +153,87 @@ def _add(grown: Growth, entry: Entry, times: int) -> None:
     grown.entries += times
     grown.open_entries += times * (entry.status in OPEN)
     grown.occurrences += times * entry.occurrences
+
+
+#: How long ago "lately" is.
+LATELY: Final = timedelta(minutes=5)
+#: How many entries are looked at, those that failed last: enough to tell, and no more however
+#: large a group is.
+MOST: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerStats:
+    """Of the `MOST` entries that failed last: how many they are, and what became of them lately."""
+
+    events: int = 0
+    #: Those that failed lately, and are not handled since.
+    failed: int = 0
+    #: Those whose replay was handled lately.
+    handled: int = 0
+
+    def plus(self, other: PeerStats, times: int = 1) -> PeerStats:
+        """Return the sum, *other* taken *times*, and no more than `MOST` of anything."""
+        return PeerStats(
+            events=_bounded(self.events + times * other.events),
+            failed=_bounded(self.failed + times * other.failed),
+            handled=_bounded(self.handled + times * other.handled),
+        )
+
+    def __str__(self) -> str:
+        events = f"{self.events} or more" if self.events >= MOST else self.events
+        noun = "event" if self.events == 1 else "events"
+        return (
+            f"{events} {noun}, lately {self.failed} failed and {self.handled} handled in a replay"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerReport:
+    """How handlers and groups fare; whoever was not asked after is missing."""
+
+    handlers: Mapping[str, PeerStats] = field(default_factory=dict)
+    groups: Mapping[str, PeerStats] = field(default_factory=dict)
+
+
+def stats_of_one(entry: Entry, since: datetime) -> PeerStats:
+    """Return how one *entry* fares; lately is *since*."""
+    if entry.status is not Status.RESOLVED:
+        return PeerStats(events=1, failed=int(entry.last_failed_at >= since))
+    lately = entry.resolved_at is not None and entry.resolved_at >= since
+    return PeerStats(events=1, handled=int(lately and entry.resolved_by.startswith(BY_REPLAY)))
+
+
+def counting_in(seen: PeerReport, steps: Iterable[CountStep], since: datetime) -> PeerReport:
+    """Return what was *seen* in a ledger as it will be after *steps*.
+
+    Exact up to `MOST` entries. Beyond that older ones may count that newer ones would push out.
+    """
+    handlers, groups = defaultdict(PeerStats, seen.handlers), defaultdict(PeerStats, seen.groups)
+    for step in steps:
+        for entry, times in ((step.before, -1), (step.after, 1)):
+            if entry is not None:
+                alone = stats_of_one(entry, since)
+                for found, name in ((handlers, entry.handler_name), (groups, entry.fingerprint)):
+                    if name:
+                        found[name] = found[name].plus(alone, times)
+    return PeerReport(handlers=handlers, groups=groups)
+
+
+def _bounded(number: int) -> int:
+    return min(max(number, 0), MOST)
+
+
+class Peers(Protocol):
+    """What the ledger can tell of many events at once."""
+
+    def fared(
+        self, handlers: Collection[str], groups: Collection[str], since: datetime, /
+    ) -> PeerReport:
+        """Return how each of *handlers* and of *groups* (fingerprints) fares; lately is *since*.
+
+        One round trip; raises LedgerUnavailable.
+        """
+
+    def close(self) -> None:
+        """Let connections go; safe to call twice."""

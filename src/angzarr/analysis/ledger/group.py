@@ -1,16 +1,59 @@
-"""Group: failures that look alike, by their fingerprint; who looks after them (spec A3, A5)."""
+"""Group: failures that look alike, by their fingerprint; who looks after them (spec A3, A5).
+
+Groups as JSON, for programs: every door says the same.
+
+Group address: a fingerprint as it goes into addresses and commands. Pure.
+
+Whoever writes a letter chooses its fingerprint: it may have slashes, dots alone, control characters
+or markup. In an address, on a command line and in a cursor each group must be found all the same.
+"""
 
 from __future__ import annotations
 
+import base64
+import re
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from angzarr.analysis.ledger.entry import FailureClass, HistoryLine
 from angzarr.errors import ConfigurationError
+
+#: What needs no other form: our own, and nearly all of others. Dots alone are a way up, and what
+#: begins with a dash is an option.
+_PLAIN: Final = re.compile(r"(?!\.+\Z|-)[0-9A-Za-z_.:-]{1,64}")
+#: Begins what is spelt in another form. No plain one begins so.
+_SPELT: Final = "~"
+
+
+def group_address(fingerprint: str) -> str:
+    """Return *fingerprint* if it is plain, else ``~`` and its UTF-8 in URL-safe base64."""
+    if _PLAIN.fullmatch(fingerprint):
+        return fingerprint
+    raw = fingerprint.encode("utf-8", "surrogatepass")
+    return _SPELT + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def fingerprint_at(address: str) -> str:
+    """Return the fingerprint that *address* stands for; raises ValueError if it is spelt wrong.
+
+    What does not begin with ``~`` is the fingerprint itself.
+    """
+    if not address.startswith(_SPELT):
+        return address
+    spelt = address.removeprefix(_SPELT)
+    try:
+        padded = spelt.encode("ascii") + b"=" * (-len(spelt) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode(
+            "utf-8", "surrogatepass"
+        )
+    except ValueError as error:  # of each of the codecs
+        msg = "no group has this address: use ~ and base64, as lists of groups show it"
+        raise ValueError(msg) from error
+
 
 #: Characters of a group's texts at most; a longer message is cut, a longer note refused.
 LONGEST_MESSAGE: Final = 2_000
@@ -179,3 +222,22 @@ class Groups(Protocol):
     @abstractmethod
     def close(self) -> None:
         """Let connections go; safe to call twice."""
+
+
+def group_page_json(page: GroupPage) -> dict[str, Any]:
+    """Return *page* as a JSON object; `next` is the value for --after, or null."""
+    return {"groups": [group_json(group) for group in page.groups], "next": page.next or None}
+
+
+def group_json(group: Group) -> dict[str, Any]:
+    """Return *group* as a JSON object; `address` is by what it is asked for."""
+    return asdict(group) | {"address": group_address(group.fingerprint)}
+
+
+def group_detail_json(group: Group, history: Sequence[HistoryLine]) -> dict[str, Any]:
+    """Return everything about a group as a JSON object."""
+    lines = [
+        {"at": line.at, "who": line.who, "what": line.what, "detail": line.detail}
+        for line in history
+    ]
+    return group_json(group) | {"history": lines}

@@ -25,7 +25,7 @@ class WriteKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RecordedAnswer:
     """What a request was answered."""
 
     status: int
@@ -34,79 +34,79 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Begun(NamedTuple):
+class RequestBegun(NamedTuple):
     """The request is the caller's to work on, until his lease ends."""
 
     #: What whoever worked on it before chose to act on.
     choice: bytes | None = None
 
 
-class Running(NamedTuple):
+class RequestRunning(NamedTuple):
     """Somebody works on it; ask again after `retry_after`."""
 
     retry_after: timedelta
 
 
-class Differs(NamedTuple):
+class RequestDiffers(NamedTuple):
     """The key was used for another request."""
 
 
-Found: TypeAlias = Begun | Running | Differs | Answer
+Found: TypeAlias = RequestBegun | RequestRunning | RequestDiffers | RecordedAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class RequestRecord:
     """What is remembered of one key. `token` names who works on it, or did."""
 
     fingerprint: str
     token: str
     #: Until when it is leased, or once it is answered, kept.
     until: datetime
-    answer: Answer | None = None
+    answer: RecordedAnswer | None = None
     choice: bytes | None = None
 
 
-def forgotten(write: Write, now: datetime) -> bool:
+def forgotten(write: RequestRecord, now: datetime) -> bool:
     """Tell whether nobody need remember *write*: its answer was kept, or nobody came back."""
     return write.until + (timedelta(0) if write.answer else KEPT) <= now
 
 
-def found(write: Write, fingerprint: str, token: str, now: datetime) -> Found:
+def found(write: RequestRecord, fingerprint: str, token: str, now: datetime) -> Found:
     """Return what *write* means to a request with *fingerprint*, of the worker *token*."""
     if is_of(write, token):
-        return Begun(write.choice)
+        return RequestBegun(write.choice)
     if forgotten(write, now):
-        return Begun()
+        return RequestBegun()
     if write.fingerprint != fingerprint:
-        return Differs()
+        return RequestDiffers()
     if write.answer is not None:
         return write.answer
-    return Running(write.until - now) if write.until > now else Begun(write.choice)
+    return RequestRunning(write.until - now) if write.until > now else RequestBegun(write.choice)
 
 
-def begun(fingerprint: str, token: str, now: datetime, lease: timedelta) -> Write:
+def begun(fingerprint: str, token: str, now: datetime, lease: timedelta) -> RequestRecord:
     """Return a write that *token* works on."""
-    return Write(fingerprint=fingerprint, token=token, until=now + lease)
+    return RequestRecord(fingerprint=fingerprint, token=token, until=now + lease)
 
 
-def chosen(write: Write | None, token: str, choice: bytes) -> Write | None:
+def chosen(write: RequestRecord | None, token: str, choice: bytes) -> RequestRecord | None:
     """Return *write* with its choice, or None where it is not *token*'s to work on."""
     return replace(write, choice=choice) if write and is_of(write, token) else None
 
 
-def freed(write: Write, now: datetime) -> Write | None:
+def freed(write: RequestRecord, now: datetime) -> RequestRecord | None:
     """Return what stays of a write that came to nothing: its choice, free to be taken over."""
     return None if write.choice is None else replace(write, until=now)
 
 
-def is_of(write: Write, token: str) -> bool:
+def is_of(write: RequestRecord, token: str) -> bool:
     """Tell whether *token* works on *write*."""
     return write.token == token and write.answer is None
 
 
 def answered(
-    write: Write | None, token: str, answer: Answer, now: datetime, keep: timedelta
-) -> Write | None:
+    write: RequestRecord | None, token: str, answer: RecordedAnswer, now: datetime, keep: timedelta
+) -> RequestRecord | None:
     """Return *write* with its answer, or None where another one works on it meanwhile."""
     if write is None or not is_of(write, token):
         return None
@@ -131,7 +131,7 @@ class Writes(Protocol):
 
     @abstractmethod
     def finish(
-        self, key: WriteKey, token: str, answer: Answer, /, *, keep: timedelta = KEPT
+        self, key: WriteKey, token: str, answer: RecordedAnswer, /, *, keep: timedelta = KEPT
     ) -> bool:
         """Remember the answer, unless the request is another one's by now."""
 

@@ -1,20 +1,25 @@
-"""Ledger: the port of the store that keeps every failure until somebody is done with it (A2)."""
+"""Ledger: the port of the store that keeps every failure until somebody is done with it (A2).
+
+Marking: the ledger's conditional changes of one entry, for every adapter that can change one.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from angzarr.analysis.ledger.entry import Entry, EntryDetail, Failure, FailureClass, Hold, Status
-from angzarr.analysis.ledger.group_address import fingerprint_at, group_address
-from angzarr.analysis.ledger.operator_actions import Act
+from angzarr.analysis.ledger import transition
+from angzarr.analysis.ledger.entry import Change, Entry, EntryDetail, FailureClass, Hold, Status
+from angzarr.analysis.ledger.failure import Failure
+from angzarr.analysis.ledger.group import fingerprint_at, group_address
+from angzarr.analysis.ledger.operator_actions import Act, acted, compensation_sent, parked
 from angzarr.analysis.ledger.plan_filing import Decider
-from angzarr.analysis.ledger.pruning import Prunable
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, ReplayOrder
-from angzarr.analysis.ledger.transition import Decision
+from angzarr.analysis.ledger.transition import EntryDecision
+from angzarr.analysis.ledger.upkeep import Prunable
 from angzarr.events.headers import time_of
 
 #: The most entries on one page.
@@ -27,10 +32,10 @@ class Decided:
 
     entry_id: str
     revision: int
-    decision: Decision
+    decision: EntryDecision
 
 
-class Answer(NamedTuple):
+class ReplayAnswer(NamedTuple):
     """How a replay ended well; with RETRYING it did not: it is parked in its lane."""
 
     entry_id: str
@@ -96,19 +101,19 @@ def read_cursor(text: str) -> Cursor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class EntryPage:
     """Entries, the one that failed last first; `next` is the cursor of the next page, or empty."""
 
     entries: tuple[Entry, ...]
     next: str = ""
 
 
-def page_of(entries: Sequence[Entry], limit: int) -> Page:
+def entry_page_of(entries: Sequence[Entry], limit: int) -> EntryPage:
     """Return the page of *entries*, which hold one more than *limit* if there is another page."""
     shown = tuple(entries[:limit])
     if len(entries) <= limit or not shown:
-        return Page(entries=shown)
-    return Page(entries=shown, next=str(Cursor(shown[-1].last_failed_at, shown[-1].id)))
+        return EntryPage(entries=shown)
+    return EntryPage(entries=shown, next=str(Cursor(shown[-1].last_failed_at, shown[-1].id)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +205,10 @@ class Ledger(Prunable, Protocol):
         self, entry_id: str, replay: int, /, *, by: str, status: Status = Status.RESOLVED
     ) -> bool:
         """Note one answer; see `note_answers`."""
-        return self.note_answers([Answer(entry_id, replay, by, status)])[0]
+        return self.note_answers([ReplayAnswer(entry_id, replay, by, status)])[0]
 
     @abstractmethod
-    def note_answers(self, answers: Sequence[Answer], /) -> list[bool]:
+    def note_answers(self, answers: Sequence[ReplayAnswer], /) -> list[bool]:
         """Close each entry if the replay is its last one and no letter answered that.
 
         One that is closed already, and waits for what became of its skip, stays what it is.
@@ -241,7 +246,7 @@ class Ledger(Prunable, Protocol):
         status: Status | None = Status.FAILED,
         limit: int = 100,
         after: str = "",
-    ) -> Page:
+    ) -> EntryPage:
         """Return a page of entries in *status* (None: any), following the cursor *after*.
 
         At most `LONGEST_PAGE`; raises ValueError on a cursor that is none.
@@ -262,3 +267,91 @@ class Ledger(Prunable, Protocol):
     @abstractmethod
     def close(self) -> None:
         """Let connections go; safe to call twice."""
+
+
+#: What becomes of an entry now; None: it may not change.
+Make: TypeAlias = Callable[[Entry, datetime], Change | None]
+
+
+class EntryTransitions(ABC):
+    """The verbs of `Ledger` that change one entry if it is still what the caller thinks it is."""
+
+    @abstractmethod
+    def _change_all(self, changes: Sequence[tuple[str, Make]], /) -> list[Entry | None]:
+        """Change entries by id, in order, in one transaction.
+
+        None stands where there is no such entry or it may not change; the others do.
+        """
+
+    def decide(self, decisions: Sequence[Decided], *, by: str) -> list[bool]:
+        """Carry out the decisions about entries that did not change since."""
+        made = self._change_all([(one.entry_id, _deciding(one, by)) for one in decisions])
+        return [entry is not None for entry in made]
+
+    def act(self, acts: Sequence[Act], *, by: str) -> list[bool]:
+        """Do to entries that did not change since what a person says."""
+        made = self._change_all([(one.entry_id, _acting(one, by)) for one in acts])
+        return [entry is not None for entry in made]
+
+    def mark_retrying(
+        self,
+        entry_id: str,
+        replay: int,
+        *,
+        revision: int,
+        by: str,
+        lease: timedelta,
+        order: ReplayOrder = AS_IT_IS,
+    ) -> Entry | None:
+        """Begin a replay of an entry that did not change since."""
+
+        def change(entry: Entry, now: datetime) -> Change | None:
+            if entry.revision != revision:
+                return None
+            begun = transition.retrying(entry, replay, now, by, lease)
+            return transition.ordered(begun, order)
+
+        return self._change_one(entry_id, change)
+
+    def mark_published(self, entry_id: str, replay: int, *, answer_by: datetime) -> bool:
+        """Note that the replay under way is with the broker."""
+        changed = self._change_one(
+            entry_id, lambda entry, now: transition.published(entry, replay, now, answer_by)
+        )
+        return changed is not None
+
+    def note_answers(self, answers: Sequence[ReplayAnswer]) -> list[bool]:
+        """Close entries whose last replay ended well."""
+        made = self._change_all([(one.entry_id, _answering(one)) for one in answers])
+        return [entry is not None for entry in made]
+
+    def mark_compensated(self, entry_id: str) -> bool:
+        """Note that the compensation is with the broker."""
+        return self._change_one(entry_id, compensation_sent) is not None
+
+    def _change_one(self, entry_id: str, make: Make) -> Entry | None:
+        return self._change_all([(entry_id, make)])[0]
+
+
+def _deciding(one: Decided, by: str) -> Make:
+    def make(entry: Entry, now: datetime) -> Change | None:
+        if entry.revision != one.revision:
+            return None
+        return transition.decided(entry, one.decision, now, by)
+
+    return make
+
+
+def _answering(one: ReplayAnswer) -> Make:
+    if one.status is Status.RETRYING:
+        return lambda entry, now: parked(entry, one.replay, now, one.by)
+    return lambda entry, now: transition.answered(entry, one.replay, now, one.by, one.status)
+
+
+def _acting(one: Act, by: str) -> Make:
+    def make(entry: Entry, now: datetime) -> Change | None:
+        if entry.revision != one.revision:
+            return None
+        return acted(entry, one.verb, now, by, one.note, skips=one.skips)
+
+    return make

@@ -12,18 +12,10 @@ from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from angzarr.analysis.ledger import transition
-from angzarr.analysis.ledger.change import Change
-from angzarr.analysis.ledger.counts import Step
-from angzarr.analysis.ledger.entry import (
-    Entry,
-    Failure,
-    HistoryLine,
-    Status,
-    entry_id_of,
-    replay_of,
-    replayed_letter_of,
-)
-from angzarr.analysis.ledger.transition import Decision
+from angzarr.analysis.ledger.counts import CountStep
+from angzarr.analysis.ledger.entry import Change, Entry, HistoryLine, Status
+from angzarr.analysis.ledger.failure import Failure, entry_id_of, replay_of, replayed_letter_of
+from angzarr.analysis.ledger.transition import EntryDecision
 
 
 class Undecided(NamedTuple):
@@ -42,7 +34,7 @@ def as_stored(entry: Entry, failure: Failure) -> Undecided:
 
 #: Decides about failures, in order, while they are filed: the ledger does not have them yet.
 #: An answer that is too short leaves the rest undecided.
-Decider: TypeAlias = Callable[[Sequence[Undecided]], Sequence[Decision]]
+Decider: TypeAlias = Callable[[Sequence[Undecided]], Sequence[EntryDecision]]
 
 
 def letter_ids_of(failures: Iterable[Failure]) -> set[str]:
@@ -91,12 +83,12 @@ class Filing:
             self._decide(dict(zip(ids, failures, strict=True)), decide, by)
         return [self.entries[entry_id] for entry_id in ids]
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[CountStep]:
         """Return what becomes of each entry that changes; the new ones first, by id."""
         new = sorted(self.entries.keys() - self._stored.keys())
         changed = (one.id for one in self._stored.values() if self.entries[one.id] is not one)
         return [
-            Step(self._stored.get(one), self.entries[one], fails=one in self._failing)
+            CountStep(self._stored.get(one), self.entries[one], fails=one in self._failing)
             for one in (*new, *changed)
         ]
 

@@ -20,16 +20,20 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from angzarr.analysis.ledger.change import Change, changed_to
 from angzarr.analysis.ledger.entry import (
     BY_HANDOVER,
     BY_REPLAY,
+    Change,
     Entry,
-    Failure,
     FailureClass,
     HistoryLine,
     Hold,
     Status,
+    changed_to,
+    is_known,
+)
+from angzarr.analysis.ledger.failure import (
+    Failure,
     entry_id_of,
     event_id_of,
     explanation_of,
@@ -37,7 +41,7 @@ from angzarr.analysis.ledger.entry import (
     first_failed_at,
     replay_of,
 )
-from angzarr.analysis.ledger.ordering_state import (
+from angzarr.analysis.ledger.operator_actions import (
     brought_back,
     is_parked,
     passed,
@@ -47,7 +51,6 @@ from angzarr.analysis.ledger.ordering_state import (
     went_on,
 )
 from angzarr.analysis.ledger.replay_options import ReplayOrder
-from angzarr.analysis.ledger.unknown_values import is_known
 from angzarr.dead_letters.letter import DeadLetter
 
 #: A filed entry nobody classified by then is looked at again: its worker died.
@@ -103,7 +106,7 @@ WAKES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class EntryDecision:
     """What to do with an entry and why; `delay` counts from the decision, for replay and wait."""
 
     action: Action
@@ -159,7 +162,7 @@ def holds(entry: Entry, failure: Failure) -> bool:
     return (entry.letter_id, entry.letter_replay) == (failure.id, replay_of(failure))
 
 
-def decided(entry: Entry, decision: Decision, now: datetime, by: str) -> Change:
+def decided(entry: Entry, decision: EntryDecision, now: datetime, by: str) -> Change:
     """Return *entry* as *decision* wants it; an entry that waits on gets no line for each look."""
     due_at = now + decision.delay if decision.action in _AT_A_TIME else None
     status = _STATUS[decision.action]

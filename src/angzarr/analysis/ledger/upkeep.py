@@ -1,12 +1,20 @@
-"""Upkeep: what operators do with the ledger itself: its tables, and what is counted of them."""
+"""Upkeep: what operators do with the ledger itself: its tables, and what is counted of them.
+
+What the analysis worker removes some day: entries and jobs that nobody needs any more.
+
+It never removes an entry that anybody may still have to do something about.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Protocol
 
+from angzarr.analysis.ledger.entry import Status
+from angzarr.maintenance.retention import BATCH, Aged, Removed
 from angzarr.maintenance.schema_versions import TablesUpkeep
 
 
@@ -26,3 +34,74 @@ class LedgerUpkeep(TablesUpkeep, Protocol):
     @abstractmethod
     def recount(self, *, mend: bool) -> Iterator[Recounted]:
         """Compare what is counted with what is there, and mend it if *mend*, step by step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryRetention:
+    """How long entries are kept after they were closed; None: for ever."""
+
+    #: Resolved, skipped and compensated ones.
+    closed: timedelta | None = None
+    archived: timedelta | None = None
+
+    def ends(self, now: datetime) -> dict[Status, datetime]:
+        """Return which entries are not kept at *now*: those closed before, by status."""
+        spans = {
+            Status.RESOLVED: self.closed,
+            Status.SKIPPED: self.closed,
+            Status.COMPENSATED: self.closed,
+            Status.ARCHIVED: self.archived,
+        }
+        return {status: now - span for status, span in spans.items() if span is not None}
+
+
+class Prunable(Protocol):
+    """A ledger whose closed entries can be removed; raises LedgerUnavailable."""
+
+    @abstractmethod
+    def prune(self, before: Mapping[Status, datetime], /, *, limit: int) -> int:
+        """Remove up to *limit* entries and return how many.
+
+        They are in one of the statuses, nothing happened to them since the time named beside it,
+        and nothing is still to be done. Letter and history go with them. Those that another
+        caller is removing are passed over.
+        """
+
+
+class PrunableJobs(Protocol):
+    """Replay jobs that can be removed once they have ended; raises LedgerUnavailable."""
+
+    @abstractmethod
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Remove up to *limit* entries of jobs that ended before then, and the jobs left without.
+
+        Returns how many of both. A job stays while replays of it are under way, and while its group
+        has open entries: what may begin by itself is judged by the jobs before it.
+        """
+
+
+@dataclass(slots=True, kw_only=True)
+class ClosedEntries:
+    """Entries that nobody has to do anything about any more."""
+
+    ledger: Prunable
+    retention: EntryRetention
+    batch: int = BATCH
+    name: str = field(default="closed entries", init=False)
+    what: str = field(default="entries that were closed long ago", init=False)
+
+    def remove(self, now: datetime) -> Removed:
+        """Remove a batch; asks nothing where all are kept for ever."""
+        if not (ends := self.retention.ends(now)):
+            return Removed(0, more=False)
+        number = self.ledger.prune(ends, limit=self.batch)
+        return Removed(number, number == self.batch)
+
+
+def ended_jobs(jobs: PrunableJobs, keep: timedelta | None, *, batch: int = BATCH) -> Aged:
+    """Return the removal of replay jobs that ended, with their entries and histories.
+
+    A large job goes in several batches.
+    """
+    what = "replay jobs that ended long ago and entries of them"
+    return Aged(name="ended jobs", what=what, where=jobs, keep=keep, batch=batch)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from angzarr.analysis.ledger.entry import Entry, HistoryLine, Status
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter, Ledger
 from angzarr.analysis.ledger.operator_actions import Act, Verb, asks_for_skip, leaves, refusal
-from angzarr.analysis.replay.skip import Passing, Skips
+from angzarr.analysis.replay.skip import PlannedSkip, Skips
 from angzarr.dead_letters.refusal import Refusal
 
 #: Entries changed in one transaction.
@@ -113,12 +113,12 @@ def _act_on_some(
 
 def _problems(
     skips: Skips, verb: Verb, entries: Sequence[Entry]
-) -> tuple[dict[str, str], dict[str, Passing]]:
+) -> tuple[dict[str, str], dict[str, PlannedSkip]]:
     """Return by id why *verb* is not done to which of *entries*, or nothing, and their skips."""
     made = skips.made_for([one for one in entries if _skips(one, verb)])
     problems = {one.id: refusal(one, verb) for one in entries}
     problems |= {name: why for name, why in made.items() if isinstance(why, Refusal)}
-    return problems, {name: one for name, one in made.items() if isinstance(one, Passing)}
+    return problems, {name: one for name, one in made.items() if isinstance(one, PlannedSkip)}
 
 
 def _skips(entry: Entry, verb: Verb) -> bool:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
-from angzarr.analysis.ledger.entry import Entry, EntryDetail, Failure, HistoryLine
+from angzarr.analysis.ledger.entry import Entry, EntryDetail, HistoryLine
+from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.ledger import Ledger
-from angzarr.analysis.ledger.operator_actions import Act, Verb, asks_for_skip, refusal
-from angzarr.analysis.ledger.ordering_state import passed
+from angzarr.analysis.ledger.operator_actions import Act, Verb, asks_for_skip, passed, refusal
 from angzarr.analysis.replay.bulk_actions import CHANGED
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.replay.skip import Skips, kept_reason, place_of, reason_of
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.refusal import Refusal

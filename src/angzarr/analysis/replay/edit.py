@@ -2,6 +2,11 @@
 
 What is hidden from people stays hidden: where they leave a mark, the original value is put back,
 and what they put in the place of one is hidden, too.
+
+EditView: what of an event's data whoever edits it may see. Pure.
+
+An app hides what its own settings name. A letter that another app's worker hid more of keeps that
+hidden, whoever opens it.
 """
 
 from __future__ import annotations
@@ -12,13 +17,53 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from angzarr.analysis.replay.edit_differences import short, token
-from angzarr.analysis.replay.edit_view import HIDDEN
+from angzarr.analysis.replay.edit_differences import pointer_token, short
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURES
 from angzarr.dead_letters.redaction import REPRS
 from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.sealing import SEALED
 from angzarr.events import headers as names
+
+#: What stands for a value that may not be seen.
+HIDDEN: Final = (MARK, SEALED)
+
+
+def hidden_as(data: Any, filed: Any) -> Any:
+    """Return *data* with a mark wherever *filed*, the data as its letter was filed, has one."""
+    if _is_mark(filed):
+        return filed
+    if isinstance(data, Mapping) and isinstance(filed, Mapping):
+        return {
+            name: hidden_as(value, filed[name]) if name in filed else value
+            for name, value in data.items()
+        }
+    if isinstance(data, list) and isinstance(filed, list):
+        both = [hidden_as(*pair) for pair in zip(data, filed, strict=False)]
+        return both + data[len(both) :]
+    return data
+
+
+def touches_hidden(view: Any, given: Any) -> bool:
+    """Tell whether *given* has something else where *view* has a mark.
+
+    Also if that is the very value that is hidden: nobody may find it out by trying.
+    """
+    if _is_mark(view):
+        return bool(given != view)
+    if isinstance(view, Mapping):
+        theirs = given if isinstance(given, Mapping) else {}
+        return any(touches_hidden(value, theirs.get(name)) for name, value in view.items())
+    if isinstance(view, list):
+        longer = [*(given if isinstance(given, list) else ()), *(None for _ in view)]
+        return any(touches_hidden(*pair) for pair in zip(view, longer, strict=False))
+    return False
+
+
+def _is_mark(value: Any) -> bool:
+    return isinstance(value, str) and value in HIDDEN
+
 
 #: Characters of JSON that an edit may have, and levels that it may be nested.
 LARGEST: Final = 1_000_000
@@ -121,7 +166,11 @@ def _restored(data: Any, shown: Any, whole: Any, at: str, found: list[str]) -> A
         theirs, ours = _children(shown, Mapping), _children(whole, Mapping)
         return {
             name: _restored(
-                value, theirs.get(name), ours.get(name, _ABSENT), f"{at}/{token(name)}", found
+                value,
+                theirs.get(name),
+                ours.get(name, _ABSENT),
+                f"{at}/{pointer_token(name)}",
+                found,
             )
             for name, value in data.items()
         }

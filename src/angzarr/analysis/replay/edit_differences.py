@@ -71,7 +71,7 @@ def is_cut(changes: Iterable[Difference]) -> bool:
     return any(text.startswith(_CUT) or text.endswith(_CUT) for one in changes for text in one)
 
 
-def token(name: object) -> str:
+def pointer_token(name: object) -> str:
     """Return *name* as a part of a JSON pointer."""
     return str(name).replace("~", "~0").replace("/", "~1")
 
@@ -148,5 +148,5 @@ def _pointer(at: _Place) -> str:
     parts: list[str] = []
     while at is not None:
         at, name = at
-        parts.append(f"/{token(name)}")
+        parts.append(f"/{pointer_token(name)}")
     return "".join(reversed(parts))

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from angzarr.analysis.ledger.entry import Entry, EntryDetail, Failure
+from angzarr.analysis.ledger.entry import Entry, EntryDetail
+from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.analysis.replay import edit
-from angzarr.analysis.replay.edit import Unfit
+from angzarr.analysis.replay.edit import HIDDEN, Unfit, hidden_as, touches_hidden
 from angzarr.analysis.replay.edit_differences import (
     UNSEEN,
     Difference,
@@ -19,8 +20,7 @@ from angzarr.analysis.replay.edit_differences import (
     is_cut,
     seen_differences,
 )
-from angzarr.analysis.replay.edit_view import HIDDEN, hidden_as, touches_hidden
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.replay import Replayer
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.redaction import hides
 from angzarr.dead_letters.refusal import Refusal
@@ -47,7 +47,7 @@ class Opened(NamedTuple):
     view: Any
 
 
-class Told(NamedTuple):
+class EditChanges(NamedTuple):
     """What an edit changes, and all data before and after, as they may be shown."""
 
     changes: tuple[Difference, ...]
@@ -116,7 +116,7 @@ class Editor:
             return told
         return self._kept(made, failure, instead, told) if told.changes else _UNCHANGED
 
-    def told(self, order: ReplayOrder) -> Told | Refusal:
+    def told(self, order: ReplayOrder) -> EditChanges | Refusal:
         """Return what the edit that *order* carries changes, read from what would be sent."""
         both = self._both(order)
         if isinstance(both, Refusal):
@@ -124,7 +124,7 @@ class Editor:
         before, after = both
         wholes = edit.data_in(before.whole), edit.data_in(after.whole)
         changes = seen_differences(before.view, after.view, *wholes)
-        return Told(changes, Sides(before.view, after.view))
+        return EditChanges(changes, Sides(before.view, after.view))
 
     def _both(self, order: ReplayOrder) -> tuple[Opened, Opened] | Refusal:
         """Return the letters before the edit that *order* carries and after."""
@@ -139,7 +139,7 @@ class Editor:
             return Refusal("its data are hidden as a whole")
         return before, after
 
-    def _told(self, failure: Failure, made: DeadLetter, *, touched: bool) -> Told | Refusal:
+    def _told(self, failure: Failure, made: DeadLetter, *, touched: bool) -> EditChanges | Refusal:
         """Return how *made* differs from *failure*, as far as that may be seen.
 
         Whether something hidden was *touched* goes by what was given, not by what it is: nobody
@@ -152,14 +152,14 @@ class Editor:
             return after
         unseen = [Difference("", "", UNSEEN)] if touched else []
         changes = (*differences(before.view, after), *unseen)
-        return Told(changes, Sides(before.view, after))
+        return EditChanges(changes, Sides(before.view, after))
 
     def _kept(
         self,
         made: DeadLetter,
         failure: Failure,
         instead: Failure,
-        told: Told,
+        told: EditChanges,
     ) -> Draft | Refusal:
         kept = self.protect(made)
         if hides(kept) and not is_sealed(kept):

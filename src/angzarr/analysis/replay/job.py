@@ -2,22 +2,94 @@
 
 The nouns and the port that people use. How a job goes on is `job_rules`; the verbs by which an
 engine works on it are in `job_work`.
+
+JobEdit: the edit that a replay job of one entry carries, fixed when the job begins (spec A4).
+
+Whoever approves the job approves these bytes: nothing changes them, and no others are sent.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+import hashlib
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from angzarr.analysis.ledger.entry import Entry, HistoryLine, Status
+from angzarr.analysis.ledger.entry import Entry, Status
 from angzarr.analysis.ledger.ledger import ANY, EntryFilter
 from angzarr.analysis.ledger.replay_options import Expectation, ReplayOrder
-from angzarr.analysis.replay.job_edit import JobEdit
+from angzarr.analysis.ledger.transition import replayable
+from angzarr.dead_letters.codec import Form, encode
+from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import ConfigurationError
+
+#: Why an edit is not sent that is not the one by which its job is known.
+ALTERED: Final = "its edit is not the one that was proposed: cancel the job and edit it again"
+_AGAIN: Final = "cancel the job and edit it again"
+#: Why an edit is not sent whose entry another replay has.
+REPLAYED: Final = f"the entry was replayed since it was edited: {_AGAIN}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEdit:
+    """An edit, and the entry that it was made of as it was then."""
+
+    entry_id: str
+    #: Replays that the entry had, and the letter that told of its last failure.
+    replays: int
+    letter_id: str
+    #: Its letters, and what was changed. Where the replay goes is in the job's plan.
+    order: ReplayOrder
+    #: Whether a second person must approve it.
+    needs_approval: bool = False
+
+    @property
+    def sha256(self) -> str:
+        """What the job and its history know the edit by: of both its letters."""
+        return digest_of(self.order)
+
+
+def job_edit(entry: Entry, order: ReplayOrder, *, needs_approval: bool) -> JobEdit:
+    """Return the edit of *entry* by *order* for a job."""
+    return JobEdit(
+        entry_id=entry.id,
+        replays=entry.replays,
+        letter_id=entry.letter_id,
+        order=order,
+        needs_approval=needs_approval,
+    )
+
+
+def digest_of(order: ReplayOrder) -> str:
+    """Return the SHA-256 of the edit in *order*, in hex: of its letters as they are kept."""
+    return digest_of_kept(_kept(order.before), _kept(order.letter))
+
+
+def digest_of_kept(before: bytes | None, letter: bytes | None) -> str:
+    """Return the SHA-256 of an edit whose letters are kept as these bytes; of none it is empty."""
+    if letter is None:
+        return ""
+    digest = hashlib.sha256()
+    for body in (before or b"", letter):
+        digest.update(len(body).to_bytes(8, "big") + body)
+    return digest.hexdigest()
+
+
+def _kept(letter: DeadLetter | None) -> bytes | None:
+    return None if letter is None else encode(letter, Form.BINARY).body
+
+
+def outdated(edit: JobEdit, entry: Entry | None) -> str:
+    """Return why *edit* is no longer one of *entry* as it is now, or an empty string."""
+    if entry is None:
+        return "the entry was removed since it was edited"
+    if entry.replays != edit.replays:
+        return REPLAYED
+    if entry.letter_id != edit.letter_id:
+        return f"the entry failed anew since it was edited: {_AGAIN}"
+    return "" if replayable(entry) else f"the entry is {entry.status} since it was edited"
+
 
 #: Entries replayed by the end of each stage; what is left follows in a last stage without bound.
 DEFAULT_STAGES: Final = (1, 5, 25)
@@ -233,92 +305,11 @@ class JobItem(NamedTuple):
     reason: str = ""
 
 
-class ReplayJobs(Protocol):
-    """What people do with replay jobs; raises LedgerUnavailable when the database is away.
+#: Who stands in the history of such a job, and what its id begins with.
+AUTOMATIC: Final = "automatic"
+AUTOMATIC_PREFIX: Final = "auto-"
 
-    A verb that names a *revision* is done to the job as it is there, and to none that went on.
-    """
 
-    @abstractmethod
-    def would_choose(self, selection: Selection, /, *, limit: int) -> list[Candidate]:
-        """Return the first *limit* that `begin` looks at, as it does; it takes those of no job."""
-
-    @abstractmethod
-    def begin(
-        self,
-        selection: Selection,
-        plan: JobPlan,
-        /,
-        *,
-        by: str,
-        note: str = "",
-        job_id: str = "",
-        approval_over: int | None = None,
-        edit: JobEdit | None = None,
-        redirects_wait: bool = False,
-    ) -> ReplayJob:
-        """Choose the entries and store the job; the same *job_id* twice is one job.
-
-        One of more than *approval_over* entries is only proposed, and one with an *edit* that
-        needs approval; an edit is for the one entry that is chosen. So is, if *redirects_wait*, one
-        whose plan sends its entries elsewhere. One without entries is done, and not kept.
-        """
-
-    @abstractmethod
-    def job_edit(self, job_id: str, /) -> JobEdit | None:
-        """Return the edit that a job carries, as it was given when the job began.
-
-        Raises DecodeError for one that cannot be read.
-        """
-
-    @abstractmethod
-    def open_job(self, job_id: str, /) -> ReplayJob | None:
-        """Return a job."""
-
-    @abstractmethod
-    def get_jobs(
-        self,
-        statuses: Sequence[JobStatus] = (),
-        /,
-        *,
-        group: str | None = None,
-        prefix: str = "",
-        limit: int = 50,
-        after: str = "",
-    ) -> JobPage:
-        """Return a page of jobs in one of *statuses* (none named: any), newest first.
-
-        With *group*, those alone that were begun for this fingerprint; empty: for no one group.
-        With *prefix*, those whose ids begin so.
-        Raises ValueError on a cursor that is none.
-        """
-
-    @abstractmethod
-    def items(
-        self, job_id: str, states: Sequence[ItemState] = (), /, *, limit: int = 100, after: int = 0
-    ) -> list[JobItem]:
-        """Return entries of a job in one of *states*, in its order, behind position *after*."""
-
-    @abstractmethod
-    def approve(self, job_id: str, /, *, by: str, revision: int | None = None) -> ReplayJob | None:
-        """Let a proposed job begin; None for any other, and for the person who proposed it."""
-
-    @abstractmethod
-    def pause(self, job_id: str, /, *, by: str, revision: int | None = None) -> ReplayJob | None:
-        """Let nothing more begin until it is resumed; None unless it runs."""
-
-    @abstractmethod
-    def resume(self, job_id: str, /, *, by: str, revision: int | None = None) -> ReplayJob | None:
-        """Go on with a paused or halted job, in a new canary; None for any other."""
-
-    @abstractmethod
-    def cancel(self, job_id: str, /, *, by: str, revision: int | None = None) -> ReplayJob | None:
-        """End an unfinished job; what is under way is answered, nothing more begins."""
-
-    @abstractmethod
-    def job_history(self, job_id: str, /) -> tuple[HistoryLine, ...]:
-        """Return what happened to a job and who did it, oldest line first."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let connections go; safe to call twice."""
+def is_automatic(job_id: str) -> bool:
+    """Tell whether a job of this id was begun by itself."""
+    return job_id.startswith(AUTOMATIC_PREFIX)

@@ -10,29 +10,38 @@
 A round goes through the stages: each begins once all replays of the one before were answered. One
 failure in the first, the canary, halts the job. Later it halts once more of the last answers
 failed than the plan's share allows.
+
+The story of a replay job: what its history says of a change. Pure.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from angzarr.analysis.ledger.entry import OPEN, Entry, Status
+from angzarr.analysis.ledger.entry import OPEN, Entry, HistoryLine, Status, counted, is_known
 from angzarr.analysis.ledger.transition import DECIDED_BY_PEOPLE, REPLAYABLE
-from angzarr.analysis.ledger.unknown_values import is_known
 from angzarr.analysis.replay.job import (
     ENDED,
     ENDED_STATES,
+    REPLAYED,
     ItemState,
+    JobEdit,
     JobItem,
     JobStatus,
     ReplayJob,
 )
-from angzarr.analysis.replay.job_approval import is_anybody, same_person, waits_for
-from angzarr.analysis.replay.job_capacity import stage_size, tokens_at
-from angzarr.analysis.replay.job_edit import REPLAYED, JobEdit
+from angzarr.analysis.replay.job_limits import (
+    NEXT_PROBE,
+    is_anybody,
+    same_person,
+    stage_size,
+    tokens_at,
+    waits_for,
+)
 
 #: Answers by which a stage is judged, at most: the last ones.
 WINDOW: Final = 50
@@ -45,14 +54,14 @@ CHOSEN_BY_DEFAULT: Final = OPEN - {Status.RETRYING}
 _MARKS: Final = {ItemState.HANDLED: "h", ItemState.PARKED: ""}
 
 
-class Answer(NamedTuple):
+class ItemAnswer(NamedTuple):
     """How one replay of a job ended, and the round in which it was sent."""
 
     state: ItemState
     round: int
 
 
-class Seen(NamedTuple):
+class EntrySnapshot(NamedTuple):
     """What a job needs to know of an entry."""
 
     status: Status
@@ -114,7 +123,9 @@ def passed_over(job: ReplayJob, count: int, now: datetime) -> ReplayJob:
     return settled(replace(job, refused=job.refused + count), now)
 
 
-def put_back(item: JobItem, seen: Seen | None, *, edit: str = "", sent: str = "") -> JobItem:
+def put_back(
+    item: JobItem, seen: EntrySnapshot | None, *, edit: str = "", sent: str = ""
+) -> JobItem:
     """Return *item*, which has a number, as chosen again; sent, if its entry has that replay.
 
     Refused, if that replay did not send the *edit* of the job: *sent* is what it sent.
@@ -147,7 +158,7 @@ def noted(job: ReplayJob, items: Iterable[JobItem], said: str, now: datetime) ->
     return settled(job, now)
 
 
-def answered(job: ReplayJob, answers: Iterable[Answer], now: datetime) -> ReplayJob:
+def answered(job: ReplayJob, answers: Iterable[ItemAnswer], now: datetime) -> ReplayJob:
     """Return *job* after *answers*, in a later stage, halted or done if they say so.
 
     Answers of an earlier round are counted and decide nothing.
@@ -209,7 +220,7 @@ def cancelled(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
 
 
 def refusal(
-    item: JobItem, seen: Seen | None, chosen_as: Status, most_replays: int, edit: str = ""
+    item: JobItem, seen: EntrySnapshot | None, chosen_as: Status, most_replays: int, edit: str = ""
 ) -> str:
     """Return why an entry that was chosen as *chosen_as* is not replayed now, or nothing.
 
@@ -229,12 +240,12 @@ def refusal(
     return ""
 
 
-def numbered(item: JobItem, seen: Seen, job: ReplayJob) -> JobItem:
+def numbered(item: JobItem, seen: EntrySnapshot, job: ReplayJob) -> JobItem:
     """Return *item* with the replay that begins now."""
     return item._replace(state=ItemState.BEGUN, replay=seen.replays + 1, round=job.round)
 
 
-def ending(seen: Seen | None, replay: int) -> ItemState | None:
+def ending(seen: EntrySnapshot | None, replay: int) -> ItemState | None:
     """Return how *replay* of an entry ended, as far as the ledger knows; None: not yet."""
     if seen is None:
         return ItemState.UNANSWERED
@@ -267,7 +278,7 @@ def _joined(*said: str) -> str:
     return "; ".join(filter(None, said))
 
 
-def _counted(job: ReplayJob, answer: Answer) -> ReplayJob:
+def _counted(job: ReplayJob, answer: ItemAnswer) -> ReplayJob:
     match answer.state:
         case ItemState.HANDLED:
             return replace(job, handled=job.handled + 1)
@@ -277,7 +288,7 @@ def _counted(job: ReplayJob, answer: Answer) -> ReplayJob:
             return replace(job, unanswered=job.unanswered + 1)
 
 
-def _judged(job: ReplayJob, answer: Answer) -> ReplayJob:
+def _judged(job: ReplayJob, answer: ItemAnswer) -> ReplayJob:
     """Return *job* with an answer of its stage, halted if that was one failure too many."""
     mark = _MARKS.get(answer.state, "f")
     recent = (job.recent + mark)[-WINDOW:]
@@ -304,3 +315,41 @@ def _too_many(job: ReplayJob) -> str:
 
 def _is_over(job: ReplayJob) -> bool:
     return job.stage_sent >= stage_size(job) and job.stage_answered >= job.stage_sent
+
+
+_PROBE: Final = re.compile(re.escape(NEXT_PROBE) + r"[^)]*\)")
+
+
+def first_line(job: ReplayJob, edit: JobEdit | None = None) -> HistoryLine:
+    """Return the line of a job that was just stored, with the *edit* that it carries."""
+    edited = f"edited: {edit.order.said} (SHA-256 {edit.sha256})" if edit else ""
+    said = "; ".join(filter(None, (counted(job.total), job.note, job.said, edited)))
+    return HistoryLine(at=job.created_at, who=job.created_by, what=job.status.value, detail=said)
+
+
+def lines(before: ReplayJob, after: ReplayJob, now: datetime, by: str) -> list[HistoryLine]:
+    """Return what a change from *before* to *after* adds to the history."""
+    told: list[tuple[str, str]] = []
+    if after.status is not before.status:
+        told.append((_word(before, after), after.said or _counts(after)))
+    elif after.stage > before.stage:
+        told.append((f"stage {after.stage + 1}", _counts(after)))
+    if after.status is before.status is JobStatus.RUNNING and _cause(after) != _cause(before):
+        told.append(("waits" if after.said else "goes on", after.said))
+    return [HistoryLine(at=now, who=by, what=what, detail=detail) for what, detail in told]
+
+
+def _cause(job: ReplayJob) -> str:
+    """Return what a job says but for the times of probes, each of which may fail."""
+    return _PROBE.sub("", job.said)
+
+
+def _word(before: ReplayJob, after: ReplayJob) -> str:
+    if before.status is JobStatus.PROPOSED and after.status is not JobStatus.CANCELLED:
+        return "approved"
+    return "resumed" if after.round > before.round else after.status.value
+
+
+def _counts(job: ReplayJob) -> str:
+    bad = job.failed + job.unanswered
+    return f"{job.sent} sent, {job.handled} handled, {bad} failed, {job.refused} refused"

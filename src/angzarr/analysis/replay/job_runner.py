@@ -2,6 +2,8 @@
 
 An entry gets its number before it is sent, and the ledger lets each number begin once: whoever
 dies anywhere leaves a job that the next engine takes up where it stopped.
+
+Target phases: how the breakers stand around the handlers that a replay job calls.
 """
 
 from __future__ import annotations
@@ -12,20 +14,29 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from angzarr.analysis.classification.unattended import Unattended
-from angzarr.analysis.ledger.duty import may_pass
+from angzarr.analysis.classification.classify import Unattended
+from angzarr.analysis.classification.evidence import BreakerSeen
+from angzarr.analysis.classification.evidence_collector import BreakerLook
 from angzarr.analysis.ledger.entry import Entry, EntryDetail
 from angzarr.analysis.ledger.replay_options import ReplayOrder, carrying
-from angzarr.analysis.replay.auto_replay_rules import AUTOMATIC
-from angzarr.analysis.replay.job import JOB_LEASE, ItemState, JobStatus, ReplayJob
-from angzarr.analysis.replay.job_capacity import Room, Target, room
-from angzarr.analysis.replay.job_edit import ALTERED, outdated
-from angzarr.analysis.replay.job_executor_port import Begun, JobWork, Noted
+from angzarr.analysis.replay.job import (
+    ALTERED,
+    AUTOMATIC,
+    JOB_LEASE,
+    ItemState,
+    JobStatus,
+    ReplayJob,
+    outdated,
+)
+from angzarr.analysis.replay.job_limits import BARRED, ReplayCapacity, Target, capacity
 from angzarr.analysis.replay.job_rules import altered
-from angzarr.analysis.replay.replayer import CHANGED, Replayer
+from angzarr.analysis.replay.job_store import Begun, JobWork, Noted
+from angzarr.analysis.replay.replay import CHANGED, Replayer
+from angzarr.analysis.worker.duty import may_pass
 from angzarr.analysis.worker.intake import BATCH
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import DecodeError, text_of
+from angzarr.resilience.breaker import Phase
 from angzarr.runtime.log_throttle import Seldom
 from angzarr.runtime.machine_faults import is_machine_fault
 
@@ -106,14 +117,14 @@ class JobRunner:
         )
         return self._send(job, begun) + job.answered - taken.answered
 
-    def _room(self, job: ReplayJob) -> Room:
+    def _room(self, job: ReplayJob) -> ReplayCapacity:
         """Ask brake and breakers only where something may begin."""
         if job.status is not JobStatus.RUNNING or job.left == 0:
-            return room(job, self.replayer.clock.now(), None)
+            return capacity(job, self.replayer.clock.now(), None)
         by_itself = job.created_by == AUTOMATIC
         if why := self.barred() or (self.barred_by_itself() if by_itself else ""):
-            return Room(0, f"waits: {why}")
-        return room(job, self.replayer.clock.now(), self.target(job.handlers))
+            return ReplayCapacity(0, f"waits: {why}")
+        return capacity(job, self.replayer.clock.now(), self.target(job.handlers))
 
     def _send(self, job: ReplayJob, begun: Sequence[Begun]) -> int:
         """Send what has begun, in half the lease at most; the next turn puts back what is left.
@@ -191,3 +202,38 @@ class JobRunner:
         if why := outdated(edit, entry):
             return Refusal(why)
         return carrying(job.plan.order, edit.order)
+
+
+#: The worst first.
+_ORDER: Final = (
+    Target(Phase.ISOLATED),
+    Target(Phase.OPEN),
+    Target(Phase.HALF_OPEN),
+    Target(Phase.CLOSED, ramping=True),
+    Target(Phase.CLOSED),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPhases:
+    """Asks for the breakers around handlers; None: nobody can be asked."""
+
+    look: BreakerLook | None
+
+    def __call__(self, handlers: Sequence[str]) -> Target | None:
+        """Return how the worst breaker around *handlers* stands; None: not known."""
+        if self.look is None:
+            return None
+        seen = {one.name: one for handler in handlers for one in self.look.of(handler)[0] or ()}
+        worst = min(map(target_of, seen.values()), key=_ORDER.index, default=None)
+        barring = [one for one in seen.values() if target_of(one).phase in BARRED]
+        return worst and worst._replace(barring=tuple(barring))
+
+
+def target_of(seen: BreakerSeen) -> Target:
+    """Return it for who is about to call: an open breaker that may be tried is half-open.
+
+    Where nobody else calls, nobody but the replay itself would find out that the wait is over.
+    """
+    phase = Phase.HALF_OPEN if seen.to_be_tried else seen.phase
+    return Target(phase, ramping=phase is Phase.CLOSED and seen.ramping)

@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from angzarr.aggregates.book import Address
-from angzarr.analysis.ledger.entry import Entry, EntryDetail, Failure, HistoryLine
+from angzarr.analysis.ledger.entry import Entry, EntryDetail, HistoryLine
+from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.ledger import Ledger
-from angzarr.analysis.ledger.operator_actions import Verb, asks_for_skip
-from angzarr.analysis.ledger.ordering_state import SKIP_AGAIN
-from angzarr.analysis.replay.replay import skip_message
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.ledger.operator_actions import SKIP_AGAIN, Verb, asks_for_skip
+from angzarr.analysis.replay.replay import Replayer, skip_message
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.errors import PayloadStoreUnavailable, Unavailable
@@ -38,7 +37,7 @@ _STAYS: Final = "archive it, and they wait on, or move its lane by hand"
 _AT_A_TERMINAL: Final = "`angzarr dlq skip` reads it all the same"
 
 
-class Place(NamedTuple):
+class LanePlace(NamedTuple):
     """Where in which lane an event is."""
 
     handler: str
@@ -46,15 +45,15 @@ class Place(NamedTuple):
     sequence: int
 
 
-class Passing(NamedTuple):
+class PlannedSkip(NamedTuple):
     """An entry whose skip can be sent, and the letter that it is made of."""
 
     entry: Entry
     letter: DeadLetter
-    place: Place
+    place: LanePlace
 
 
-def place_of(failure: Failure) -> Place | None:
+def place_of(failure: Failure) -> LanePlace | None:
     """Return the place of an event in a lane of ours; None: it has none, nothing waits behind it.
 
     A second body under one event id is not the event that its lane waits for.
@@ -68,7 +67,7 @@ def place_of(failure: Failure) -> Place | None:
     if event.domain is None or event.root is None or event.sequence is None:
         return None
     address = Address(event.domain, event.root, event.edition or "")
-    return Place(failure.handler, address, event.sequence)
+    return LanePlace(failure.handler, address, event.sequence)
 
 
 def told_behind(failure: Failure, count: int) -> str:
@@ -111,12 +110,12 @@ class Skips:
         made = self._made(entry, failure)
         return made if isinstance(made, Refusal) else ""
 
-    def made_for(self, entries: Sequence[Entry]) -> Mapping[str, Passing | Refusal]:
+    def made_for(self, entries: Sequence[Entry]) -> Mapping[str, PlannedSkip | Refusal]:
         """Return by id what is to be sent of each of *entries*, or why it cannot be.
 
         One that has no place in a lane is left out: nothing is sent for it.
         """
-        made: dict[str, Passing | Refusal] = {}
+        made: dict[str, PlannedSkip | Refusal] = {}
         for first in range(0, len(entries), _OPENED):
             some = entries[first : first + _OPENED]
             details = self.ledger.open_all([entry.id for entry in some])
@@ -126,7 +125,7 @@ class Skips:
                     made[entry.id] = found
         return made
 
-    def send_all(self, passing: Sequence[Passing], line: HistoryLine) -> set[str]:
+    def send_all(self, passing: Sequence[PlannedSkip], line: HistoryLine) -> set[str]:
         """Send the skips of entries that were closed just now; return those still to be sent.
 
         In the order of their lanes, so that none waits there for another one. What fails is left to
@@ -162,12 +161,12 @@ class Skips:
         again_at = self.replayer.clock.now() + SKIP_AGAIN
         self.ledger.mark_published(entry.id, entry.replays, answer_by=again_at)
 
-    def _opened(self, entry: Entry, detail: EntryDetail | None) -> Passing | Refusal | None:
+    def _opened(self, entry: Entry, detail: EntryDetail | None) -> PlannedSkip | Refusal | None:
         if detail is None:
             return Refusal(_GONE)
         return self._made(entry, detail.failure)
 
-    def _made(self, entry: Entry, failure: Failure) -> Passing | Refusal | None:
+    def _made(self, entry: Entry, failure: Failure) -> PlannedSkip | Refusal | None:
         if (place := place_of(failure)) is None:
             return None
         try:
@@ -176,7 +175,7 @@ class Skips:
             return Refusal(f"not begun, try again when its payload can be had: {away}")
         if isinstance(letter, Refusal):
             return Refusal(f"later events wait behind it and could not go on: {letter}; {_STAYS}")
-        return Passing(entry, letter, place)
+        return PlannedSkip(entry, letter, place)
 
     def _letter(self, failure: Failure) -> DeadLetter | Refusal:
         """Return the letter that a skip is made of, or why there is none."""

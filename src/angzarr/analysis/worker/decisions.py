@@ -8,14 +8,15 @@ from datetime import timedelta
 from typing import Final
 
 from angzarr.analysis.classification.evidence import Evidence, Health
-from angzarr.analysis.classification.evidence_collector import Gathering, Outlook
-from angzarr.analysis.ledger.duty import report
-from angzarr.analysis.ledger.entry import BY_HANDOVER, Entry, Failure, FailureClass, Hold
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector, Outlook
+from angzarr.analysis.ledger.entry import BY_HANDOVER, Entry, FailureClass, Hold
+from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.ledger import Decided, Ledger
 from angzarr.analysis.ledger.plan_filing import Undecided
-from angzarr.analysis.ledger.transition import Action, Decision, awaits_look
-from angzarr.analysis.replay.auto_replay_rules import is_automatic
+from angzarr.analysis.ledger.transition import Action, EntryDecision, awaits_look
+from angzarr.analysis.replay.job import is_automatic
 from angzarr.analysis.replay.skip import place_of
+from angzarr.analysis.worker.duty import report
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import Unavailable
 from angzarr.runtime.log_throttle import Seldom
@@ -33,12 +34,12 @@ def _nobodys(_entries: Sequence[Entry]) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deciding:
+class DecisionMaker:
     """Gathers what is known of entries and decides; raises LedgerUnavailable."""
 
     ledger: Ledger
-    gathering: Gathering
-    classify: Callable[[Evidence], Decision]
+    gathering: EvidenceCollector
+    classify: Callable[[Evidence], EntryDecision]
     #: Who stands in the history.
     name: str
     #: The replay job that has an entry, or sent its last replay, by entry id.
@@ -56,7 +57,7 @@ class Deciding:
             report("decisions", error, self.seldom)
             return self.file_undecided(failures)
 
-        def decide(undecided: Sequence[Undecided]) -> list[Decision]:
+        def decide(undecided: Sequence[Undecided]) -> list[EntryDecision]:
             try:
                 return self._decisions(undecided, outlook)
             except Unavailable:
@@ -74,9 +75,9 @@ class Deciding:
     def file_given_on(self, failures: Sequence[Failure], told: Mapping[str, str]) -> list[Entry]:
         """File *failures* of other apps, archived with what *told* says of each by letter id."""
 
-        def decide(undecided: Sequence[Undecided]) -> list[Decision]:
+        def decide(undecided: Sequence[Undecided]) -> list[EntryDecision]:
             return [
-                Decision(
+                EntryDecision(
                     action=Action.ARCHIVE,
                     failure_class=FailureClass.UNKNOWN,
                     evidence=told[one.failure.id],
@@ -87,7 +88,7 @@ class Deciding:
         by = f"{BY_HANDOVER}{self.name}"
         return self.ledger.add_failed_events(failures, decide=decide, by=by)
 
-    def decide(self, undecided: Sequence[Undecided]) -> list[tuple[Undecided, Decision]]:
+    def decide(self, undecided: Sequence[Undecided]) -> list[tuple[Undecided, EntryDecision]]:
         """Classify entries; one that changed meanwhile was decided by somebody else.
 
         Returns those that are to be compensated now: they waited for it, so nothing holds them.
@@ -105,7 +106,7 @@ class Deciding:
 
     def _decisions(
         self, undecided: Sequence[Undecided], outlook: Outlook | None = None
-    ) -> list[Decision]:
+    ) -> list[EntryDecision]:
         known = [one.stored for one in undecided if one.stored is not None]
         owners = self.owners(known) if known else {}
         return [
@@ -130,7 +131,7 @@ class Deciding:
 
     def hold(self, entry: Entry, why: str, reason: Hold = Hold.ANSWER) -> None:
         """Hold *entry* for a person, unless it changed meanwhile."""
-        decision = Decision(
+        decision = EntryDecision(
             action=Action.HOLD,
             failure_class=entry.failure_class or FailureClass.UNKNOWN,
             evidence=why,
@@ -140,12 +141,12 @@ class Deciding:
         self.ledger.decide([held], by=self.name)
 
 
-def _compensates(entry: Entry, decision: Decision) -> bool:
+def _compensates(entry: Entry, decision: EntryDecision) -> bool:
     """Tell whether *entry*, which woke, is to be compensated; any other waits for that first."""
     return decision.action is Action.COMPENSATE and awaits_look(entry)
 
 
-def _left_to(job: str | None, decision: Decision) -> Decision:
+def _left_to(job: str | None, decision: EntryDecision) -> EntryDecision:
     """Return *decision*, which replays nothing that is a job's: it would blur what the job sees.
 
     What is to be compensated waits until the job has seen that its replay failed.
@@ -160,7 +161,7 @@ def _left_to(job: str | None, decision: Decision) -> Decision:
     return replace(decision, action=Action.HOLD, evidence=evidence, hold=_hold_of(job))
 
 
-def _letting_go(one: Undecided, decision: Decision, evidence: Evidence) -> Decision:
+def _letting_go(one: Undecided, decision: EntryDecision, evidence: Evidence) -> EntryDecision:
     """Return *decision*; a skip lets the later events go on that wait behind the entry.
 
     An entry that was archived would go on holding them up, and nobody would look. What

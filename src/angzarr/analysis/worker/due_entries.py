@@ -9,16 +9,17 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, TypeAlias
 
-from angzarr.analysis.ledger.duty import may_pass, report
-from angzarr.analysis.ledger.entry import Entry, EntryDetail, Failure, Status, payload_of
+from angzarr.analysis.ledger.entry import Entry, EntryDetail, Status
+from angzarr.analysis.ledger.failure import Failure, payload_of
 from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.analysis.ledger.plan_filing import Undecided, as_stored
-from angzarr.analysis.ledger.transition import Decision, awaits_look, is_judged_here
+from angzarr.analysis.ledger.transition import EntryDecision, awaits_look, is_judged_here
 from angzarr.analysis.replay.compensation import Compensator
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.replay.skip import Skips
-from angzarr.analysis.worker.decisions import Deciding
+from angzarr.analysis.worker.decisions import DecisionMaker
+from angzarr.analysis.worker.duty import may_pass, report
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
 from angzarr.resilience.idempotency import RECORD_LIFE
 from angzarr.runtime.log_throttle import Seldom
@@ -45,11 +46,11 @@ MOST_TRIES: Final = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class Waking:
+class DueEntries:
     """Wakes entries that are due: they are decided, replayed, or held for a person."""
 
     ledger: Ledger
-    deciding: Deciding
+    deciding: DecisionMaker
     replayer: Replayer
     #: What sends compensations that were decided and not sent.
     compensator: Compensator
@@ -191,7 +192,7 @@ class Waking:
             return _MAY_HAVE_RUN
         return self.compensator.publish(found)
 
-    def _compensate_all(self, found: Iterable[tuple[Undecided, Decision]]) -> list[Exception]:
+    def _compensate_all(self, found: Iterable[tuple[Undecided, EntryDecision]]) -> list[Exception]:
         """Compensate all that may be; return the refusals, after which an entry is due again."""
         refusals: list[Exception] = []
         for one, decision in found:
@@ -205,7 +206,7 @@ class Waking:
                     break
         return refusals
 
-    def _compensate(self, one: Undecided, decision: Decision) -> str:
+    def _compensate(self, one: Undecided, decision: EntryDecision) -> str:
         """Compensate what waits for it, on the road of people, unless it ever was compensated.
 
         Then a letter of a later replay brought it back, and only a person can tell what is left.

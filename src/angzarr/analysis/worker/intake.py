@@ -1,6 +1,12 @@
 """Intake: the analysis worker's duty that files letters in the ledger (spec A1).
 
 It must never let a letter go before the ledger has committed it.
+
+Answers: the analysis worker's duty that closes entries whose replay ended well (decisions 22).
+
+A word that it does not know is a newer worker's, and is let go.
+
+It must never let an answer go before the ledger has committed what it says.
 """
 
 from __future__ import annotations
@@ -12,9 +18,11 @@ from datetime import timedelta
 from typing import Final
 
 from angzarr.analysis.classification.grouping import Grouping
-from angzarr.analysis.ledger.duty import report
-from angzarr.analysis.ledger.entry import Failure, Unreadable
-from angzarr.analysis.worker.decisions import Deciding
+from angzarr.analysis.ledger.entry import BY_REPLAY, Status
+from angzarr.analysis.ledger.failure import Failure, Unreadable
+from angzarr.analysis.ledger.ledger import Ledger, ReplayAnswer
+from angzarr.analysis.worker.decisions import DecisionMaker
+from angzarr.analysis.worker.duty import report
 from angzarr.analysis.worker.handover import Handover
 from angzarr.clock import Clock
 from angzarr.dead_letters.bounds import LETTER
@@ -22,10 +30,12 @@ from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.letter import UNDATED, DeadLetter
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.dead_letters.record import without_fields
+from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.errors import Unavailable
 from angzarr.runtime.json_bounds import Bounds
 from angzarr.runtime.log_throttle import Seldom
 from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.text import printable
 
 _log = logging.getLogger("angzarr.analysis")
 
@@ -42,7 +52,7 @@ class Intake:
     """Takes letters from the queues, files and decides them, lets them go."""
 
     queue: DeadLetterQueue
-    deciding: Deciding
+    deciding: DecisionMaker
     clock: Clock
     domains: Sequence[str]
     #: Puts a letter into its group, where rules say another than its worker.
@@ -189,3 +199,63 @@ def _readable(receipt: Receipt, bounds: Bounds) -> Receipt:
     if again.letter is not None:
         return again
     return replace(again, record=again.record or receipt.record)
+
+
+#: Characters of a letter's id that a line has; ours have 64.
+_LONGEST_SAID: Final = 200
+
+#: What an outcome makes of an entry; a replay that failed again is told by its letter.
+_ENDINGS: Final = {
+    "handled": Status.RESOLVED,
+    "duplicate": Status.RESOLVED,
+    "skipped": Status.SKIPPED,
+    "parked": Status.RETRYING,  # not over: its answer comes with its turn
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplayResults:
+    """Takes what workers say of replays and notes it, idempotently."""
+
+    outcomes: ReplayOutcomes
+    ledger: Ledger
+    batch: int = BATCH
+    seldom: Seldom = field(default_factory=Seldom)
+    name: str = field(default="answers", init=False)
+    #: Answers so far that are of no letter that is known here.
+    _unknown: int = field(default=0, init=False)
+    _answers: list[ReplayOutcome] = field(default_factory=list, init=False)
+
+    def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for
+        """Note a batch of answers."""
+        if not self._answers:
+            self._answers = self.outcomes.receive(limit=self.batch, wait=timedelta(0))
+        self._note([one for one in self._answers if one.outcome in _ENDINGS])
+        if self._answers:
+            self.outcomes.done(self._answers)
+        taken, self._answers = len(self._answers), []
+        return taken
+
+    def _note(self, ended: Sequence[ReplayOutcome]) -> None:
+        if not ended:
+            return
+        entries = self.ledger.find_by_letters({one.letter_id for one in ended})
+        answers = []
+        for one in ended:
+            if (entry := entries.get(one.letter_id)) is None:
+                self._note_unknown(one)
+                continue
+            by = f"{BY_REPLAY}{one.replay} ({one.outcome})"
+            answers.append(ReplayAnswer(entry.id, one.replay, by, _ENDINGS[one.outcome]))
+        self.ledger.note_answers(answers)
+
+    def _note_unknown(self, outcome: ReplayOutcome) -> None:
+        """Say once a minute that a replay of no letter of ours was answered."""
+        self._unknown += 1
+        if self.seldom.now():
+            said = printable(outcome.letter_id)[:_LONGEST_SAID]
+            _log.warning(
+                "unknown_letters_answered: replays of %d so far, the last of %s",
+                self._unknown,
+                said,
+            )

@@ -2,6 +2,10 @@
 
 It does its duties in turn. None may let a letter or an answer go before the ledger has committed
 what it says, and none may stop the others.
+
+AnalysisHealth: what an analysis worker answers to probes, from what its own rounds met.
+
+It asks no server: each round asks the ledger, the dead-letter queue and the broker anyway.
 """
 
 from __future__ import annotations
@@ -11,8 +15,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
 
-from angzarr.analysis.ledger.duty import Duty
-from angzarr.analysis.worker.outage_log import Outages
+from angzarr.analysis.worker.duty import Outages, WorkerDuty
+from angzarr.errors import (
+    BrokerUnavailable,
+    DeadLetterQueueUnavailable,
+    LedgerUnavailable,
+)
+from angzarr.runtime.health_report import Condition, Report, since
 from angzarr.runtime.heartbeat import Pulse
 
 #: How long a round waits for the first letter.
@@ -54,7 +63,7 @@ class Round:
 class AnalysisWorker:
     """One worker; several share the work. Not for more than one thread."""
 
-    duties: Sequence[Duty]
+    duties: Sequence[WorkerDuty]
     #: Who stands in the history, e.g. ``analysis@host:pid``.
     name: str
     chance: Callable[[], float]
@@ -92,3 +101,59 @@ class AnalysisWorker:
         done.away = list(failed)
         self.outages.hear(failed)
         return done
+
+
+#: What a round needs → what its duties raise where that is away.
+_NEEDED: Final = {
+    "ledger": LedgerUnavailable,
+    "dead_letters": DeadLetterQueueUnavailable,
+    "broker": BrokerUnavailable,
+}
+
+
+class AnalysisHealth:
+    """Tells of one analysis worker; asked from any thread."""
+
+    def __init__(
+        self, worker: AnalysisWorker, *, stalled_after: float, stopping: Callable[[], bool]
+    ) -> None:
+        self._worker = worker
+        self._stalled_after = stalled_after
+        self._stopping = stopping
+
+    def live(self) -> Report:
+        """Tell whether its rounds go on; a server that is away stops none of them."""
+        still = self._worker.pulse.age()
+        if self._stopping():
+            return Report(
+                "live", [Condition("rounds", holds=True, says="it ends its round and stops")]
+            )
+        says = f"they went on {since(still)} ago"
+        return Report("live", [Condition("rounds", holds=still <= self._stalled_after, says=says)])
+
+    def ready(self) -> Report:
+        """Tell whether its last round reached all that it needs."""
+        stops, failed = self._stopping(), self._worker.failed
+        running = Condition(
+            "running", holds=not stops, says="it stops" if stops else "it is not stopping"
+        )
+        if failed is None:
+            return Report(
+                "ready", [running, Condition("rounds", holds=False, says="the first goes on")]
+            )
+        needed = [_reached(name, kind, failed) for name, kind in _NEEDED.items()]
+        return Report("ready", [running, *needed, _others(failed)])
+
+
+def _reached(name: str, kind: type[Exception], failed: Mapping[str, Exception]) -> Condition:
+    waits = [duty for duty, error in failed.items() if isinstance(error, kind)]
+    says = f"away: {', '.join(waits)} wait" if waits else "the last round met no error of it"
+    return Condition(name, holds=not waits, says=says)
+
+
+def _others(failed: Mapping[str, Exception]) -> Condition:
+    """Return the condition of what failed otherwise; the log says why, which may hold anything."""
+    known = tuple(_NEEDED.values())
+    waits = {duty: error for duty, error in failed.items() if not isinstance(error, known)}
+    says = ", ".join(f"{duty} wait ({type(error).__name__})" for duty, error in waits.items())
+    return Condition("duties", holds=not waits, says=says or "none failed")

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from angzarr.analysis.ledger import entry_json
 from angzarr.analysis.ledger.entry import counted
+from angzarr.analysis.ledger.export import results_json
 from angzarr.analysis.ledger.operator_actions import Verb, refusal, told_of_lane
 from angzarr.analysis.replay.bulk_actions import Acted, act_on_all, would_act
 from angzarr.cli.application import load_application
@@ -70,7 +70,7 @@ def _run(
             results = act_on_all(skips, verb, found, note=note, by=person())
     told = [(one.entry, one.problem) for one in results]
     if as_json:
-        print_json(entry_json.results_json(told))
+        print_json(results_json(told))
     else:
         entry_view.print_results(told, done=f"would be {done}" if dry_run else done)
     for said in sorted(

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import click
 from rich.table import Table
 
-from angzarr.analysis.alerts.alert import LONGEST_PAGE, Alert, Listed, Severity
-from angzarr.analysis.alerts.alert_delivery import Sink
+from angzarr.analysis.alerts.alert import LONGEST_PAGE, Alert, AlertSeverity, Listed
+from angzarr.analysis.alerts.alert_delivery import Sink, chosen, try_alert
 from angzarr.analysis.alerts.alert_json import answers_json, listed_json, still_open
 from angzarr.analysis.alerts.alert_text import when
-from angzarr.analysis.alerts.sample_alert import chosen, try_alert
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.entry_view import console, safe
 from angzarr.cli.dlq.selection import JSON
@@ -20,7 +19,7 @@ from angzarr.clock import SystemClock
 from angzarr.runtime.text import printable
 from angzarr.webhooks import Answer
 
-_COLOURS = {Severity.WARNING: "yellow", Severity.ERROR: "red"}
+_COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.ERROR: "red"}
 
 
 @click.group()

@@ -9,8 +9,13 @@ from typing import Final
 
 import click
 
-from angzarr.analysis.ledger.emergency_stop import Brake, BrakeState, Scope
-from angzarr.analysis.ledger.emergency_stop_json import standing_json, state_json
+from angzarr.analysis.ledger.emergency_stop import (
+    Brake,
+    BrakeState,
+    Scope,
+    brake_json,
+    brake_state_json,
+)
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.entry_view import console, safe
 from angzarr.cli.dlq.selection import JSON
@@ -75,7 +80,7 @@ def history(app_name: str | None, *, as_json: bool) -> None:
     with _brake(app_name) as found:
         states = found.brake_history(_SHOWN)
     if as_json:
-        print_json([state_json(state) for state in states])
+        print_json([brake_state_json(state) for state in states])
         return
     for state in states:
         console().print(safe(_line(state)))
@@ -93,7 +98,7 @@ def _brake(app_name: str | None) -> Iterator[Brake]:
 def _tell(state: BrakeState, *, as_json: bool) -> None:
     now = datetime.now(UTC)
     if as_json:
-        print_json(standing_json(state, now))
+        print_json(brake_json(state, now))
         return
     console().print(safe(_HELD[state.holds(now)]))
     if state.first is not None and state.holds(now) is not Scope.NOTHING:

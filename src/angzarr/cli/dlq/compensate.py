@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from angzarr.analysis.ledger import entry_json
 from angzarr.analysis.ledger.entry import Entry, counted
+from angzarr.analysis.ledger.export import results_json
 from angzarr.analysis.ledger.operator_actions import Verb, refusal
 from angzarr.analysis.replay.compensation import Compensator
 from angzarr.cli.application import load_application
@@ -59,7 +59,7 @@ def compensate(
                 results.append((one, problem))
         finally:  # who is stopped half-way needs to know what was sent
             if as_json:
-                print_json(entry_json.results_json(results))
+                print_json(results_json(results))
             else:
                 done = "would be compensated" if dry_run else "compensated"
                 entry_view.print_results(results, done=done)

@@ -9,15 +9,15 @@ from typing import Any, TextIO
 
 import click
 
-from angzarr.analysis.ledger.entry import Entry, EntryDetail, Failure
+from angzarr.analysis.ledger.entry import Entry, EntryDetail
+from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.analysis.ledger.replay_options import ReplayOrder, carrying
 from angzarr.analysis.ledger.transition import replayable
-from angzarr.analysis.replay import job_json
 from angzarr.analysis.replay.edit import LARGEST, read_data
 from angzarr.analysis.replay.editor import Draft, Editor, edited_from
-from angzarr.analysis.replay.job import Selection, plan_for
-from angzarr.analysis.replay.job_edit import job_edit
+from angzarr.analysis.replay.job import Selection, job_edit, plan_for
+from angzarr.analysis.replay.job_view import job_json
 from angzarr.cli.application import load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.dlq import replay as job_start
@@ -155,7 +155,7 @@ def _propose(app: Application, entry: Entry, draft: Draft, note: str, *, as_json
     if not job.total:
         raise click.ClickException(job.said or f"the entry is {entry.status} meanwhile")
     if as_json:
-        print_json(_told(draft) | {"job": job_json.job_json(job)})
+        print_json(_told(draft) | {"job": job_json(job)})
         return
     click.echo(f"proposed as job {job.id}; somebody else: angzarr dlq jobs approve {job.id}")
 

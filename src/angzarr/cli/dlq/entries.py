@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from angzarr.analysis.ledger import entry_json
 from angzarr.analysis.ledger.entry import EntryDetail
+from angzarr.analysis.ledger.export import entry_detail_json, entry_page_json, stats_json
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
 from angzarr.cli.application import load_application
 from angzarr.cli.completion import entry_ids
@@ -48,7 +48,7 @@ def list_(
             raise click.UsageError(str(error)) from error
         behind = open_behind(app, doors)(page.entries)
     if as_json:
-        print_json(entry_json.page_json(page, behind))
+        print_json(entry_page_json(page, behind))
     else:
         entry_view.print_page(page, behind)
 
@@ -68,7 +68,7 @@ def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
         behind = open_behind(app, doors)([detail.entry])
     protection = _protection(app, detail)
     if as_json:
-        print_json(entry_json.detail_json(detail, behind) | {"protection": protection})
+        print_json(entry_detail_json(detail, behind) | {"protection": protection})
     else:
         entry_view.print_detail(detail, protection, behind.get(detail.entry.id, 0))
 
@@ -81,7 +81,7 @@ def stats(app_name: str | None, *, as_json: bool) -> None:
     with opened(load_application(app_name)) as ledger:
         found = ledger.get_failure_stats()
     if as_json:
-        print_json(entry_json.stats_json(found))
+        print_json(stats_json(found))
     else:
         entry_view.print_stats(found)
 

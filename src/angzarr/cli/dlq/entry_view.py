@@ -13,19 +13,12 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from angzarr.analysis.ledger.entry import (
-    Entry,
-    EntryDetail,
-    Failure,
-    HistoryLine,
-    Status,
-    Unreadable,
-    payload_of,
-)
-from angzarr.analysis.ledger.entry_json import json_text
-from angzarr.analysis.ledger.group_address import group_address
-from angzarr.analysis.ledger.ledger import FailureStats, Page
-from angzarr.analysis.ledger.ordering_state import is_parked
+from angzarr.analysis.ledger.entry import Entry, EntryDetail, HistoryLine, Status
+from angzarr.analysis.ledger.export import json_text
+from angzarr.analysis.ledger.failure import Failure, Unreadable, payload_of
+from angzarr.analysis.ledger.group import group_address
+from angzarr.analysis.ledger.ledger import EntryPage, FailureStats
+from angzarr.analysis.ledger.operator_actions import is_parked
 from angzarr.analysis.ledger.replay_options import STALE_AGAIN
 from angzarr.analysis.replay.skip import told_behind
 from angzarr.cli.spans import moment
@@ -105,7 +98,7 @@ def safe(value: object, style: str = "") -> Text:
     return Text(printable(value, keep="\n\t"), style=style)
 
 
-def print_page(page: Page, behind: Mapping[str, int]) -> None:
+def print_page(page: EntryPage, behind: Mapping[str, int]) -> None:
     """Print a page of entries, and how many later events wait *behind* which."""
     out = console()
     if not page.entries:

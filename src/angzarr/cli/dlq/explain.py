@@ -13,10 +13,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from angzarr.analysis.classification.classify import Explanation
-from angzarr.analysis.classification.evidence_view import Clue, clues
-from angzarr.analysis.classification.explanation_json import deciding, explanation_json
-from angzarr.analysis.classification.rules import Tried
+from angzarr.analysis.classification.classify import ExplainedDecision, deciding, explanation_json
+from angzarr.analysis.classification.evidence_text import EvidenceItem, evidence_items
+from angzarr.analysis.classification.rules import TriedRule
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.plan_filing import as_stored
 from angzarr.analysis.ledger.transition import Action
@@ -49,7 +48,7 @@ def explain(app_name: str | None, entry: str, *, all_rules: bool, as_json: bool)
             raise click.ClickException(msg)
         (evidence,) = gathering.gather([as_stored(detail.entry, detail.failure)])
     found = app.dlq_classifier(lambda: 0.0).explain(evidence)
-    told = clues(evidence)
+    told = evidence_items(evidence)
     if as_json:
         print_json(explanation_json(detail.entry, found, told))
     else:
@@ -58,8 +57,8 @@ def explain(app_name: str | None, entry: str, *, all_rules: bool, as_json: bool)
 
 def print_explanation(
     entry: Entry,
-    found: Explanation,
-    told: Sequence[Clue],
+    found: ExplainedDecision,
+    told: Sequence[EvidenceItem],
     now: datetime,
     *,
     all_rules: bool = False,
@@ -81,7 +80,7 @@ def print_explanation(
         print_error(entry)
 
 
-def _decision(found: Explanation) -> str:
+def _decision(found: ExplainedDecision) -> str:
     decision, rule = found.decision, deciding(found.tried)
     at = ""
     if decision.action in {Action.REPLAY, Action.WAIT}:
@@ -90,7 +89,7 @@ def _decision(found: Explanation) -> str:
     return f"{decision.failure_class}: {decision.action}{at}{by}"
 
 
-def _rules(tried: Sequence[Tried], brief: Abridged, *, all_rules: bool) -> Table:
+def _rules(tried: Sequence[TriedRule], brief: Abridged, *, all_rules: bool) -> Table:
     """Draw all rules in order; or the one that decides, and those that broke before it."""
     table = Table("", "rule", "says", "because")
     chosen = deciding(tried)
@@ -106,13 +105,13 @@ def _rules(tried: Sequence[Tried], brief: Abridged, *, all_rules: bool) -> Table
     return table
 
 
-def _asked(tried: Sequence[Tried]) -> Sequence[Tried]:
+def _asked(tried: Sequence[TriedRule]) -> Sequence[TriedRule]:
     """Return the rules before the one that decides; those behind it are not asked."""
     chosen = deciding(tried)
     return tried[: tried.index(chosen)] if chosen else tried
 
 
-def _print_number_of_others(out: Console, tried: Sequence[Tried]) -> None:
+def _print_number_of_others(out: Console, tried: Sequence[TriedRule]) -> None:
     others = sum(1 for one in _asked(tried) if not one.failed)
     if others:
         noun = "rule" if others == 1 else "rules"
@@ -120,7 +119,7 @@ def _print_number_of_others(out: Console, tried: Sequence[Tried]) -> None:
         out.print(safe(f"{others} {noun} {where}did not fit; --all shows every rule", "dim"))
 
 
-def _evidence(told: Sequence[Clue], now: datetime, brief: Abridged) -> Table:
+def _evidence(told: Sequence[EvidenceItem], now: datetime, brief: Abridged) -> Table:
     table = Table("evidence", "", "from", "age")
     for name, says, source, at in told:
         age = span_of(max(now - at, now - now)) if at else ""

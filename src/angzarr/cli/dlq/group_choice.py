@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from angzarr.analysis.ledger.group import Group, GroupFilter, Groups
-from angzarr.analysis.ledger.group_address import fingerprint_at
+from angzarr.analysis.ledger.group import Group, GroupFilter, Groups, fingerprint_at
 from angzarr.cli.application import load_application
 
 

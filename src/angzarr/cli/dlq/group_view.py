@@ -9,8 +9,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from angzarr.analysis.ledger.entry import HistoryLine
-from angzarr.analysis.ledger.group import Group, GroupPage, GroupStatus
-from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.ledger.group import Group, GroupPage, GroupStatus, group_address
 from angzarr.cli.dlq.entry_view import console, history_table, pairs, safe
 from angzarr.cli.spans import moment
 

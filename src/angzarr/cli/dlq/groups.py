@@ -7,8 +7,15 @@ from typing import Any, Final
 
 import click
 
-from angzarr.analysis.ledger import group_json
-from angzarr.analysis.ledger.group import Amendment, Group, GroupFilter, Groups, GroupStatus
+from angzarr.analysis.ledger.group import (
+    Amendment,
+    Group,
+    GroupFilter,
+    Groups,
+    GroupStatus,
+    group_detail_json,
+    group_page_json,
+)
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
 from angzarr.cli.dlq import group_view
 from angzarr.cli.dlq.group_choice import find_group, opened_groups
@@ -51,7 +58,7 @@ def groups(
         except ValueError as error:
             raise click.UsageError(str(error)) from error
     if as_json:
-        print_json(group_json.page_json(page))
+        print_json(group_page_json(page))
     else:
         group_view.print_page(page)
 
@@ -82,7 +89,7 @@ def group(
             found = _amended(opened, found, amendment)
         history = opened.group_history(found.fingerprint)
     if as_json:
-        print_json(group_json.detail_json(found, history))
+        print_json(group_detail_json(found, history))
     else:
         group_view.print_detail(found, history)
 

@@ -15,8 +15,8 @@ from rich.table import Column, Table
 
 from angzarr.analysis.ledger.entry import HistoryLine, counted
 from angzarr.analysis.replay.edit_differences import Sides
-from angzarr.analysis.replay.edit_review import EditReview
 from angzarr.analysis.replay.job import JobItem, JobPage, JobStatus, ReplayJob, Selection
+from angzarr.analysis.replay.job_view import EditReview
 from angzarr.cli.dlq.entry_view import SHORT_ID, console, draws, safe
 from angzarr.cli.spans import moment
 

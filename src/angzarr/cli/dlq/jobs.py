@@ -10,9 +10,15 @@ import click
 
 from angzarr.analysis.ledger.entry import counted
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
-from angzarr.analysis.replay import job_json
-from angzarr.analysis.replay.edit_review import EditReview, review
-from angzarr.analysis.replay.job import ItemState, JobStatus, ReplayJob, ReplayJobs
+from angzarr.analysis.replay.job import ItemState, JobStatus, ReplayJob
+from angzarr.analysis.replay.job_store import ReplayJobs
+from angzarr.analysis.replay.job_view import (
+    EditReview,
+    job_detail_json,
+    job_json,
+    job_page_json,
+    review,
+)
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq import job_view
 from angzarr.cli.dlq.selection import JSON, SHORTEST_ID, YES
@@ -85,7 +91,7 @@ def list_(
         except ValueError as error:
             raise click.UsageError(str(error)) from error
     if as_json:
-        print_json(job_json.page_json(page))
+        print_json(job_page_json(page))
     else:
         job_view.print_page(page)
 
@@ -102,7 +108,7 @@ def show(app_name: str | None, job: str, *, as_json: bool) -> None:
         refused = store.items(one.id, (ItemState.REFUSED,), limit=_SHOWN)
         edit = reviewed(app_name, store, one)
     if as_json:
-        print_json(job_json.detail_json(one, history, refused, edit))
+        print_json(job_detail_json(one, history, refused, edit))
     else:
         job_view.print_detail(one, history, refused, edit)
 
@@ -191,7 +197,7 @@ def _at(shown: ReplayJob) -> int | None:
 
 def _tell(job: ReplayJob, said: str, *, as_json: bool) -> None:
     if as_json:
-        print_json(job_json.job_json(job))
+        print_json(job_json(job))
     else:
         click.echo(f"job {job.id} is {said}")
 

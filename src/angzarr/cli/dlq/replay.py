@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from angzarr.analysis.ledger import entry_json
 from angzarr.analysis.ledger.entry import Entry, counted
+from angzarr.analysis.ledger.export import results_json
 from angzarr.analysis.ledger.replay_options import (
     AS_IT_IS,
     STALE_AGAIN,
@@ -21,9 +21,10 @@ from angzarr.analysis.ledger.replay_options import (
     ReplayOrder,
     continued,
 )
-from angzarr.analysis.replay import job_dry_run, job_json
-from angzarr.analysis.replay.job import DEFAULT_STAGES, JobPlan, JobStatus, ReplayJobs, Selection
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.job import DEFAULT_STAGES, JobPlan, JobStatus, Selection
+from angzarr.analysis.replay.job_store import ReplayJobs
+from angzarr.analysis.replay.job_view import MOST_COUNTED, dry_run, job_json
+from angzarr.analysis.replay.replay import Replayer
 from angzarr.cli.application import load_application
 from angzarr.cli.completion import entry_ids
 from angzarr.cli.dlq import entry_view, job_view
@@ -248,7 +249,7 @@ def _send(
             results.append((one, problem))
     finally:  # who is stopped half-way needs to know what was sent
         if as_json:
-            print_json(entry_json.results_json(results))
+            print_json(results_json(results))
         else:
             entry_view.print_results(results, done="would be replayed" if dry_run else "replayed")
     if any(problem for _, problem in results):
@@ -284,7 +285,7 @@ def _replay(
 
 
 def _question(jobs: ReplayJobs, selection: Selection, order: ReplayOrder) -> str:
-    most = job_dry_run.MOST_COUNTED
+    most = MOST_COUNTED
     found = jobs.would_choose(selection, limit=most + 1)
     count = len(found) if len(found) > most else sum(not one.job for one in found)
     many = f"more than {most} entries" if count > most else counted(count)
@@ -314,7 +315,7 @@ def _begin(
         redirects_wait=app.settings.analysis.approvals.edits,
     )
     if as_json:
-        print_json(job_json.job_json(job))
+        print_json(job_json(job))
     elif not job.total:
         click.echo(printable(f"no entries to replay{f': {job.said}' if job.said else ''}"))
     else:
@@ -335,7 +336,7 @@ def _tell_dry_run(
     as_json: bool,
 ) -> None:
     most_replays = app.settings.analysis.most_replays
-    told = job_dry_run.dry_run(jobs, replayer, selection, most_replays, plan)
+    told = dry_run(jobs, replayer, selection, most_replays, plan)
     if as_json:
         print_json(asdict(told))
         return

@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from angzarr.analysis.ledger.entry import UNREADABLE, Entry, FailureClass, Status
+from angzarr.analysis.ledger.entry import Entry, FailureClass, Status
+from angzarr.analysis.ledger.failure import UNREADABLE
 from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.analysis.replay.bulk_actions import choose

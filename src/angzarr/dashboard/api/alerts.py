@@ -9,9 +9,9 @@ from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
-from angzarr.analysis.alerts.alert import LONGEST_PAGE, Fate, Kind, Severity
+from angzarr.analysis.alerts.alert import LONGEST_PAGE, AlertKind, AlertSeverity, Fate
+from angzarr.analysis.alerts.alert_delivery import chosen, try_alert
 from angzarr.analysis.alerts.alert_json import answers_json, listed_json, still_open
-from angzarr.analysis.alerts.sample_alert import chosen, try_alert
 from angzarr.dashboard.alert_pace import check_pace
 from angzarr.dashboard.api.route import DeskHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
@@ -35,8 +35,8 @@ class AlertShape(Shape):
 
     id: str
     key: str
-    kind: Kind
-    severity: Severity
+    kind: AlertKind
+    severity: AlertSeverity
     resolved: bool
     open: bool
     title: str

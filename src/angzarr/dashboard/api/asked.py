@@ -9,8 +9,13 @@ from pydantic import AfterValidator, Field, model_validator
 
 from angzarr.analysis.ledger import group
 from angzarr.analysis.ledger.entry import FailureClass, Status
-from angzarr.analysis.ledger.group import LONGEST_OWNER, Amendment, GroupFilter, GroupStatus
-from angzarr.analysis.ledger.group_address import fingerprint_at
+from angzarr.analysis.ledger.group import (
+    LONGEST_OWNER,
+    Amendment,
+    GroupFilter,
+    GroupStatus,
+    fingerprint_at,
+)
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE, Verb
 from angzarr.analysis.ledger.replay_options import Expectation

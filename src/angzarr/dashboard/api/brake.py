@@ -8,8 +8,7 @@ from fastapi import Depends, Header, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope
-from angzarr.analysis.ledger.emergency_stop_json import standing_json, state_json
+from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope, brake_json, brake_state_json
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.dashboard import braking
 from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, problems, seeing
@@ -89,7 +88,7 @@ LightHere = Annotated[BrakeLight, Depends(light_of)]
 @see.get("/brake", response_model=BrakeDetailShape)
 def show_brake(desk: DeskHere) -> Response:
     """Return how the brake stands, and who moved it lately."""
-    history = [state_json(one) for one in desk.brake.brake_history(braking.TOLD)]
+    history = [brake_state_json(one) for one in desk.brake.brake_history(braking.TOLD)]
     state = desk.brake.state()
     told = _told(desk, state) | {"history": history}
     return answer(told, headers={"ETag": tag_of(state.revision)})
@@ -117,4 +116,4 @@ def release_brake(
 
 
 def _told(desk: Desk, state: BrakeState) -> dict[str, Any]:
-    return standing_json(state, desk.clock.now())
+    return brake_json(state, desk.clock.now())

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis.replay import job_json
 from angzarr.analysis.replay.edit import read_data
 from angzarr.analysis.replay.editor import Draft
+from angzarr.analysis.replay.job_view import job_json
 from angzarr.dashboard.api.asked import DataQuery, NewEdit
 from angzarr.dashboard.api.entries import IfMatch
 from angzarr.dashboard.api.route import (
@@ -107,7 +107,7 @@ def edit_entry(
         return answer(draft_json(draft, needs_approval=desk.approves_edits))
     job = begin_edit(desk, edit, by=caller, key=said.key)
     where = f"{PREFIX}/jobs/{job.id}"
-    return answer(job_json.job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
+    return answer(job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
 
 
 def draft_json(draft: Draft | Refusal, *, needs_approval: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import Header, Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis.ledger import entry_json
+from angzarr.analysis.ledger.export import entry_detail_json, entry_page_json, seen_json, stats_json
 from angzarr.dashboard import deeds, many
 from angzarr.dashboard.api.asked import EntryQuery, ManyVerb, OneVerb
 from angzarr.dashboard.api.route import (
@@ -57,7 +57,7 @@ def list_entries(
         ),
     )
     behind = desk.behind(page.entries)
-    told = entry_json.page_json(page, behind) | {"next": sealed(page.next) or None}
+    told = entry_page_json(page, behind) | {"next": sealed(page.next) or None}
     return answer(told, headers=next_link(request, page.next))
 
 
@@ -65,7 +65,7 @@ def list_entries(
 def show_entry(desk: DeskHere, entry_id: EntryId) -> Response:
     """Return everything about one entry: its letter, its history, who can open it."""
     detail = detail_of(desk, entry_id)
-    told = entry_json.detail_json(detail, desk.behind([detail.entry]))
+    told = entry_detail_json(detail, desk.behind([detail.entry]))
     told |= {"protection": protection_of(desk, detail)}
     return answer(told, headers={"ETag": tag_of(detail.entry.revision)})
 
@@ -80,7 +80,7 @@ def explain_entry(desk: DeskHere, entry_id: EntryId) -> Response:
 def show_stats(desk: DeskHere) -> Response:
     """Count all entries, and what waits unread in the queues."""
     unread = {domain: depth.waiting for domain, depth in desk.unread().items()}
-    return answer(entry_json.stats_json(desk.ledger.get_failure_stats()) | {"unread": unread})
+    return answer(stats_json(desk.ledger.get_failure_stats()) | {"unread": unread})
 
 
 @act.post("/acts", response_model=ResultsShape, responses=AS_SEEN)
@@ -109,7 +109,7 @@ def act_on_entry(
     entry = deeds.act_on_one(
         desk, entry_id, asked.verb, asked.note, by=caller, revision=seen(if_match)
     )
-    told = entry_json.seen_json(entry, desk.behind([entry]))
+    told = seen_json(entry, desk.behind([entry]))
     return answer(told, headers={"ETag": tag_of(entry.revision)})
 
 

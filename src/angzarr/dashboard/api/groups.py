@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis.ledger import group_json
+from angzarr.analysis.ledger.group import group_detail_json, group_json, group_page_json
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.dashboard import deeds, many
 from angzarr.dashboard.api.asked import Amended, GroupQuery, GroupVerb
@@ -56,7 +56,7 @@ def list_groups(
         asked.after,
         lambda after: desk.groups.get_groups(asked.wanted(), limit=asked.limit, after=after),
     )
-    told = group_json.page_json(page) | {"next": sealed(page.next) or None}
+    told = group_page_json(page) | {"next": sealed(page.next) or None}
     return answer(told, headers=next_link(request, page.next))
 
 
@@ -64,7 +64,7 @@ def list_groups(
 def show_group(desk: DeskHere, fingerprint: Fingerprint) -> Response:
     """Return one group, and what people did with it."""
     group = group_of(desk, fingerprint)
-    told = group_json.detail_json(group, desk.groups.group_history(fingerprint))
+    told = group_detail_json(group, desk.groups.group_history(fingerprint))
     return answer(told, headers={"ETag": tag_of(group.revision)})
 
 
@@ -84,7 +84,7 @@ def amend_group(
     if revision is None:
         revision = group_of(desk, fingerprint).revision
     group = deeds.amend_group(desk, fingerprint, asked.amendment(), revision=revision, by=caller)
-    return answer(group_json.group_json(group), headers={"ETag": tag_of(group.revision)})
+    return answer(group_json(group), headers={"ETag": tag_of(group.revision)})
 
 
 @act.post("/groups/{fingerprint}/acts", response_model=ResultsShape, responses={**_NONE, **AS_SEEN})

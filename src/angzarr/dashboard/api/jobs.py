@@ -8,9 +8,14 @@ from typing import Annotated, Final, Literal
 from fastapi import Header, Path, Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis.replay import job_json
-from angzarr.analysis.replay.edit_review import review
 from angzarr.analysis.replay.job import ItemState
+from angzarr.analysis.replay.job_view import (
+    item_json,
+    job_detail_json,
+    job_json,
+    job_page_json,
+    review,
+)
 from angzarr.dashboard import deeds
 from angzarr.dashboard.api.asked import ItemQuery, JobQuery, NewJob
 from angzarr.dashboard.api.entries import IfMatch
@@ -55,7 +60,7 @@ def list_jobs(request: Request, desk: DeskHere, asked: Annotated[JobQuery, Query
         asked.after,
         lambda after: desk.jobs.get_jobs(statuses, limit=asked.limit, after=after),
     )
-    told = job_json.page_json(page) | {"next": sealed(page.next) or None}
+    told = job_page_json(page) | {"next": sealed(page.next) or None}
     return answer(told, headers=next_link(request, page.next))
 
 
@@ -65,7 +70,7 @@ def show_job(desk: DeskHere, job_id: JobId) -> Response:
     job = job_of(desk, job_id)
     refused = desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN)
     edit = review(desk.editor, desk.jobs, job)
-    told = job_json.detail_json(job, desk.jobs.job_history(job_id), refused, edit)
+    told = job_detail_json(job, desk.jobs.job_history(job_id), refused, edit)
     return answer(told, headers={"ETag": tag_of(job.revision, edit.mark if edit else "")})
 
 
@@ -80,7 +85,7 @@ def list_items(
     """List the entries of a job in its order: which, and what became of each."""
     job_of(desk, job_id)
     found, following = item_page(desk, job_id, asked.states(), asked.after, asked.limit)
-    told = {"items": [job_json.item_json(one) for one in found], "next": sealed(following) or None}
+    told = {"items": [item_json(one) for one in found], "next": sealed(following) or None}
     return answer(told, headers=next_link(request, following))
 
 
@@ -111,7 +116,7 @@ def begin_job(
     selection = job_as_seen(desk, selection, plan, asked.sight, id_of)
     job = deeds.begin_job(desk, selection, plan, by=caller, note=asked.note, key=key)
     where = f"{PREFIX}/jobs/{job.id}"
-    return answer(job_json.job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
+    return answer(job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
 
 
 def _steering(how: Literal["pause", "resume", "cancel"], does: str) -> None:
@@ -128,7 +133,7 @@ def _steering(how: Literal["pause", "resume", "cancel"], does: str) -> None:
         desk: DeskHere, caller: CallerHere, job_id: JobId, if_match: IfMatch = None
     ) -> Response:
         job = deeds.steer_job(desk, job_id, how, by=caller, revision=seen(if_match))
-        return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})
+        return answer(job_json(job), headers={"ETag": tag_of(job.revision)})
 
 
 _MOVES: Final = (
@@ -156,4 +161,4 @@ def approve_job(
         msg = "send If-Match with the ETag of the job that you looked at"
         raise Problem(428, "if-match-missing", msg)
     job = deeds.steer_job(desk, job_id, "approve", by=caller, revision=revision, mark=mark)
-    return answer(job_json.job_json(job), headers={"ETag": tag_of(job.revision)})
+    return answer(job_json(job), headers={"ETag": tag_of(job.revision)})

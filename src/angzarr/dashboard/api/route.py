@@ -12,7 +12,7 @@ from fastapi.security import APIKeyHeader, HTTPBearer
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
-from angzarr.analysis.ledger.entry_json import json_text
+from angzarr.analysis.ledger.export import json_text
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.desk import Desk

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from angzarr.analysis.ledger.entry import FailureClass, Status
-from angzarr.analysis.ledger.group import GroupStatus
-from angzarr.analysis.ledger.group_address import fingerprint_at
+from angzarr.analysis.ledger.group import GroupStatus, fingerprint_at
 from angzarr.analysis.replay.job import ItemState, JobStatus
 
 LONGEST_TEXT: Final = 500

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from angzarr.analysis.alerts.alert import GROUP, JOB, Alert
 from angzarr.analysis.alerts.alert_json import still_open
-from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.ledger.group import group_address
 from angzarr.dashboard.api.route import DeskHere
 from angzarr.dashboard.pages.route import pages, render
 

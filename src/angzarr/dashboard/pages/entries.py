@@ -7,13 +7,12 @@ from typing import Any, Final
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis.ledger import entry_json
 from angzarr.analysis.ledger.entry import FailureClass, Status
-from angzarr.analysis.ledger.operator_actions import Verb, refusal, told_of_lane
-from angzarr.analysis.ledger.ordering_state import is_parked
+from angzarr.analysis.ledger.export import entry_detail_json
+from angzarr.analysis.ledger.operator_actions import Verb, is_parked, refusal, told_of_lane
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, ReplayOrder, continued
 from angzarr.analysis.ledger.transition import replayable
-from angzarr.analysis.replay.editor import Told
+from angzarr.analysis.replay.editor import EditChanges
 from angzarr.analysis.replay.job import plan_for
 from angzarr.analysis.replay.skip import told_behind
 from angzarr.dashboard import deeds
@@ -65,7 +64,7 @@ def show_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
     """Show everything about one entry."""
     detail = detail_of(desk, entry_id)
     behind = desk.behind([detail.entry])
-    told: dict[str, Any] = entry_json.detail_json(detail, behind)
+    told: dict[str, Any] = entry_detail_json(detail, behind)
     return render(
         request,
         "entry.html",
@@ -137,7 +136,7 @@ def ask_replay(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
         "confirm_replay.html",
         entry=detail.entry,
         again=again,
-        whole=both(again.whole) if isinstance(again, Told) else None,
+        whole=both(again.whole) if isinstance(again, EditChanges) else None,
         proposes=desk.approves_edits,
         problem=problem,
         elsewhere=isinstance(problem, NoTarget),

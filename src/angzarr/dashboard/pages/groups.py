@@ -15,8 +15,8 @@ from angzarr.analysis.ledger.group import (
     Amendment,
     Group,
     GroupStatus,
+    group_address,
 )
-from angzarr.analysis.ledger.group_address import group_address
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.analysis.replay.job import DEFAULT_STAGES, Selection

@@ -9,8 +9,8 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from angzarr.analysis.replay.edit_review import review
 from angzarr.analysis.replay.job import ItemState, JobStatus, ReplayJob
+from angzarr.analysis.replay.job_view import review
 from angzarr.dashboard.api.asked import ItemQuery, JobQuery
 from angzarr.dashboard.api.jobs import REFUSED_SHOWN, JobId
 from angzarr.dashboard.api.route import DeskHere

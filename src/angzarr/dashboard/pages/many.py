@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.ledger.group import group_address
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.dashboard import many

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from angzarr.analysis.ledger.entry_json import json_text
-from angzarr.analysis.ledger.group_address import group_address
+from angzarr.analysis.ledger.export import json_text
+from angzarr.analysis.ledger.group import group_address
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.ledger.replay_options import STALE_AGAIN
 from angzarr.runtime.text import ago, printable, span_text

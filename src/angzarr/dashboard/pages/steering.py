@@ -7,9 +7,9 @@ from typing import Final, Literal, TypeAlias
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis.replay.edit_review import review
 from angzarr.analysis.replay.job import JobStatus, ReplayJob
-from angzarr.analysis.replay.job_approval import same_person
+from angzarr.analysis.replay.job_limits import same_person
+from angzarr.analysis.replay.job_view import review
 from angzarr.dashboard import deeds
 from angzarr.dashboard.access import Caller, too_little
 from angzarr.dashboard.api.jobs import JobId

@@ -6,12 +6,12 @@ import pytest
 from tests.contracts.alerts import alert_of
 
 from angzarr.adapters.structlog.alerts import LogSink
-from angzarr.analysis.alerts.alert import Severity
+from angzarr.analysis.alerts.alert import AlertSeverity
 
 
 @pytest.mark.parametrize(
     ("fields", "level", "event"),
-    [({}, "error", "dlq_alert"), ({"severity": Severity.WARNING}, "warning", "dlq_alert"),
+    [({}, "error", "dlq_alert"), ({"severity": AlertSeverity.WARNING}, "warning", "dlq_alert"),
      ({"resolved": True}, "info", "dlq_alert_resolved")],
 )  # fmt: skip
 def test_an_alert_is_one_line_of_its_level_with_its_fields(lines, fields, level, event):

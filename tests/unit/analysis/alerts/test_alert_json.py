@@ -8,7 +8,7 @@ from tests.contracts.alerts import alert_of, sighting_of, watch_of
 from tests.hand_clock import START
 
 from angzarr.adapters.memory.alerts import MemoryAlerts
-from angzarr.analysis.alerts.alert import Kind, Raised, Sighting
+from angzarr.analysis.alerts.alert import AlertKind, Observation, Raised
 from angzarr.analysis.alerts.alert_json import listed_json, still_open
 
 LATER = START + timedelta(hours=1)
@@ -28,27 +28,27 @@ def opened(store):
 def test_an_alert_is_open_while_its_watch_says_so(store):
     store.raise_([sighting_of("f1")])
     assert opened(store) == [True]
-    store.raise_([Sighting(watch_of("f1", revision=2, open={}))])
+    store.raise_([Observation(watch_of("f1", revision=2, open={}))])
     assert opened(store) == [False]
 
 
 def test_neither_a_resolution_nor_what_it_resolves_is_open(store):
     store.raise_([sighting_of("f1")])
     over = alert_of("f1", revision=2, resolved=True, raised_at=LATER)
-    store.raise_([Sighting(watch_of("f1", revision=2), (Raised(over, ()),))])
+    store.raise_([Observation(watch_of("f1", revision=2), (Raised(over, ()),))])
     assert opened(store) == [False, False]
 
 
 def test_what_was_told_before_its_cause_came_back_is_over(store):
     store.raise_([sighting_of("f1")])
     again = alert_of("f1", revision=2, raised_at=LATER)
-    began = replace(watch_of("f1", revision=2), open={Kind.NEW_GROUP: LATER})
-    store.raise_([Sighting(began, (Raised(again, ()),))])
+    began = replace(watch_of("f1", revision=2), open={AlertKind.NEW_GROUP: LATER})
+    store.raise_([Observation(began, (Raised(again, ()),))])
     assert opened(store) == [True, False]
 
 
 def test_another_kind_of_the_same_group_is_not_open(store):
-    store.raise_([sighting_of("f1", kind=Kind.DEAD_LETTER)])
+    store.raise_([sighting_of("f1", kind=AlertKind.DEAD_LETTER)])
     assert opened(store) == [False]
 
 

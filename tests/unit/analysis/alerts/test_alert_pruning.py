@@ -12,8 +12,8 @@ from tests.hand_clock import HandClock
 from angzarr.adapters.memory.alerts import MemoryAlerts
 from angzarr.adapters.memory.jobs import MemoryReplayJobs
 from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.analysis.alerts.alert import GROUP, JOB, LEDGER, Sighting, Watch
-from angzarr.analysis.alerts.alert_pruning import ForgottenWatches
+from angzarr.analysis.alerts.alert import GROUP, JOB, LEDGER, Observation, Watch
+from angzarr.analysis.alerts.alert_raiser import ForgottenWatches
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.job import JobPlan, Selection
 
@@ -44,7 +44,7 @@ def forgetting(ledger, jobs, alerts, batch=10):
 
 def watched(alerts, *subjects, **fields):
     alerts.raise_([
-        Sighting(Watch(subject=one, revision=1, **fields)) for one in subjects
+        Observation(Watch(subject=one, revision=1, **fields)) for one in subjects
     ])  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_a_watch_goes_with_its_group_or_job(ledger, jobs, alerts, clock):
 
 
 def test_a_watch_whose_end_was_not_told_stays(ledger, jobs, alerts, clock):
-    alerts.raise_([Sighting(watch_of("gone"))])
+    alerts.raise_([Observation(watch_of("gone"))])
     assert forgetting(ledger, jobs, alerts).remove(clock.now()) == (0, False)
     assert alerts.watches([GROUP + "gone"])
 

@@ -19,15 +19,15 @@ from tests.unit.analysis.alerted import (
 
 from angzarr.adapters.memory.alerts import MemoryAlerts
 from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.analysis.alerts.alert import Kind, Severity
-from angzarr.analysis.alerts.alert_pruning import ForgottenWatches
+from angzarr.analysis.alerts.alert import AlertKind, AlertSeverity
 from angzarr.analysis.alerts.alert_raiser import (
     JOB_PAGES,
     JOBS,
     LOOKED_INTO,
     OLDEST,
     SETTLED,
-    Alerting,
+    AlertRaiser,
+    ForgottenWatches,
 )
 from angzarr.analysis.alerts.alert_state import AlertRules
 from angzarr.analysis.alerts.alert_text import Speaker
@@ -59,7 +59,7 @@ class Site:
         self.alerts = MemoryAlerts(self.clock)
         self.closed = []
 
-    def worker(self, **fields) -> Alerting:
+    def worker(self, **fields) -> AlertRaiser:
         known = {
             "groups": self.groups,
             "ledger": self.ledger,
@@ -77,7 +77,7 @@ class Site:
             "tell_resolved": True,
             "close": lambda: self.closed.append(True),
         }
-        return Alerting(**{**known, **fields})
+        return AlertRaiser(**{**known, **fields})
 
 
 @pytest.fixture
@@ -96,15 +96,15 @@ def groups_of(count, **fields):
 def test_a_new_group_is_raised_once_and_counted(site):
     site.groups.put(group_of("f1"))
     worker = site.worker()
-    assert said(worker.look()) == [(Kind.NEW_GROUP, "f1")]
+    assert said(worker.look()) == [(AlertKind.NEW_GROUP, "f1")]
     assert worker.look() == []
-    assert said(worker.meters.alerts) == [(Kind.NEW_GROUP, "f1")]
+    assert said(worker.meters.alerts) == [(AlertKind.NEW_GROUP, "f1")]
 
 
 def test_two_workers_raise_an_alert_once(site):
     site.groups.put(group_of("f1"))
     raised = [alert for worker in (site.worker(), site.worker()) for alert in worker.look()]
-    assert said(raised) == [(Kind.NEW_GROUP, "f1")]
+    assert said(raised) == [(AlertKind.NEW_GROUP, "f1")]
 
 
 def test_two_workers_that_look_at_the_same_moment_raise_an_alert_once(site):
@@ -120,7 +120,7 @@ def test_two_workers_that_look_at_the_same_moment_raise_an_alert_once(site):
 
     site.alerts.raise_ = slow
     assert one.look() == []
-    assert said(late) == [(Kind.NEW_GROUP, "f1")]
+    assert said(late) == [(AlertKind.NEW_GROUP, "f1")]
 
 
 def test_what_a_worker_that_died_did_not_raise_the_next_one_does(site):
@@ -134,7 +134,7 @@ def test_what_a_worker_that_died_did_not_raise_the_next_one_does(site):
     with pytest.raises(LedgerUnavailable):
         dying.look()
     site.alerts.raise_ = store
-    assert said(site.worker().look()) == [(Kind.NEW_GROUP, "f1")]
+    assert said(site.worker().look()) == [(AlertKind.NEW_GROUP, "f1")]
 
 
 def test_a_group_whose_letters_were_late_is_found_behind_those_that_failed_last(site):
@@ -145,7 +145,7 @@ def test_a_group_whose_letters_were_late_is_found_behind_those_that_failed_last(
     site.groups.put(late)
     site.clock.sleep(11 * MINUTE)
     found = [alert for _ in range(4) for alert in worker.look()]
-    assert said(found) == [(Kind.NEW_GROUP, "late")]
+    assert said(found) == [(AlertKind.NEW_GROUP, "late")]
 
 
 def test_a_look_reads_a_bounded_number_of_groups(site):
@@ -167,7 +167,7 @@ def test_a_storm_of_new_groups_is_ten_alerts_a_minute_and_none_is_forgotten(site
     assert raised[0].fingerprint == "f" * 16
     assert raised[-1].title == "48 groups of failures at once"
     assert raised[-1].count == 96
-    assert raised[-1].kind is Kind.STORM
+    assert raised[-1].kind is AlertKind.STORM
     site.groups.put(*(group_of(f"more-{number}") for number in range(5)))
     assert worker.look() == []
     site.clock.sleep(MINUTE)
@@ -175,7 +175,7 @@ def test_a_storm_of_new_groups_is_ten_alerts_a_minute_and_none_is_forgotten(site
     assert rest.title == "5 groups of failures at once"
     site.clock.sleep(10 * MINUTE)
     site.groups.put(group_of("later"))
-    assert said(worker.look()) == [(Kind.NEW_GROUP, "later")]
+    assert said(worker.look()) == [(AlertKind.NEW_GROUP, "later")]
 
 
 def test_an_archived_group_behind_those_that_failed_last_is_found(site):
@@ -186,7 +186,7 @@ def test_an_archived_group_behind_those_that_failed_last_is_found(site):
     site.groups.put(replace(late, by_status={"archived": 3}))
     site.clock.sleep(11 * MINUTE)
     found = [alert for _ in range(5) for alert in worker.look()]
-    assert said(found) == [(Kind.NEW_GROUP, "late")]
+    assert said(found) == [(AlertKind.NEW_GROUP, "late")]
 
 
 def test_a_storm_that_is_over_and_comes_back_is_told_together(site):
@@ -197,13 +197,13 @@ def test_a_storm_that_is_over_and_comes_back_is_told_together(site):
     site.groups.put(*(replace(group, open_entries=0) for group in groups))
     over = [*worker.look(), *worker.look()]
     assert [(one.kind, one.resolved) for one in over] == [
-        *[(Kind.NEW_GROUP, True)] * 10,
-        (Kind.STORM, True),
+        *[(AlertKind.NEW_GROUP, True)] * 10,
+        (AlertKind.STORM, True),
     ]
     site.clock.sleep(2 * HOUR)
     site.groups.put(*(grown(group, 1, last_failed_at=site.clock.now()) for group in groups))
     back = worker.look()
-    assert [one.kind for one in back] == [*[Kind.GROUP_REGRESSED] * 10, Kind.STORM]
+    assert [one.kind for one in back] == [*[AlertKind.GROUP_REGRESSED] * 10, AlertKind.STORM]
     assert back[-1].title == "30 groups of failures at once"
 
 
@@ -228,7 +228,7 @@ def test_a_storm_of_more_groups_than_one_look_settles_is_not_over_too_early(site
     assert [alert for _ in range(20) for worker in (one, other) for alert in worker.look()] == []
     site.groups.put(replace(groups[-1], open_entries=0))
     over = [alert for _ in range(8) for worker in (one, other) for alert in worker.look()]
-    assert [(alert.kind, alert.resolved) for alert in over] == [(Kind.STORM, True)]
+    assert [(alert.kind, alert.resolved) for alert in over] == [(AlertKind.STORM, True)]
 
 
 def test_groups_of_a_storm_that_another_worker_told_first_are_told_later(site):
@@ -261,7 +261,7 @@ def test_a_look_that_could_not_be_stored_uses_up_no_ones_turn(site):
         with pytest.raises(LedgerUnavailable):
             worker.look()
     site.alerts.raise_ = store
-    assert [one.kind for one in worker.look()] == [*[Kind.NEW_GROUP] * 4, Kind.STORM]
+    assert [one.kind for one in worker.look()] == [*[AlertKind.NEW_GROUP] * 4, AlertKind.STORM]
 
 
 def test_poison_in_many_groups_is_a_storm(site):
@@ -269,7 +269,7 @@ def test_poison_in_many_groups_is_a_storm(site):
     worker.look()
     site.groups.put(*groups_of(60, reason="poison"))
     raised = worker.look()
-    assert [one.kind for one in raised] == [*[Kind.POISON] * 10, Kind.STORM]
+    assert [one.kind for one in raised] == [*[AlertKind.POISON] * 10, AlertKind.STORM]
     assert "50 more groups of failures are new or back, 50 of them poison" in raised[-1].text
 
 
@@ -281,7 +281,7 @@ def test_letters_with_many_attempts_of_more_groups_than_one_look_reads_come_late
         site.groups.put(group)
     worker = site.worker(rules=AlertRules(many_attempts=1))
     looks = [worker.look() for _ in range(4)]
-    told = [[one for one in look if one.kind is Kind.MANY_ATTEMPTS] for look in looks]
+    told = [[one for one in look if one.kind is AlertKind.MANY_ATTEMPTS] for look in looks]
     assert [len(some) for some in told] == [LOOKED_INTO] * 3 + [0]
     assert len({one.fingerprint for some in told for one in some}) == 3 * LOOKED_INTO
 
@@ -298,8 +298,8 @@ def test_a_group_that_was_removed_and_forgotten_is_raised_again_under_another_id
     site.groups.put(group_of("f1"), group_of("f2"))
     again, other = worker.look()
     assert {(again.kind, again.fingerprint), (other.kind, other.fingerprint)} == {
-        (Kind.NEW_GROUP, "f1"),
-        (Kind.NEW_GROUP, "f2"),
+        (AlertKind.NEW_GROUP, "f1"),
+        (AlertKind.NEW_GROUP, "f2"),
     }
     assert len({one.alert.id for one in site.alerts.get_alerts()}) == 4
     assert first in [one.alert for one in site.alerts.get_alerts()]
@@ -342,7 +342,7 @@ def test_a_muted_group_is_raised_after_its_mute_if_it_still_grows(site):
     site.groups.put(replace(grown(group, 30), muted_until=START + HOUR))
     assert worker.look() == []
     site.clock.sleep(MINUTE)
-    assert said(worker.look()) == [(Kind.GROUP_GROWING, "f1")]
+    assert said(worker.look()) == [(AlertKind.GROUP_GROWING, "f1")]
 
 
 def test_letters_with_many_attempts_are_counted_from_the_newest_entries(site):
@@ -352,8 +352,8 @@ def test_letters_with_many_attempts_are_counted_from_the_newest_entries(site):
     site.groups.put(group_of(entry.fingerprint))
     raised = site.worker().look()
     assert [(one.kind, one.count) for one in raised] == [
-        (Kind.NEW_GROUP, 3),
-        (Kind.MANY_ATTEMPTS, 2),
+        (AlertKind.NEW_GROUP, 3),
+        (AlertKind.MANY_ATTEMPTS, 2),
     ]
 
 
@@ -369,7 +369,7 @@ def test_old_entries_are_told_within_a_minute_without_those_of_muted_groups(site
     assert worker.look() == []
     site.clock.sleep(timedelta(days=1))
     (raised,) = worker.look()
-    assert (raised.kind, raised.count) == (Kind.OLDEST_TOO_OLD, 1)
+    assert (raised.kind, raised.count) == (AlertKind.OLDEST_TOO_OLD, 1)
     assert told.id[:12] in raised.todo
     resolve(site.ledger, told.id, "ada")
     assert worker.look() == []
@@ -381,12 +381,12 @@ def test_a_job_that_halts_is_told_each_time_and_resolved_when_it_goes_on(site):
     site.jobs.put(job_of())
     worker = site.worker()
     (halted,) = worker.look()
-    assert (halted.kind, halted.severity) == (Kind.REPLAY_HALTED, Severity.ERROR)
+    assert (halted.kind, halted.severity) == (AlertKind.REPLAY_HALTED, AlertSeverity.ERROR)
     assert worker.look() == []
     site.jobs.put(job_of(status=JobStatus.RUNNING))
     assert [one.resolved for one in worker.look()] == [True]
     site.jobs.put(job_of(sent=9))
-    assert [one.kind for one in worker.look()] == [Kind.REPLAY_HALTED]
+    assert [one.kind for one in worker.look()] == [AlertKind.REPLAY_HALTED]
 
 
 def test_no_muted_entries_hide_an_old_one_of_others(site):
@@ -403,14 +403,14 @@ def test_no_muted_entries_hide_an_old_one_of_others(site):
     site.ledger.amend("loud", Amendment(status=GroupStatus.ACKNOWLEDGED), revision=1, by="ann")
     site.clock.sleep(timedelta(days=2))
     *_, old = site.worker(groups=site.ledger).look()
-    assert (old.kind, old.count, old.since) == (Kind.OLDEST_TOO_OLD, 1, late)
+    assert (old.kind, old.count, old.since) == (AlertKind.OLDEST_TOO_OLD, 1, late)
 
 
 def test_a_job_that_waits_for_approval_is_told_once_and_resolved(site):
     site.jobs.put(job_of(status=JobStatus.PROPOSED))
     worker = site.worker()
     (asked,) = worker.look()
-    assert (asked.kind, asked.severity) == (Kind.APPROVAL_WANTED, Severity.ERROR)
+    assert (asked.kind, asked.severity) == (AlertKind.APPROVAL_WANTED, AlertSeverity.ERROR)
     assert worker.look() == []
     site.jobs.put(job_of(status=JobStatus.RUNNING))
     assert [one.resolved for one in worker.look()] == [True]

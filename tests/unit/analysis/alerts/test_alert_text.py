@@ -12,12 +12,11 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 from tests.unit.analysis.alerted import HOUR, group_of, job_of
 
-from angzarr.analysis.alerts.alert import BodyFormat, Kind, Severity
-from angzarr.analysis.alerts.alert_body import body_of, generic_json, slack_json
-from angzarr.analysis.alerts.alert_link import check_link, link_of
-from angzarr.analysis.alerts.alert_state import Finding
-from angzarr.analysis.alerts.alert_text import Speaker, as_text, trial_alert
-from angzarr.analysis.ledger.entry import UNREADABLE
+from angzarr.analysis.alerts.alert import AlertKind, AlertSeverity, BodyFormat
+from angzarr.analysis.alerts.alert_json import body_of, generic_json, slack_json
+from angzarr.analysis.alerts.alert_state import AlertFinding
+from angzarr.analysis.alerts.alert_text import Speaker, as_text, check_link, link_of, trial_alert
+from angzarr.analysis.ledger.failure import UNREADABLE
 from angzarr.analysis.ledger.group import GroupStatus
 from angzarr.analysis.ledger.transition import filed
 
@@ -26,45 +25,45 @@ SINCE, LAST = START - HOUR, START
 
 
 def of_group(kind, count=3, group=None, *, resolved=False):
-    found = Finding(kind, SINCE, LAST, count, resolved)
+    found = AlertFinding(kind, SINCE, LAST, count, resolved)
     return SPEAKER.of_group(found, group or group_of(entries=40), at=START, revision=7)
 
 
 # -- words: what, since when, how many, what to do ---------------------------------------------
 
 WORDS = {
-    Kind.NEW_GROUP: (
+    AlertKind.NEW_GROUP: (
         "New group of failures: TimeoutError in orders.sync. 3 entries failed in a way that was"
         " not seen before. Domain order, since 2026-01-01 11:00 UTC, last at 2026-01-01 12:00 UTC;"
         ' 40 open. Last message: "timed out after 3 s" Look: angzarr dlq list --group'
         " d2dfb1c0ffee0001. Once the cause is gone: angzarr dlq replay --group d2dfb1c0ffee0001"
     ),
-    Kind.GROUP_GROWING: (
+    AlertKind.GROUP_GROWING: (
         "Group of failures grows: TimeoutError in orders.sync. 3 more entries; it has 40 entries"
         " now. Domain order, since 2026-01-01 11:00 UTC, last at 2026-01-01 12:00 UTC; 40 open."
         ' Last message: "timed out after 3 s" Look: angzarr dlq list --group d2dfb1c0ffee0001.'
         " Once the cause is gone: angzarr dlq replay --group d2dfb1c0ffee0001"
     ),
-    Kind.GROUP_REGRESSED: (
+    AlertKind.GROUP_REGRESSED: (
         "Failed again: TimeoutError in orders.sync. 3 entries in all, the last"
         " of them after all others were closed. Domain order, since 2026-01-01 11:00 UTC, last at"
         ' 2026-01-01 12:00 UTC; 40 open. Last message: "timed out after 3 s" Look: angzarr dlq list'
         " --group d2dfb1c0ffee0001. Once the cause is gone: angzarr dlq replay --group"
         " d2dfb1c0ffee0001"
     ),
-    Kind.POISON: (
+    AlertKind.POISON: (
         "Kills its worker: TimeoutError in orders.sync. 3 entries whose handler's process died"
         " again and again. Domain order, since 2026-01-01 11:00 UTC, last at 2026-01-01 12:00 UTC;"
         ' 40 open. Last message: "timed out after 3 s" Do not replay before it is understood. Look:'
         " angzarr dlq list --group d2dfb1c0ffee0001"
     ),
-    Kind.MANY_ATTEMPTS: (
+    AlertKind.MANY_ATTEMPTS: (
         "Dead letter after many attempts: TimeoutError in orders.sync. 3 entries of the last ones"
         " used many attempts in vain. Domain order, since 2026-01-01 11:00 UTC, last at 2026-01-01"
         ' 12:00 UTC; 40 open. Last message: "timed out after 3 s" Look: angzarr dlq list --group'
         " d2dfb1c0ffee0001. Once the cause is gone: angzarr dlq replay --group d2dfb1c0ffee0001"
     ),
-    Kind.DEAD_LETTER: (
+    AlertKind.DEAD_LETTER: (
         "Message sent to DLQ: TimeoutError in orders.sync. 3 new in this group, which has 40"
         " entries. Domain order, since 2026-01-01 11:00 UTC, last at 2026-01-01 12:00 UTC; 40 open."
         ' Last message: "timed out after 3 s" Look: angzarr dlq list --group d2dfb1c0ffee0001. Once'
@@ -79,7 +78,7 @@ def test_an_alert_says_what_since_when_how_many_and_what_to_do(kind):
 
 
 def test_the_end_of_a_cause_says_when_it_began():
-    assert as_text(of_group(Kind.NEW_GROUP, 0, resolved=True)) == (
+    assert as_text(of_group(AlertKind.NEW_GROUP, 0, resolved=True)) == (
         "Resolved: New group of failures: TimeoutError in orders.sync. It began at 2026-01-01 11:00"
         " UTC. The cause is gone: nothing of it is open any more."
     )
@@ -87,7 +86,7 @@ def test_the_end_of_a_cause_says_when_it_began():
 
 def test_old_entries_name_the_oldest():
     entries = [filed(letter_of("e1"), START).entry, filed(letter_of("e2"), START).entry]
-    found = Finding(Kind.OLDEST_TOO_OLD, SINCE, LAST, 2)
+    found = AlertFinding(AlertKind.OLDEST_TOO_OLD, SINCE, LAST, 2)
     alert = SPEAKER.of_oldest(found, entries, more=False, at=START, revision=1)
     assert as_text(alert) == (
         "Open entries are getting old. 2 entries failed long ago and nobody is done with them"
@@ -100,7 +99,7 @@ def test_old_entries_name_the_oldest():
 
 
 def test_a_halted_job_says_how_far_it_came_and_why():
-    found = Finding(Kind.REPLAY_HALTED, SINCE, LAST, 5)
+    found = AlertFinding(AlertKind.REPLAY_HALTED, SINCE, LAST, 5)
     alert = SPEAKER.of_job(found, "job-1", job_of(), at=START, revision=1)
     assert as_text(alert) == (
         "Replay job job-1 stopped itself. Of 6 entries sent out of 100, 5 failed again and 1 were"
@@ -111,7 +110,7 @@ def test_a_halted_job_says_how_far_it_came_and_why():
 
 
 def test_a_job_that_waits_for_approval_says_whose_it_is_and_how_large():
-    found = Finding(Kind.APPROVAL_WANTED, SINCE, LAST, 100)
+    found = AlertFinding(AlertKind.APPROVAL_WANTED, SINCE, LAST, 100)
     job = job_of(said="more than 50 entries: a second person must approve", sent=0)
     alert = SPEAKER.of_job(found, "job-1", job, at=START, revision=1)
     assert as_text(alert) == (
@@ -124,7 +123,7 @@ def test_a_job_that_waits_for_approval_says_whose_it_is_and_how_large():
 
 def test_a_storm_names_its_size_and_its_largest_group():
     groups = [group_of("a", entries=9), group_of("b", entries=2, domain="billing")]
-    found = Finding(Kind.STORM, SINCE, LAST, 11)
+    found = AlertFinding(AlertKind.STORM, SINCE, LAST, 11)
     alert = SPEAKER.of_storm(found, groups, at=START, revision=3)
     assert alert.title == "2 groups of failures at once"
     assert alert.text == (
@@ -138,7 +137,7 @@ def test_a_storm_names_its_size_and_its_largest_group():
 
 def test_a_storm_says_how_many_of_its_groups_are_poison_and_that_it_is_over():
     groups = [group_of("a", reason="poison"), group_of("b"), group_of("c", reason="poison")]
-    found = Finding(Kind.STORM, SINCE, LAST, 9)
+    found = AlertFinding(AlertKind.STORM, SINCE, LAST, 9)
     began = SPEAKER.of_storm(found, groups, at=START, revision=3)
     assert "3 more groups of failures are new or back, 2 of them poison," in began.text
     over = SPEAKER.of_storm(replace(found, resolved=True), (), at=START, revision=4)
@@ -156,7 +155,9 @@ def test_whatever_a_letter_says_the_alert_is_one_short_line(kind_of_error, messa
     assert len(said) < 1200
 
 
-@pytest.mark.parametrize("kind", [Kind.NEW_GROUP, Kind.GROUP_GROWING, Kind.DEAD_LETTER])
+@pytest.mark.parametrize(
+    "kind", [AlertKind.NEW_GROUP, AlertKind.GROUP_GROWING, AlertKind.DEAD_LETTER]
+)
 def test_of_what_cannot_be_read_no_replay_is_advised(kind):
     group = group_of(reason=UNREADABLE, error_type="", fingerprint="f1")
     assert of_group(kind, group=group).todo == (
@@ -166,7 +167,9 @@ def test_of_what_cannot_be_read_no_replay_is_advised(kind):
     )
 
 
-@pytest.mark.parametrize("kind", [Kind.NEW_GROUP, Kind.GROUP_GROWING, Kind.DEAD_LETTER])
+@pytest.mark.parametrize(
+    "kind", [AlertKind.NEW_GROUP, AlertKind.GROUP_GROWING, AlertKind.DEAD_LETTER]
+)
 def test_of_what_another_system_gave_up_it_is_said_what_a_replay_needs(kind):
     group = group_of(reason=UNREADABLE, error_type="org.DataException", fingerprint="f1")
     assert of_group(kind, group=group).todo == (
@@ -177,7 +180,7 @@ def test_of_what_another_system_gave_up_it_is_said_what_a_replay_needs(kind):
 
 @given(st.text(min_size=1))
 def test_whatever_a_fingerprint_is_the_command_is_one_argument_more(fingerprint):
-    todo = of_group(Kind.POISON, group=group_of(fingerprint)).todo
+    todo = of_group(AlertKind.POISON, group=group_of(fingerprint)).todo
     command = shlex.split(todo[todo.index("angzarr dlq list") :])
     assert command[:4] == ["angzarr", "dlq", "list", "--group"]
     assert len(command) == 5
@@ -185,7 +188,7 @@ def test_whatever_a_fingerprint_is_the_command_is_one_argument_more(fingerprint)
 
 def test_terminals_and_chats_act_on_nothing():
     group = group_of(error_message="\x1b[2J<!channel> & <https://evil.test|here>\nnew line")
-    alert = of_group(Kind.NEW_GROUP, group=group)
+    alert = of_group(AlertKind.NEW_GROUP, group=group)
     assert "\x1b" not in alert.text
     assert "\n" not in alert.text
     shown = slack_json(alert)
@@ -204,7 +207,9 @@ def test_a_link_is_filled_in_and_quoted():
     assert link_of(alert, "") == ""
     assert (
         Speaker("https://d.test/{group}")
-        .of_group(Finding(Kind.POISON, SINCE, LAST, 1), group_of("f1"), at=START, revision=1)
+        .of_group(
+            AlertFinding(AlertKind.POISON, SINCE, LAST, 1), group_of("f1"), at=START, revision=1
+        )
         .link
         == "https://d.test/f1"
     )
@@ -259,7 +264,7 @@ def test_the_same_alert_makes_the_same_bytes():
 
 
 def test_slack_is_told_what_it_takes():
-    long = alert_of(title="t" * 500, text="x" * 9000, severity=Severity.WARNING)
+    long = alert_of(title="t" * 500, text="x" * 9000, severity=AlertSeverity.WARNING)
     shown = json.loads(body_of(long, BodyFormat.SLACK))
     header, section, link = shown["blocks"]
     assert len(header["text"]["text"]) <= 150
@@ -270,11 +275,11 @@ def test_slack_is_told_what_it_takes():
 
 def test_a_trial_alert_says_that_nothing_is_to_be_done():
     alert = trial_alert(START, "token")
-    assert alert.kind is Kind.TEST
+    assert alert.kind is AlertKind.TEST
     assert alert.id != trial_alert(START, "another").id
     assert "Nothing is to be done." in as_text(alert)
 
 
 def test_a_group_that_somebody_called_fixed_says_so_when_it_fails_again():
-    told = of_group(Kind.GROUP_REGRESSED, group=group_of(status=GroupStatus.REGRESSED))
+    told = of_group(AlertKind.GROUP_REGRESSED, group=group_of(status=GroupStatus.REGRESSED))
     assert "after somebody called it fixed" in as_text(told)

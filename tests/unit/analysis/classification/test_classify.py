@@ -8,7 +8,8 @@ from tests.contracts.ledger import letter_of, message_of, unreadable_message
 from tests.hand_clock import START
 from tests.judging import ILL, WELL, classifier, evidence_of, fared
 
-from angzarr.analysis.ledger.entry import FailureClass, Unreadable
+from angzarr.analysis.ledger.entry import FailureClass
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.transition import Action
 from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.refusal import Distrusted

@@ -8,11 +8,11 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START, HandClock
 from tests.judging import breaker, classifier, evidence_of, fared
 
-from angzarr.analysis.classification.evidence import DOUBT, MANY, Fit, Health, Problem
-from angzarr.analysis.classification.evidence_collector import FRESH, BreakerLook, Gathering
+from angzarr.analysis.classification.evidence import DOUBT, MANY, Fit, Health, ReplayProblem
+from angzarr.analysis.classification.evidence_collector import FRESH, BreakerLook, EvidenceCollector
+from angzarr.analysis.ledger.counts import LATELY, PeerReport
 from angzarr.analysis.ledger.operator_actions import Verb, acted
 from angzarr.analysis.ledger.plan_filing import Undecided, as_stored
-from angzarr.analysis.ledger.similar_failures import LATELY, PeersSeen
 from angzarr.analysis.ledger.transition import failed_again, filed
 from angzarr.dead_letters.refusal import Distrusted, NoTarget
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
@@ -38,7 +38,7 @@ class FakePeers:
 
     def fared(self, handlers, groups, since):
         self.asked.append((list(handlers), list(groups), since))
-        return PeersSeen(
+        return PeerReport(
             handlers={name: fared(events=3) for name in handlers},
             groups={name: fared(events=7) for name in groups},
         )
@@ -62,7 +62,7 @@ class Place:
         )
         self.peers = FakePeers()
         self.releases = 0
-        self.gathering = Gathering(
+        self.gathering = EvidenceCollector(
             peers=self.peers,
             obstacle=lambda failure: "no queue" if failure.handler == "mail.send" else "",
             clock=self.clock,
@@ -214,7 +214,7 @@ def test_what_was_handled_and_fails_again_is_no_longer_handled():
     place = Place(crm=State())
     was = filed(letter_of(), START).entry
     was = acted(was, Verb.RESOLVE, START, "replay 1 (handled)").entry
-    place.peers.fared = lambda *_: PeersSeen(
+    place.peers.fared = lambda *_: PeerReport(
         handlers={"orders.sync": fared(events=3, failed=0, handled=2)}
     )
     again = failed_again(was, letter_of(replay=1), START).entry
@@ -276,7 +276,12 @@ def test_whether_others_pass_is_told_only_where_enough_happened(fares, passing):
 def test_what_stands_against_a_replay_has_a_kind():
     said = ["", NoTarget("no queue"), Distrusted("forged"), "sealed"]
     kinds = [evidence_of(target_problem=one).problem for one in said]
-    assert kinds == [Problem.NONE, Problem.NO_TARGET, Problem.DISTRUSTED, Problem.OTHER]
+    assert kinds == [
+        ReplayProblem.NONE,
+        ReplayProblem.NO_TARGET,
+        ReplayProblem.DISTRUSTED,
+        ReplayProblem.OTHER,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,10 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 from tests.judging import evidence_of
 
-from angzarr.analysis.classification import rule_index as sieve
+from angzarr.analysis.classification import rules as sieve
 from angzarr.analysis.classification.evidence import Evidence
-from angzarr.analysis.classification.rule_file import built_in_rules
-from angzarr.analysis.classification.rule_index import Sieve
-from angzarr.analysis.classification.rules import PythonRule, decide
-from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.classification.rules import PythonRule, RuleIndex, built_in_rules, decide
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.dead_letters.letter import Reason
 
 RULES = built_in_rules()
@@ -34,14 +32,14 @@ def alike(draw):
 
 @given(alike())
 def test_a_sieve_leaves_out_nothing_that_would_decide(letters):
-    mine = Sieve(RULES)
+    mine = RuleIndex(RULES)
     for letter in letters * 2:  # the second time it is remembered
         evidence = evidence_of(letter)
         assert decide(mine.rules_for(evidence), evidence) == decide(RULES, evidence)
 
 
 def test_most_rules_are_left_out_and_alike_failures_share_the_rest():
-    mine = Sieve(RULES)
+    mine = RuleIndex(RULES)
     first = mine.rules_for(evidence_of(letter_of("e1", category="transient")))
     assert len(first) < len(RULES) / 2
     assert mine.rules_for(evidence_of(letter_of("e2", category="transient"))) is first
@@ -53,12 +51,12 @@ def test_rules_in_python_are_always_tried():
         domain="order", raw=b"x", content_type="", problem="no letter", received_at=START
     )
     for evidence in (evidence_of(letter_of()), Evidence(failure=raw)):
-        assert rule in Sieve([*RULES, rule]).rules_for(evidence)
+        assert rule in RuleIndex([*RULES, rule]).rules_for(evidence)
 
 
 def test_what_hostile_letters_make_it_remember_is_bounded(monkeypatch):
     monkeypatch.setattr(sieve, "_MOST", 3)
-    mine = Sieve(RULES)
+    mine = RuleIndex(RULES)
     for number in range(20):
         evidence = evidence_of(letter_of(error_type=f"E{number}"))
         assert decide(mine.rules_for(evidence), evidence) == decide(RULES, evidence)

@@ -11,10 +11,17 @@ from tests.hand_clock import START
 from tests.judging import ILL, WELL, breaker, classifier, evidence_of, fared
 
 from angzarr.analysis.classification.rule_conditions import CONDITIONS
-from angzarr.analysis.classification.rule_file import RULES, built_in_rules, read
-from angzarr.analysis.classification.rules import PythonRule, in_order, rules_from, try_all
+from angzarr.analysis.classification.rules import (
+    RULES,
+    PythonRule,
+    built_in_rules,
+    in_order,
+    read,
+    rules_from,
+    try_all,
+)
 from angzarr.analysis.ledger.entry import FailureClass
-from angzarr.analysis.ledger.transition import Action, Decision
+from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.refusal import Distrusted
 from angzarr.errors import ConfigurationError
@@ -25,7 +32,7 @@ MOVING = {
     "when": {"handler": "orders.*", "error_code": ["HTTP_404", "HTTP_410"]},
     "then": {"class": "transient_ongoing", "action": "wait", "delay": 600, "say": "the CRM moves"},
 }
-HELD = Decision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="mine")
+HELD = EntryDecision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="mine")
 
 
 def with_rule(**changes):
@@ -37,7 +44,7 @@ def with_rule(**changes):
 
 def test_a_rule_of_the_user_comes_before_those_that_ship():
     decision = with_rule()(evidence_of(category="client", error_code="HTTP_404"))
-    assert decision == Decision(
+    assert decision == EntryDecision(
         action=Action.WAIT,
         failure_class=FailureClass.TRANSIENT_ONGOING,
         evidence="the CRM moves",
@@ -323,7 +330,7 @@ def test_a_rule_before_one_that_is_not_there_is_refused():
 
 
 def test_a_classifier_of_others_stands_for_the_rules_but_not_for_the_limits():
-    replay = Decision(
+    replay = EntryDecision(
         action=Action.REPLAY, failure_class=FailureClass.CODE_DEFECT, evidence="theirs"
     )
     classify = classifier(replacement=lambda _seen: replay)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.analysis.classification.safe_regex import expression, glob
+from angzarr.analysis.classification.condition_kinds import expression, glob
 from angzarr.errors import ConfigurationError
 
 

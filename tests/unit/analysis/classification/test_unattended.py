@@ -12,8 +12,7 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 from tests.judging import classifier, evidence_of
 
-from angzarr.analysis.classification.classify import Classifier
-from angzarr.analysis.classification.unattended import Unattended
+from angzarr.analysis.classification.classify import Classifier, Unattended
 from angzarr.analysis.ledger.transition import Action
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.metadata import FULL_SIGNATURE

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hand_clock import START
 
-from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope, asleep, moved, why_not_now
+from angzarr.analysis.ledger.emergency_stop import (
+    BrakeState,
+    QuietHours,
+    Scope,
+    asleep,
+    moved,
+    why_not_now,
+)
 from angzarr.analysis.ledger.entry import Status
-from angzarr.analysis.ledger.quiet_hours import QuietHours
 from angzarr.analysis.ledger.transition import WAKES
 
 NEVER = QuietHours(place=ZoneInfo("UTC"))

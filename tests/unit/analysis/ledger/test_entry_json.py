@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from tests.hostile_letters import header_values
 
-from angzarr.analysis.ledger.entry_json import json_text
+from angzarr.analysis.ledger.export import json_text
 
 
 @given(header_values)

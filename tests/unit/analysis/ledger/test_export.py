@@ -13,9 +13,15 @@ from tests.hand_clock import START
 
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.ledger import export
-from angzarr.analysis.ledger.entry import Unreadable
-from angzarr.analysis.ledger.entry_json import FIELDS, entry_json, json_text
-from angzarr.analysis.ledger.export import Format, entry_lines, letter_lines
+from angzarr.analysis.ledger.export import (
+    FIELDS,
+    Format,
+    entry_json,
+    entry_lines,
+    json_text,
+    letter_lines,
+)
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.dead_letters.lines import from_line
 from angzarr.dead_letters.moving import name_of
 from contracts.dead_letters import a_record

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.analysis.ledger.group_address import fingerprint_at, group_address
+from angzarr.analysis.ledger.group import fingerprint_at, group_address
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=60))

@@ -18,14 +18,16 @@ from angzarr.analysis.ledger.operator_actions import (
     Verb,
     acted,
     asks_for_skip,
+    is_parked,
+    parked,
+    passed,
     refusal,
     told_of_lane,
 )
-from angzarr.analysis.ledger.ordering_state import is_parked, parked, passed
 from angzarr.analysis.ledger.transition import (
     WAKES,
     Action,
-    Decision,
+    EntryDecision,
     answered,
     failed_again,
     published,
@@ -153,7 +155,7 @@ def test_a_parked_replay_that_fails_in_its_turn_fails():
 
 
 def test_a_replay_held_without_an_answer_is_under_way_again_when_it_turns_out_to_be_parked():
-    silent = Decision(
+    silent = EntryDecision(
         action=Action.HOLD,
         failure_class=ENTRY.failure_class,
         evidence="no answer",
@@ -175,7 +177,7 @@ def test_a_person_need_not_wait_for_what_is_parked(verb):
 
 
 def test_a_rule_that_skips_an_entry_has_its_skip_sent_at_once():
-    skip = Decision(action=Action.SKIP, failure_class=None, evidence="revoked", lets_go=True)
+    skip = EntryDecision(action=Action.SKIP, failure_class=None, evidence="revoked", lets_go=True)
     entry = transition.decided(ENTRY, skip, START, "analysis").entry
     assert (entry.status, entry.replays, entry.wake_at) == (Status.SKIPPED, 1, START)
     alone = transition.decided(ENTRY, replace(skip, lets_go=False), START, "analysis").entry

@@ -7,15 +7,15 @@ import pytest
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.ledger.entry import OPEN, Status
-from angzarr.analysis.ledger.pruning import ClosedEntries, Retention, ended_jobs
-from angzarr.analysis.replay.auto_replay_rules import LEFT_TO_PEOPLE, LONGEST_PAUSE
-from angzarr.analysis.replay.job_approval import ADDED_UP
+from angzarr.analysis.ledger.upkeep import ClosedEntries, EntryRetention, ended_jobs
+from angzarr.analysis.replay.job_limits import ADDED_UP
+from angzarr.analysis.worker.auto_replay import LEFT_TO_PEOPLE, LONGEST_PAUSE
 from angzarr.errors import ConfigurationError
 from angzarr.maintenance.retention import PAUSE, Pruning
 from angzarr.settings.settings import load
 
 NOTHING = timedelta(0)
-A_MONTH = Retention(closed=timedelta(days=30))
+A_MONTH = EntryRetention(closed=timedelta(days=30))
 
 
 class FakeLedger:
@@ -37,14 +37,14 @@ def pruning(ledger, retention=A_MONTH, batch=10):
 
 
 def test_nothing_open_is_ever_to_be_removed():
-    every = Retention(closed=NOTHING, archived=NOTHING)
+    every = EntryRetention(closed=NOTHING, archived=NOTHING)
     assert OPEN & every.ends(START).keys() == set()
     assert every.ends(START).keys() | OPEN == set(Status)
 
 
 def test_what_is_kept_for_ever_is_not_asked_for():
     ledger = FakeLedger(5)
-    assert pruning(ledger, Retention()).turn(NOTHING) == 0
+    assert pruning(ledger, EntryRetention()).turn(NOTHING) == 0
     assert ledger.asked == []
     assert Status.ARCHIVED not in A_MONTH.ends(START)
 

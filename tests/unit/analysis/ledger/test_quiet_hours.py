@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope, why_not_by_itself
-from angzarr.analysis.ledger.quiet_hours import QuietHours, window_of
+from angzarr.analysis.ledger.emergency_stop import (
+    BrakeState,
+    QuietHours,
+    Scope,
+    why_not_by_itself,
+    window_of,
+)
 from angzarr.errors import ConfigurationError
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -8,9 +8,8 @@ from tests.contracts.ledger import letter_of, message_of
 from tests.unit.analysis.worker.test_worker import LEASE, Killed, World
 
 from angzarr.aggregates.command import task_of
-from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.entry import Status, read_word
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, Expectation, ReplayOrder, continued
-from angzarr.analysis.ledger.unknown_values import read_word
 from angzarr.analysis.replay.replay import ReplayTargets, replay_message
 from angzarr.dead_letters.refusal import Refusal
 from angzarr.events import headers as names

@@ -5,9 +5,8 @@ import json
 
 import pytest
 
-from angzarr.analysis.ledger import unknown_values as newer_words
-from angzarr.analysis.ledger.entry import OPEN, Status
-from angzarr.analysis.ledger.unknown_values import is_known, of_newer, read_word
+from angzarr.analysis.ledger import entry as newer_words
+from angzarr.analysis.ledger.entry import OPEN, Status, is_known, of_newer, read_word
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,14 @@ from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, se
 
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay import edit
-from angzarr.analysis.replay.edit import DEEPEST, LARGEST, read_data, restored
+from angzarr.analysis.replay.edit import (
+    DEEPEST,
+    LARGEST,
+    hidden_as,
+    read_data,
+    restored,
+    touches_hidden,
+)
 from angzarr.analysis.replay.edit_differences import (
     MOST_TOLD,
     UNSEEN,
@@ -20,7 +27,6 @@ from angzarr.analysis.replay.edit_differences import (
     is_cut,
     seen_differences,
 )
-from angzarr.analysis.replay.edit_view import hidden_as, touches_hidden
 from angzarr.analysis.replay.editor import Draft, Editor
 from angzarr.analysis.replay.replay import ReplayTargets
 from angzarr.dead_letters.clearance import Clearance

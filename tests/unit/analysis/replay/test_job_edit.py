@@ -20,10 +20,18 @@ from tests.unit.dead_letters.test_protection import (
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.ledger.replay_options import ReplayOrder
-from angzarr.analysis.replay.edit_review import review
 from angzarr.analysis.replay.editor import Editor
-from angzarr.analysis.replay.job import ONE_ENTRY, JobStatus, Selection
-from angzarr.analysis.replay.job_edit import ALTERED, REPLAYED, digest_of, job_edit, outdated
+from angzarr.analysis.replay.job import (
+    ALTERED,
+    ONE_ENTRY,
+    REPLAYED,
+    JobStatus,
+    Selection,
+    digest_of,
+    job_edit,
+    outdated,
+)
+from angzarr.analysis.replay.job_view import review
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.offloading import without_body

@@ -13,8 +13,8 @@ from angzarr.analysis.classification.evidence import BreakerSeen
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay import job_rules
 from angzarr.analysis.replay.job import ItemState, JobItem, JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.replay.job_capacity import Target, room
-from angzarr.analysis.replay.job_rules import WINDOW, Answer, Seen
+from angzarr.analysis.replay.job_limits import Target, capacity
+from angzarr.analysis.replay.job_rules import WINDOW, EntrySnapshot, ItemAnswer
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import Phase
 
@@ -38,7 +38,7 @@ class Course:
         self.halted_with = None
 
     def begin(self, phase=None, most=10**9):
-        count = min(room(self.job, self.now, phase and Target(phase)).most, most)
+        count = min(capacity(self.job, self.now, phase and Target(phase)).most, most)
         self.job = job_rules.begun(self.job, count, self.now)
         self.out += [(self.job.round, len(self.sent_at) + n) for n in range(count)]
         self.sent_at += [self.now] * count
@@ -47,7 +47,7 @@ class Course:
 
     def answer(self, count=10**9):
         ended, self.out = self.out[:count], self.out[count:]
-        answers = [Answer(self.fate(number), round_) for round_, number in ended]
+        answers = [ItemAnswer(self.fate(number), round_) for round_, number in ended]
         self.job = job_rules.answered(self.job, answers, self.now)
         if self.job.status is JobStatus.HALTED:
             self.halted_with = self.halted_with or len(self.sent_at)
@@ -60,7 +60,7 @@ class Course:
         assert job.left >= 0
         assert job.sent == len(self.sent_at)
         if job.status is JobStatus.HALTED:
-            assert room(job, self.now + timedelta(days=1), None).most == 0
+            assert capacity(job, self.now + timedelta(days=1), None).most == 0
         if plan.rate is not None:
             lately = [at for at in self.sent_at if at > self.now - timedelta(seconds=10)]
             assert len(lately) <= 10 * plan.rate + max(1.0, plan.rate) + 1
@@ -187,7 +187,7 @@ ISOLATED = BreakerSeen(name="bank", phase=Phase.ISOLATED)
 )
 def test_nothing_begins_into_an_open_breaker_and_the_job_names_it(barring, said):
     target = Target(barring[0].phase, barring=barring)
-    assert room(job_of(handlers=("orders.sync",)), START, target) == (0, said)
+    assert capacity(job_of(handlers=("orders.sync",)), START, target) == (0, said)
 
 
 def test_half_open_lets_one_out_at_a_time():
@@ -235,7 +235,7 @@ def test_the_rate_is_kept_over_time():
     ],
 )
 def test_the_entry_tells_how_its_replay_ended(status, replays, letter_replay, ended):
-    assert job_rules.ending(Seen(status, replays, letter_replay), 2) is ended
+    assert job_rules.ending(EntrySnapshot(status, replays, letter_replay), 2) is ended
 
 
 def test_an_entry_that_is_gone_is_never_answered():
@@ -246,12 +246,12 @@ def test_an_entry_that_is_gone_is_never_answered():
     ("seen", "chosen_as", "said"),
     [
         (None, Status.HELD, "removed"),
-        (Seen(Status.RETRYING, 1, 0), Status.HELD, "the entry is retrying"),
-        (Seen(Status.RESOLVED, 1, 0), Status.HELD, "the entry is resolved"),
-        (Seen(Status.SKIPPED, 1, 0), Status.HELD, "the entry is skipped meanwhile"),
-        (Seen(Status.HELD, 10, 0), Status.HELD, "replayed 10 times"),
-        (Seen(Status.SKIPPED, 1, 0), Status.SKIPPED, ""),
-        (Seen(Status.FAILED, 9, 0), Status.HELD, ""),
+        (EntrySnapshot(Status.RETRYING, 1, 0), Status.HELD, "the entry is retrying"),
+        (EntrySnapshot(Status.RESOLVED, 1, 0), Status.HELD, "the entry is resolved"),
+        (EntrySnapshot(Status.SKIPPED, 1, 0), Status.HELD, "the entry is skipped meanwhile"),
+        (EntrySnapshot(Status.HELD, 10, 0), Status.HELD, "replayed 10 times"),
+        (EntrySnapshot(Status.SKIPPED, 1, 0), Status.SKIPPED, ""),
+        (EntrySnapshot(Status.FAILED, 9, 0), Status.HELD, ""),
     ],
 )
 def test_what_changed_since_it_was_chosen_is_refused_with_the_reason(seen, chosen_as, said):
@@ -263,7 +263,7 @@ def test_what_changed_since_it_was_chosen_is_refused_with_the_reason(seen, chose
 
 @pytest.mark.parametrize(("replays", "said"), [(1, ""), (2, "replayed since the job chose it")])
 def test_what_was_replayed_since_it_was_chosen_is_not_what_was_approved(replays, said):
-    item, seen = JobItem(1, "e", ItemState.CHOSEN, 2), Seen(Status.HELD, replays, replays)
+    item, seen = JobItem(1, "e", ItemState.CHOSEN, 2), EntrySnapshot(Status.HELD, replays, replays)
     reason = job_rules.refusal(item, seen, Status.HELD, 10)
     assert said in reason
     assert bool(said) == bool(reason)
@@ -273,7 +273,7 @@ def test_what_was_not_sent_after_all_makes_room_again():
     job = job_rules.begun(job_of(), 1, START)
     item = JobItem(1, "e", ItemState.REFUSED, 1, 1)
     job = job_rules.noted(job, [item], "", START)
-    assert (job.sent, job.refused, room(job, START, None).most) == (0, 1, 1)
+    assert (job.sent, job.refused, capacity(job, START, None).most) == (0, 1, 1)
 
 
 def test_only_another_person_approves():

@@ -9,14 +9,20 @@ from tests.hand_clock import START
 from tests.unit.analysis.worker.test_worker import DEADLINE, PAUSE, Faults, Killed, World
 
 from angzarr.adapters.memory.jobs import MemoryReplayJobs
+from angzarr.analysis.classification.classify import Unattended
 from angzarr.analysis.classification.evidence import BreakerSeen
-from angzarr.analysis.classification.unattended import Unattended
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.ledger import Decided, EntryFilter
 from angzarr.analysis.ledger.replay_options import ReplayOrder
-from angzarr.analysis.replay.auto_replay_rules import AUTOMATIC
-from angzarr.analysis.replay.job import JOB_LEASE, ItemState, JobPlan, JobStatus, Selection
-from angzarr.analysis.replay.job_capacity import Target
+from angzarr.analysis.replay.job import (
+    AUTOMATIC,
+    JOB_LEASE,
+    ItemState,
+    JobPlan,
+    JobStatus,
+    Selection,
+)
+from angzarr.analysis.replay.job_limits import Target
 from angzarr.analysis.replay.job_runner import JobRunner
 from angzarr.analysis.worker.worker import AnalysisWorker
 from angzarr.dead_letters.offloading import without_body

@@ -6,7 +6,7 @@ import pytest
 from tests.contracts.ledger import letter_of, message_of
 from tests.hand_clock import START
 
-from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.replay.replay import ReplayTargets, replay_message
 from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.refusal import Distrusted

@@ -12,13 +12,12 @@ from tests.unit.analysis.worker.test_worker import LEASE, Killed, World
 
 from angzarr.aggregates.book import Address
 from angzarr.analysis.ledger.entry import HistoryLine, Hold, Status
-from angzarr.analysis.ledger.operator_actions import UNSENT, Verb
-from angzarr.analysis.ledger.ordering_state import SKIP_AGAIN
+from angzarr.analysis.ledger.operator_actions import SKIP_AGAIN, UNSENT, Verb
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.analysis.replay.bulk_actions import act_on_all, would_act
 from angzarr.analysis.replay.compensation import Compensator
 from angzarr.analysis.replay.replay import replay_message, skip_message
-from angzarr.analysis.replay.skip import Place, Skips, kept_reason, place_of, told_behind
+from angzarr.analysis.replay.skip import LanePlace, Skips, kept_reason, place_of, told_behind
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
@@ -85,7 +84,7 @@ def test_the_skip_of_what_nobody_could_read_brings_a_body_that_can_be_read():
 
 def test_the_place_of_an_event_is_read_from_its_letter():
     letter = ordered_letter_of()
-    place = Place("orders.sync", Address("order", "o-1"), 3)
+    place = LanePlace("orders.sync", Address("order", "o-1"), 3)
     assert place_of(letter) == place
     headers = {**letter.message.headers, names.DOMAIN: "order", names.ROOT: "o-1"}
     unread = replace(letter, event=None, message=replace(letter.message, headers=headers))

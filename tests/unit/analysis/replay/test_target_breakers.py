@@ -8,8 +8,8 @@ import pytest
 from tests.hand_clock import START, HandClock
 
 from angzarr.analysis.classification.evidence_collector import BreakerLook
-from angzarr.analysis.replay.job_capacity import Target
-from angzarr.analysis.replay.target_breakers import TargetPhases
+from angzarr.analysis.replay.job_limits import Target
+from angzarr.analysis.replay.job_runner import TargetPhases
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Phase, State
 

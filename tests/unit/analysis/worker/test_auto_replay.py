@@ -13,22 +13,21 @@ from tests.hand_clock import START
 from tests.unit.analysis.replay.test_job_runner import JobWorld
 from tests.unit.analysis.test_compensation_by_rule import RULE as REFUND
 
-from angzarr.analysis.ledger.entry import FailureClass, Hold, Status
+from angzarr.analysis.ledger.entry import FailureClass, Hold, Status, read_word
 from angzarr.analysis.ledger.group import Amendment, GroupStatus
 from angzarr.analysis.ledger.ledger import Decided, EntryFilter
-from angzarr.analysis.ledger.transition import Action, Decision
-from angzarr.analysis.ledger.unknown_values import read_word
-from angzarr.analysis.replay.auto_replay_rules import (
-    AUTOMATIC,
+from angzarr.analysis.ledger.transition import Action, EntryDecision
+from angzarr.analysis.replay.job import AUTOMATIC, JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.analysis.worker import auto_replay as recovering
+from angzarr.analysis.worker.auto_replay import (
     FIRST_PAUSE,
     LEFT_TO_PEOPLE,
     LONGEST_PAUSE,
+    LOOK_EVERY,
+    AutoReplay,
     may_begin,
     pause_after,
 )
-from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.worker import auto_replay as recovering
-from angzarr.analysis.worker.auto_replay import LOOK_EVERY, Recovering
 from angzarr.events import headers as names
 
 DEFECT = {"category": "unknown", "error_type": "shop.Oops", "version": "1.2"}
@@ -47,7 +46,7 @@ class RecoveringWorld(JobWorld):
         waking = next(duty for duty in worker.duties if duty.name == "due entries")
         gathering = replace(waking.deciding.gathering, releases=lambda: self.newer)
         self.deciding = replace(waking.deciding, gathering=gathering)
-        recovering = Recovering(
+        recovering = AutoReplay(
             ledger=self.ledger,
             groups=self.ledger,
             jobs=self.jobs,
@@ -132,7 +131,7 @@ def test_what_waits_in_a_class_that_only_a_newer_release_knows_is_left_to_it(wor
     world.file(1, **DEFECT)
     for action in (Action.WAIT, Action.REPLAY):
         (entry,) = world.entries
-        newer = Decision(action=action, failure_class=read_word(FailureClass, "quota_spent"),
+        newer = EntryDecision(action=action, failure_class=read_word(FailureClass, "quota_spent"),
                          evidence="its month is over")  # fmt: skip
         world.ledger.decide(
             [Decided(entry_id=entry.id, revision=entry.revision, decision=newer)], by="newer"

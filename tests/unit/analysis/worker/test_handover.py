@@ -15,13 +15,12 @@ from angzarr.adapters.memory.peers import MemoryPeers
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.store import SqlLedger
-from angzarr.analysis.classification.evidence_collector import Gathering
-from angzarr.analysis.classification.unattended import Unattended
+from angzarr.analysis.classification.classify import Unattended
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.ledger.entry import Status
-from angzarr.analysis.worker.decisions import Deciding
-from angzarr.analysis.worker.handover import MOST_APPS, MOST_TRIES, Handover
+from angzarr.analysis.worker.decisions import DecisionMaker
+from angzarr.analysis.worker.handover import MOST_APPS, MOST_TRIES, Handover, OtherApps
 from angzarr.analysis.worker.intake import Intake
-from angzarr.analysis.worker.other_apps import OtherApps
 from angzarr.dead_letters.codec import encode, read_receipt
 from angzarr.dead_letters.queue import TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable, LedgerUnavailable
@@ -78,9 +77,9 @@ class Analyst:
     def start(self):
         others = OtherApps(self.domains[0], frozenset(self.domains))
         limits = Unattended(oldest=timedelta(days=30), of_another=others.problem)
-        deciding = Deciding(
+        deciding = DecisionMaker(
             ledger=self.ledger, name="analysis@here",
-            gathering=Gathering(
+            gathering=EvidenceCollector(
                 peers=MemoryPeers(MemoryLedger()), obstacle=lambda _one: "", clock=self.clock
             ),
             classify=replace(classifier(), unattended=limits),

@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.analysis.worker.health import AnalysisHealth
-from angzarr.analysis.worker.worker import AnalysisWorker
+from angzarr.analysis.worker.worker import AnalysisHealth, AnalysisWorker
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable, LedgerUnavailable
 from angzarr.runtime.heartbeat import Pulse
 

@@ -10,12 +10,12 @@ from tests.contracts.ledger import letter_of
 from tests.judging import classifier, evidence_of
 
 from angzarr import Angzarr
-from angzarr.analysis.classification.unattended import Unattended
-from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.classification.classify import Unattended
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.analysis.ledger.transition import Action
 from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.worker.other_apps import OtherApps
+from angzarr.analysis.worker.handover import OtherApps
 from angzarr.dead_letters.refusal import Refusal
 
 SHOP = OtherApps("shop", frozenset({"shop", "order", "unknown"}))

@@ -13,18 +13,16 @@ from tests.unit.cli.ledger_app import FakeCompensations
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.adapters.memory.peers import MemoryPeers
-from angzarr.analysis.classification.evidence_collector import Gathering
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.ledger.entry import FailureClass, Status
 from angzarr.analysis.ledger.transition import UNDECIDED
 from angzarr.analysis.replay.compensation import Compensator
-from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.replay.replayer import Replayer
+from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.replay.skip import Skips
-from angzarr.analysis.worker.decisions import Deciding
-from angzarr.analysis.worker.due_entries import MOST_REFUSED, MOST_TRIES, Waking
-from angzarr.analysis.worker.intake import BATCH, Intake
-from angzarr.analysis.worker.outage_log import Outages
-from angzarr.analysis.worker.replay_results import Answers
+from angzarr.analysis.worker.decisions import DecisionMaker
+from angzarr.analysis.worker.due_entries import MOST_REFUSED, MOST_TRIES, DueEntries
+from angzarr.analysis.worker.duty import Outages
+from angzarr.analysis.worker.intake import BATCH, Intake, ReplayResults
 from angzarr.analysis.worker.worker import AnalysisWorker
 from angzarr.dead_letters.codec import decode, read_receipt
 from angzarr.dead_letters.letter import ORDERED_HANDLER, UNDATED
@@ -195,9 +193,9 @@ class World:
     def start_worker(self, *, batch: int = BATCH, more=(), **deciding_by) -> AnalysisWorker:
         """Start a worker that knows nothing but the ledger."""
         replayer = self.replayer
-        deciding = Deciding(
+        deciding = DecisionMaker(
             ledger=self.ledger,
-            gathering=Gathering(
+            gathering=EvidenceCollector(
                 peers=MemoryPeers(self.ledger),
                 obstacle=self.obstacle,
                 clock=self.clock,
@@ -218,8 +216,8 @@ class World:
                     batch=batch,
                     seldom=seldom_by(self.clock),
                 ),
-                Answers(outcomes=self.outcomes, ledger=self.ledger),
-                Waking(
+                ReplayResults(outcomes=self.outcomes, ledger=self.ledger),
+                DueEntries(
                     ledger=self.ledger,
                     deciding=deciding,
                     replayer=replayer,
@@ -928,7 +926,7 @@ def test_answers_to_letters_of_nobody_are_one_short_line_a_minute(caplog):
         def done(self, outcomes):
             pass
 
-    answers = Answers(outcomes=Outcomes(), ledger=MemoryLedger())
+    answers = ReplayResults(outcomes=Outcomes(), ledger=MemoryLedger())
     for _ in range(3):
         answers.turn(timedelta(0))
     (line,) = [one.getMessage() for one in caplog.records if "unknown" in one.msg]

@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.alerts import LEASE, sighting_of
 from tests.hand_clock import START
 
-from angzarr.analysis.alerts.alert import Severity
+from angzarr.analysis.alerts.alert import AlertSeverity
 from angzarr.webhooks import Answer
 
 
@@ -47,7 +47,7 @@ def test_alerts_are_listed_with_their_deliveries(run, store):
 
 
 def test_alerts_are_json_for_programs(run, store):
-    store.raise_([sighting_of("f1", resolved=True, severity=Severity.WARNING)])
+    store.raise_([sighting_of("f1", resolved=True, severity=AlertSeverity.WARNING)])
     (told,) = json.loads(run("dlq", "alerts", "list", "--json").output)["alerts"]
     assert told["key"] == "new_group:group:f1"
     assert (told["resolved"], told["severity"]) == (True, "warning")

@@ -19,7 +19,8 @@ from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, se
 
 from angzarr import __version__
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
-from angzarr.analysis.ledger.entry import Status, Unreadable
+from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.ledger import Decided
 from angzarr.cli.dlq import entry_view
 from angzarr.cli.main import main

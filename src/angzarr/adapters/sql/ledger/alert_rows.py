@@ -8,8 +8,8 @@ from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final
 
-from angzarr.analysis.alerts.alert import Alert, Kind, Sample, Severity, Watch
-from angzarr.analysis.ledger.unknown_values import is_known, read_word
+from angzarr.analysis.alerts.alert import Alert, AlertKind, AlertSeverity, EntryCount, Watch
+from angzarr.analysis.ledger.entry import is_known, read_word
 
 _FIELDS: Final = tuple(field.name for field in fields(Alert))
 _TIMES: Final = ("raised_at", "since", "last_at")
@@ -25,9 +25,9 @@ def alert_from(text: str) -> Alert:
     told: dict[str, Any] = json.loads(text)
     said = {name: told[name] for name in _FIELDS if name in told}
     said |= {name: datetime.fromisoformat(said[name]) for name in _TIMES}
-    severity = read_word(Severity, said["severity"])
-    said["severity"] = severity if is_known(severity) else Severity.ERROR
-    return Alert(**said | {"kind": read_word(Kind, said["kind"])})
+    severity = read_word(AlertSeverity, said["severity"])
+    said["severity"] = severity if is_known(severity) else AlertSeverity.ERROR
+    return Alert(**said | {"kind": read_word(AlertKind, said["kind"])})
 
 
 def watch_text(watch: Watch) -> str:
@@ -54,7 +54,7 @@ def watch_from(subject: str, text: str, revision: int) -> Watch:
     looked_to = seen.get("looked_to", seen["samples"][-1][0] if seen["samples"] else None)
     return Watch(
         subject=subject,
-        samples=tuple(Sample(datetime.fromisoformat(at), n) for at, n in seen["samples"]),
+        samples=tuple(EntryCount(datetime.fromisoformat(at), n) for at, n in seen["samples"]),
         floor=seen["floor"],
         letters=seen["letters"],
         told_to=_time(seen.get("told_to")),
@@ -74,5 +74,5 @@ def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def _times(said: Mapping[str, str]) -> dict[Kind, datetime]:
-    return {read_word(Kind, kind): datetime.fromisoformat(at) for kind, at in said.items()}
+def _times(said: Mapping[str, str]) -> dict[AlertKind, datetime]:
+    return {read_word(AlertKind, kind): datetime.fromisoformat(at) for kind, at in said.items()}

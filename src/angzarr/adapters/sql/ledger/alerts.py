@@ -22,15 +22,15 @@ from angzarr.analysis.alerts.alert import (
     STORM,
     Alert,
     Alerts,
-    Delivery,
+    DeliveryState,
+    DueAlert,
     Fate,
     Listed,
+    Observation,
     Raised,
-    Sighting,
-    Told,
     Watch,
 )
-from angzarr.analysis.ledger.unknown_values import read_word
+from angzarr.analysis.ledger.entry import read_word
 from angzarr.clock import Clock, SystemClock
 
 _watches, _alerts, _deliveries = (
@@ -79,7 +79,7 @@ class SqlAlerts(Alerts):
 
         return self._database.write(forget)
 
-    def raise_(self, sightings: Sequence[Sighting]) -> list[Alert]:
+    def raise_(self, sightings: Sequence[Observation]) -> list[Alert]:
         """Store the sightings that nobody was faster with.
 
         Always in one order, a storm first: two workers must not wait for each other.
@@ -89,7 +89,7 @@ class SqlAlerts(Alerts):
 
         def store(connection: Connection) -> list[Alert]:
             stored = [one for one in storms if _store_watch(connection, one.watch)]
-            followers = (Sighting(watch) for one in stored for watch in one.followers)
+            followers = (Observation(watch) for one in stored for watch in one.followers)
             rest = sorted([*others, *followers], key=lambda one: one.watch.subject)
             stored += [one for one in rest if _store_watch(connection, one.watch)]
             raised = [raised for one in stored for raised in one.raised]
@@ -98,7 +98,7 @@ class SqlAlerts(Alerts):
 
         return self._database.write(store) if sightings else []
 
-    def due(self, sink: str, *, limit: int, lease: timedelta) -> list[Delivery]:
+    def due(self, sink: str, *, limit: int, lease: timedelta) -> list[DueAlert]:
         """Take what is due; nothing is locked where nothing is."""
         now = self._clock.now()
         is_due = (_deliveries.sink == sink) & (_deliveries.due_at <= now)
@@ -108,7 +108,7 @@ class SqlAlerts(Alerts):
         rows = select(_deliveries.alert_id).where(is_due)
         oldest = rows.order_by(_deliveries.raised_at, _deliveries.alert_id).limit(limit)
 
-        def take(connection: Connection) -> list[Delivery]:
+        def take(connection: Connection) -> list[DueAlert]:
             ids = connection.scalars(oldest.with_for_update(skip_locked=True)).all()
             token = uuid.uuid4().hex
             held = (_deliveries.alert_id.in_(ids)) & (_deliveries.sink == sink)
@@ -118,16 +118,16 @@ class SqlAlerts(Alerts):
 
         return self._database.write(take)
 
-    def delivered(self, delivery: Delivery) -> bool:
+    def delivered(self, delivery: DueAlert) -> bool:
         """Note that it arrived."""
         return self._settle(delivery, fate=Fate.DELIVERED, due_at=None, problem="")
 
-    def failed(self, delivery: Delivery, problem: str, *, again_at: datetime | None) -> bool:
+    def failed(self, delivery: DueAlert, problem: str, *, again_at: datetime | None) -> bool:
         """Note that it did not arrive."""
         fate = Fate.GIVEN_UP if again_at is None else Fate.WAITING
         return self._settle(delivery, fate=fate, due_at=again_at, problem=problem)
 
-    def release(self, delivery: Delivery) -> bool:
+    def release(self, delivery: DueAlert) -> bool:
         """Let go of what was not tried."""
         return self._change(delivery, due_at=self._clock.now())
 
@@ -164,10 +164,10 @@ class SqlAlerts(Alerts):
         ordered = wanted.order_by(_watches.subject).limit(limit)
         return self._database.read(lambda one: [_watch(row) for row in one.execute(ordered)])
 
-    def _settle(self, delivery: Delivery, **values: Any) -> bool:
+    def _settle(self, delivery: DueAlert, **values: Any) -> bool:
         return self._change(delivery, attempts=delivery.attempts + 1, **values)
 
-    def _change(self, delivery: Delivery, **values: Any) -> bool:
+    def _change(self, delivery: DueAlert, **values: Any) -> bool:
         """Change what *delivery* holds, unless another took it meanwhile; the lease is over."""
         held = (
             (_deliveries.alert_id == delivery.alert.id)
@@ -226,22 +226,22 @@ def _store_alerts(connection: Connection, raised: Sequence[Raised]) -> None:
         connection.execute(insert(ledger_alert_deliveries), deliveries)
 
 
-def _held(connection: Connection, sink: str, token: str) -> list[Delivery]:
+def _held(connection: Connection, sink: str, token: str) -> list[DueAlert]:
     join = ledger_alert_deliveries.join(ledger_alerts)
     wanted = select(_alerts.said, _deliveries.attempts).select_from(join)
     held = wanted.where(_deliveries.sink == sink, _deliveries.token == token)
     rows = connection.execute(held.order_by(_deliveries.raised_at, _deliveries.alert_id))
     return [
-        Delivery(alert=alert_from(row.said), sink=sink, token=token, attempts=row.attempts)
+        DueAlert(alert=alert_from(row.said), sink=sink, token=token, attempts=row.attempts)
         for row in rows
     ]
 
 
-def _told(connection: Connection, ids: Sequence[str]) -> dict[str, list[Told]]:
+def _told(connection: Connection, ids: Sequence[str]) -> dict[str, list[DeliveryState]]:
     wanted = select(ledger_alert_deliveries).where(_deliveries.alert_id.in_(ids))
-    found: dict[str, list[Told]] = {}
+    found: dict[str, list[DeliveryState]] = {}
     for row in connection.execute(wanted.order_by(_deliveries.sink)):
-        told = Told(row.sink, read_word(Fate, row.fate), row.attempts, row.problem)
+        told = DeliveryState(row.sink, read_word(Fate, row.fate), row.attempts, row.problem)
         found.setdefault(row.alert_id, []).append(told)
     return found
 

@@ -19,7 +19,7 @@ from angzarr.analysis.ledger.emergency_stop import (
     moved,
     standing,
 )
-from angzarr.analysis.ledger.unknown_values import is_known, read_word
+from angzarr.analysis.ledger.entry import is_known, read_word
 from angzarr.clock import Clock, SystemClock
 
 _columns = ledger_brake.c

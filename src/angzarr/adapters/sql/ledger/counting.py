@@ -25,13 +25,13 @@ from angzarr.adapters.sql.ledger.tables import (
 )
 from angzarr.analysis.ledger.counts import (
     Amounts,
+    CountKey,
+    CountStep,
     Growth,
-    Kind,
-    Step,
+    counted_by_key,
     growths,
     regressed,
     sample_of,
-    tallied,
 )
 from angzarr.analysis.ledger.entry import Entry, HistoryLine
 from angzarr.analysis.ledger.group import GroupStatus
@@ -45,21 +45,21 @@ _SAMPLE = (
 )  # fmt: skip
 
 
-def count(connection: Connection, steps: Sequence[Step], now: datetime) -> None:
+def count(connection: Connection, steps: Sequence[CountStep], now: datetime) -> None:
     """Add what *steps* change to groups and counts; the last thing a transaction does."""
-    added = tallied(steps)
+    added = counted_by_key(steps)
     if not all(map(_is_storable, added)):
         steps = [
-            Step(before and _as_stored(before), after and _as_stored(after), fails)
+            CountStep(before and _as_stored(before), after and _as_stored(after), fails)
             for before, after, fails in steps
         ]
-        added = tallied(steps)
+        added = counted_by_key(steps)
     touched = {kind.fingerprint for kind in added}
     grow(connection, {name: one for name, one in growths(steps).items() if name in touched}, now)
     write_counts(connection, added)
 
 
-def key_of(kind: Kind) -> str:
+def key_of(kind: CountKey) -> str:
     """Return the primary key of *kind*'s row, whose names are as they are stored."""
     return hashlib.sha256("\x00".join(kind).encode()).hexdigest()
 
@@ -76,7 +76,7 @@ def upsert(connection: Connection, table: Table) -> Any:
     return dialect.insert(table)
 
 
-def _is_storable(kind: Kind) -> bool:
+def _is_storable(kind: CountKey) -> bool:
     return all(stored_name(name) == name for name in kind)
 
 
@@ -140,7 +140,7 @@ def _regress(connection: Connection, fingerprint: str, now: datetime) -> None:
         append_line(connection, fingerprint, line)
 
 
-def write_counts(connection: Connection, counted: Mapping[Kind, Amounts]) -> None:
+def write_counts(connection: Connection, counted: Mapping[CountKey, Amounts]) -> None:
     """Add *counted* to the counts, in the order of their keys."""
     statement = upsert(connection, ledger_counts)
     new = {name: ledger_counts.c[name] + statement.excluded[name] for name in _AMOUNTS}

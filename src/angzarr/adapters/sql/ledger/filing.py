@@ -17,13 +17,9 @@ from angzarr.adapters.sql.ledger.tables import (
     ledger_letters,
     stored_name,
 )
-from angzarr.analysis.ledger.change import Change
-from angzarr.analysis.ledger.counts import Step
-from angzarr.analysis.ledger.entry import (
-    Entry,
-    Failure,
-    HistoryLine,
-)
+from angzarr.analysis.ledger.counts import CountStep
+from angzarr.analysis.ledger.entry import Change, Entry, HistoryLine
+from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.plan_filing import Decider, Filing, letter_ids_of
 
 
@@ -71,13 +67,13 @@ def save_changes(
     connection: Connection, changes: Sequence[tuple[Entry, Change]], now: datetime
 ) -> None:
     """Write *changes* of entries, each with what it was before; they exist and are locked."""
-    steps = [Step(before, change.entry) for before, change in changes]
+    steps = [CountStep(before, change.entry) for before, change in changes]
     save_entries(connection, _ends(steps))
     append_lines(connection, [(change.entry.id, change.line) for _, change in changes])
     count(connection, steps, now)
 
 
-def _ends(steps: Iterable[Step]) -> list[tuple[Entry, Entry]]:
+def _ends(steps: Iterable[CountStep]) -> list[tuple[Entry, Entry]]:
     """Return each entry that was there before *steps*, as it was and as they leave it."""
     ends: dict[str, tuple[Entry | None, Entry]] = {}
     for before, after, _ in steps:
@@ -93,7 +89,7 @@ def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine 
     insert_rows(connection, ledger_history, rows)
 
 
-def _write(connection: Connection, filing: Filing, steps: Sequence[Step]) -> None:
+def _write(connection: Connection, filing: Filing, steps: Sequence[CountStep]) -> None:
     new = [entry_row(after) for before, after, _ in steps if after and before is None]
     insert_rows(connection, ledger_entries, new)
     save_entries(connection, [(before, after) for before, after, _ in steps if before and after])

@@ -22,14 +22,29 @@ from angzarr.adapters.sql.ledger.job_tables import (
     replay_jobs,
     replay_orders,
 )
-from angzarr.analysis.ledger.change import Change
-from angzarr.analysis.ledger.entry import Entry, FailureClass, HistoryLine, Status
+from angzarr.analysis.ledger.entry import (
+    Change,
+    Entry,
+    FailureClass,
+    HistoryLine,
+    Status,
+    is_known,
+    read_word,
+    say_newer,
+)
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, Expectation, ReplayOrder
-from angzarr.analysis.ledger.unknown_values import is_known, read_word, say_newer
-from angzarr.analysis.replay import job_history as job_story
-from angzarr.analysis.replay.job import ItemState, JobItem, JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.replay.job_edit import JobEdit, digest_of_kept
+from angzarr.analysis.replay import job_rules as job_story
+from angzarr.analysis.replay.job import (
+    ItemState,
+    JobEdit,
+    JobItem,
+    JobPlan,
+    JobStatus,
+    ReplayJob,
+    Selection,
+    digest_of_kept,
+)
 from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import DeadLetter

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Select, and_, case, func, literal, select, un
 
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.tables import LONGEST_NAME, ledger_entries
+from angzarr.analysis.ledger.counts import MOST, PeerReport, Peers, PeerStats
 from angzarr.analysis.ledger.entry import BY_REPLAY, Status
-from angzarr.analysis.ledger.similar_failures import MOST, Fared, Peers, PeersSeen
 
 _columns = ledger_entries.c
 _KINDS = {"handler": _columns.handler_name, "group": _columns.fingerprint}
@@ -25,23 +25,23 @@ class SqlPeers(Peers):
 
     def fared(
         self, handlers: Collection[str], groups: Collection[str], since: datetime
-    ) -> PeersSeen:
+    ) -> PeerReport:
         """Look at the last entries of each."""
         asked = [("handler", name) for name in handlers] + [("group", name) for name in groups]
         if not asked:
-            return PeersSeen()
+            return PeerReport()
         wanted = union_all(*(_part(*one, number, since) for number, one in enumerate(asked)))
 
-        def read(connection: Connection) -> dict[tuple[str, str], Fared]:
+        def read(connection: Connection) -> dict[tuple[str, str], PeerStats]:
             return {
-                asked[row.number]: Fared(
+                asked[row.number]: PeerStats(
                     events=row.events, failed=int(row.failed or 0), handled=int(row.handled or 0)
                 )
                 for row in connection.execute(wanted)
             }
 
         found = self._database.read(read)
-        return PeersSeen(
+        return PeerReport(
             handlers={name: fared for (kind, name), fared in found.items() if kind == "handler"},
             groups={name: fared for (kind, name), fared in found.items() if kind == "group"},
         )

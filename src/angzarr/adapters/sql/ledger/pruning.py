@@ -16,7 +16,7 @@ from angzarr.adapters.sql.ledger.tables import (
     ledger_groups,
     ledger_history,
 )
-from angzarr.analysis.ledger.counts import Step
+from angzarr.analysis.ledger.counts import CountStep
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.job import ENDED
 
@@ -38,7 +38,7 @@ def prune(
         return 0
     ids = [entry.id for entry in entries]
     connection.execute(delete(ledger_entries).where(_columns.id.in_(ids)))
-    count(connection, [Step(entry, None) for entry in entries], now)
+    count(connection, [CountStep(entry, None) for entry in entries], now)
     _forget(connection, sorted({entry.fingerprint for entry in entries}))
     return len(entries)
 

@@ -52,9 +52,9 @@ from angzarr.analysis.ledger.ledger import (
     LONGEST_PAGE,
     Cursor,
     EntryFilter,
+    EntryPage,
     FailureStats,
-    Page,
-    page_of,
+    entry_page_of,
 )
 from angzarr.analysis.ledger.transition import WAKES
 from angzarr.errors import LedgerUnavailable
@@ -82,7 +82,7 @@ def read_page(
     status: Status | None,
     limit: int,
     behind: Cursor | None,
-) -> Page:
+) -> EntryPage:
     """Return the entries that follow *behind*, the one that failed last first."""
     limit = min(limit, LONGEST_PAGE)
     parts = parts_of(connection, wanted, status)
@@ -102,7 +102,7 @@ def _read(
     *,
     behind: Cursor | None = None,
     parts: Parts | None = None,
-) -> Page:
+) -> EntryPage:
     """Read a page, merged from *parts* or else in the order of one index."""
     entries = ledger_entries.c
     columns = NEWEST.c if parts else entries
@@ -116,7 +116,7 @@ def _read(
         else select(ledger_entries).where(*conditions)
     )
     page = newest_first(rows, entries.last_failed_at, entries.id).limit(limit + 1)
-    return page_of([entry_from(row) for row in connection.execute(page)], limit)
+    return entry_page_of([entry_from(row) for row in connection.execute(page)], limit)
 
 
 def _not_had(wanted: EntryFilter, parts: Parts | None) -> EntryFilter:

@@ -16,7 +16,7 @@ from angzarr.adapters.sql.engine.engine import in_transaction, reading
 from angzarr.adapters.sql.ledger.counting import grow, write_counts
 from angzarr.adapters.sql.ledger.rows import entry_from
 from angzarr.adapters.sql.ledger.tables import ledger_counts, ledger_entries, ledger_groups
-from angzarr.analysis.ledger.counts import Amounts, Growth, Kind
+from angzarr.analysis.ledger.counts import Amounts, CountKey, Growth
 from angzarr.analysis.ledger.entry import OPEN
 from angzarr.analysis.ledger.upkeep import Recounted
 from angzarr.errors import LedgerUnavailable
@@ -72,25 +72,25 @@ def _names(connection: Connection, after: str | None) -> Sequence[str]:
     return connection.scalars(select(found).order_by(found).limit(_STEP)).all()
 
 
-def _counted(connection: Connection, names: Sequence[str]) -> dict[str, dict[Kind, Amounts]]:
+def _counted(connection: Connection, names: Sequence[str]) -> dict[str, dict[CountKey, Amounts]]:
     """Return what there is of each kind, by reading the entries."""
     entries = ledger_entries.c
-    kind = [entries[name] for name in Kind._fields]
+    kind = [entries[name] for name in CountKey._fields]
     sums = (func.count(), func.sum(entries.occurrences), func.sum(entries.replays))
     wanted = select(*kind, *sums).where(entries.fingerprint.in_(names)).group_by(*kind)
     return _by_name(connection.execute(wanted))
 
 
-def _kept(connection: Connection, names: Sequence[str]) -> dict[str, dict[Kind, Amounts]]:
+def _kept(connection: Connection, names: Sequence[str]) -> dict[str, dict[CountKey, Amounts]]:
     counts = ledger_counts.c
-    columns = [counts[name] for name in (*Kind._fields, *_AMOUNTS)]
+    columns = [counts[name] for name in (*CountKey._fields, *_AMOUNTS)]
     return _by_name(connection.execute(select(*columns).where(counts.fingerprint.in_(names))))
 
 
-def _by_name(rows: Any) -> dict[str, dict[Kind, Amounts]]:
-    found: dict[str, dict[Kind, Amounts]] = {}
+def _by_name(rows: Any) -> dict[str, dict[CountKey, Amounts]]:
+    found: dict[str, dict[CountKey, Amounts]] = {}
     for row in rows:
-        kind = Kind(*(value or "" for value in row[:6]))
+        kind = CountKey(*(value or "" for value in row[:6]))
         amounts = Amounts(*map(int, row[6:]))
         if any(amounts):
             found.setdefault(kind.fingerprint, {})[kind] = amounts
@@ -104,7 +104,7 @@ def _groups(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
 
 
-def _totals(kinds: dict[Kind, Amounts]) -> tuple[int, int, int]:
+def _totals(kinds: dict[CountKey, Amounts]) -> tuple[int, int, int]:
     """Return entries, open ones and letters of a group."""
     still = sum(amounts.entries for kind, amounts in kinds.items() if kind.status in OPEN)
     every = sum(amounts.entries for amounts in kinds.values())

@@ -8,17 +8,9 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from angzarr.analysis.ledger.entry import (
-    Entry,
-    Failure,
-    FailureClass,
-    HistoryLine,
-    Hold,
-    Status,
-    Unreadable,
-)
+from angzarr.analysis.ledger.entry import Entry, FailureClass, HistoryLine, Hold, Status, read_word
+from angzarr.analysis.ledger.failure import Failure, Unreadable
 from angzarr.analysis.ledger.group import Group, GroupStatus
-from angzarr.analysis.ledger.unknown_values import read_word
 from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import decode, encode, raw_letter
 from angzarr.errors import DecodeError

@@ -35,18 +35,19 @@ from angzarr.adapters.sql.ledger.tables import (
     stored_name,
 )
 from angzarr.analysis.ledger import transition
-from angzarr.analysis.ledger.change import Change
-from angzarr.analysis.ledger.entry import Entry, EntryDetail, Failure, HistoryLine, Status
+from angzarr.analysis.ledger.entry import Change, Entry, EntryDetail, HistoryLine, Status
+from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.ledger import (
     ANY,
     EntryFilter,
+    EntryPage,
+    EntryTransitions,
     FailureStats,
     Ledger,
-    Page,
+    Make,
     read_cursor,
 )
 from angzarr.analysis.ledger.plan_filing import Decider
-from angzarr.analysis.ledger.transitions_by_people import Make, Marking
 from angzarr.clock import Clock, SystemClock
 
 #: How often letters are filed anew that other workers file at the same time: each of them may be
@@ -54,7 +55,7 @@ from angzarr.clock import Clock, SystemClock
 _TRIES: Final = 10
 
 
-class SqlLedger(Marking, Ledger):
+class SqlLedger(EntryTransitions, Ledger):
     """Entries, their letters and histories in tables; safe to use from threads."""
 
     def __init__(self, database: LedgerDatabase, clock: Clock | None = None) -> None:
@@ -125,7 +126,7 @@ class SqlLedger(Marking, Ledger):
         status: Status | None = Status.FAILED,
         limit: int = 100,
         after: str = "",
-    ) -> Page:
+    ) -> EntryPage:
         """Return a page of entries."""
         behind = read_cursor(after) if after else None
         with within_time():

@@ -15,10 +15,10 @@ from angzarr.analysis.ledger import idempotent_requests as rules
 from angzarr.analysis.ledger.idempotent_requests import (
     KEPT,
     WRITE_LEASE,
-    Answer,
-    Begun,
     Found,
-    Write,
+    RecordedAnswer,
+    RequestBegun,
+    RequestRecord,
     WriteKey,
     Writes,
 )
@@ -47,7 +47,7 @@ class SqlWrites(Writes):
             stored = _held(connection, key, fresh)
             _sweep(connection, now, key)
             found = rules.found(stored, fingerprint, token, now)
-            if isinstance(found, Begun):
+            if isinstance(found, RequestBegun):
                 _save(connection, key, replace(fresh, choice=found.choice))
             return found
 
@@ -64,7 +64,9 @@ class SqlWrites(Writes):
 
         return self._database.write(step)
 
-    def finish(self, key: WriteKey, token: str, answer: Answer, *, keep: timedelta = KEPT) -> bool:
+    def finish(
+        self, key: WriteKey, token: str, answer: RecordedAnswer, *, keep: timedelta = KEPT
+    ) -> bool:
         """Remember the answer."""
 
         def step(connection: Connection) -> bool:
@@ -101,7 +103,7 @@ def _is(key: WriteKey) -> tuple[Any, Any]:
     return _writes.caller == key.caller, _writes.key == key.key
 
 
-def _held(connection: Connection, key: WriteKey, fresh: Write) -> Write:
+def _held(connection: Connection, key: WriteKey, fresh: RequestRecord) -> RequestRecord:
     """Return what is known of the request, or *fresh*, locked until the transaction ends.
 
     What another one deletes while it is waited for is stored anew.
@@ -111,18 +113,18 @@ def _held(connection: Connection, key: WriteKey, fresh: Write) -> Write:
     return stored
 
 
-def _insert(connection: Connection, key: WriteKey, write: Write) -> None:
+def _insert(connection: Connection, key: WriteKey, write: RequestRecord) -> None:
     """Store *write* unless the key is known; two that do so at once wait for each other."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     row = {**key._asdict(), **_columns(write)}
     connection.execute(insert(remembered_writes).values(row).on_conflict_do_nothing())
 
 
-def _save(connection: Connection, key: WriteKey, write: Write) -> None:
+def _save(connection: Connection, key: WriteKey, write: RequestRecord) -> None:
     connection.execute(update(remembered_writes).where(*_is(key)).values(_columns(write)))
 
 
-def _locked(connection: Connection, key: WriteKey) -> Write | None:
+def _locked(connection: Connection, key: WriteKey) -> RequestRecord | None:
     row = connection.execute(
         select(remembered_writes).where(*_is(key)).with_for_update()
     ).one_or_none()
@@ -140,7 +142,7 @@ def _sweep(connection: Connection, now: datetime, besides: WriteKey) -> None:
     connection.execute(delete(remembered_writes).where(tuple_(*names).in_(chosen)))
 
 
-def _columns(write: Write) -> dict[str, Any]:
+def _columns(write: RequestRecord) -> dict[str, Any]:
     answer = write.answer
     return {
         "fingerprint": write.fingerprint,
@@ -152,13 +154,13 @@ def _columns(write: Write) -> dict[str, Any]:
     }
 
 
-def _write(row: Row[Any]) -> Write:
+def _write(row: Row[Any]) -> RequestRecord:
     answer, choice = None, None if row.body is None else bytes(row.body)
     if row.status is not None:
         headers = tuple((name, value) for name, value in row.headers)
-        answer = Answer(status=row.status, body=bytes(row.body), headers=headers)
+        answer = RecordedAnswer(status=row.status, body=bytes(row.body), headers=headers)
         choice = None
-    return Write(
+    return RequestRecord(
         fingerprint=row.fingerprint,
         token=row.token,
         until=row.until,

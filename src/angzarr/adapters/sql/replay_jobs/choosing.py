@@ -37,8 +37,8 @@ from angzarr.adapters.sql.ledger.queries import conditions_of
 from angzarr.adapters.sql.ledger.rows import entry_from
 from angzarr.adapters.sql.ledger.tables import ledger_entries
 from angzarr.analysis.ledger.transition import REPLAYABLE
-from angzarr.analysis.replay.auto_replay_rules import AUTOMATIC
 from angzarr.analysis.replay.job import (
+    AUTOMATIC,
     ENDED,
     ENDED_STATES,
     Candidate,
@@ -47,7 +47,7 @@ from angzarr.analysis.replay.job import (
     ReplayJob,
     Selection,
 )
-from angzarr.analysis.replay.job_approval import ADDED_UP, others_matter, same_person
+from angzarr.analysis.replay.job_limits import ADDED_UP, others_matter, same_person
 from angzarr.analysis.replay.job_rules import CHOSEN_BY_DEFAULT
 from angzarr.errors import LedgerUnavailable
 

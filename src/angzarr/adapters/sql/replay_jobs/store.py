@@ -29,28 +29,33 @@ from angzarr.adapters.sql.replay_jobs import working as job_working
 from angzarr.adapters.sql.replay_jobs.choosing import Choosing, besides, would_choose
 from angzarr.analysis.ledger.entry import Entry, HistoryLine
 from angzarr.analysis.ledger.ledger import Cursor, read_cursor
-from angzarr.analysis.replay import job_history as job_story
 from angzarr.analysis.replay import job_rules
+from angzarr.analysis.replay import job_rules as job_story
 from angzarr.analysis.replay.job import (
     Candidate,
     ItemState,
+    JobEdit,
     JobItem,
     JobPage,
     JobStatus,
     ReplayJob,
-    ReplayJobs,
     Selection,
 )
-from angzarr.analysis.replay.job_commands import JobMarking, JobRule
-from angzarr.analysis.replay.job_edit import JobEdit
-from angzarr.analysis.replay.job_executor_port import Begun, JobWork, Noted
+from angzarr.analysis.replay.job_store import (
+    Begun,
+    JobCommands,
+    JobRule,
+    JobWork,
+    Noted,
+    ReplayJobs,
+)
 from angzarr.clock import Clock, SystemClock
 
 _Answer = TypeVar("_Answer")
 _columns = replay_jobs.c
 
 
-class SqlReplayJobs(JobMarking, ReplayJobs, JobWork):
+class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
     """Jobs in three tables; safe to use from threads."""
 
     def __init__(self, database: LedgerDatabase, clock: Clock | None = None) -> None:

@@ -32,8 +32,7 @@ from angzarr.adapters.sql.ledger.job_rows import (
 )
 from angzarr.adapters.sql.ledger.job_tables import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger.tables import ledger_entries
-from angzarr.analysis.ledger.entry import Entry, Hold, Status
-from angzarr.analysis.ledger.unknown_values import read_word
+from angzarr.analysis.ledger.entry import Entry, Hold, Status, read_word
 from angzarr.analysis.replay import job_rules
 from angzarr.analysis.replay.job import (
     ItemState,
@@ -41,8 +40,8 @@ from angzarr.analysis.replay.job import (
     JobStatus,
     ReplayJob,
 )
-from angzarr.analysis.replay.job_executor_port import Begun, Noted
-from angzarr.analysis.replay.job_rules import Answer, Seen
+from angzarr.analysis.replay.job_rules import EntrySnapshot, ItemAnswer
+from angzarr.analysis.replay.job_store import Begun, Noted
 
 #: Entries that one step looks at, most of which may be refused.
 LOOKED_AT: Final = 500
@@ -135,7 +134,7 @@ class Working:
             if (state := job_rules.ending(_seen(row), row.replay))
         ]
         update_items(self.connection, self.job_id, ended)
-        answers = [Answer(item.state, item.round) for item in ended]
+        answers = [ItemAnswer(item.state, item.round) for item in ended]
         return self._save(before, job_rules.answered(fresh, answers, self.now))
 
     def begin_next(self, limit: int, most_replays: int) -> list[Begun]:
@@ -277,8 +276,8 @@ def _with_entries(job_id: str, state: ItemState) -> Select[Any]:
     )
 
 
-def _seen(row: Row[Any]) -> Seen | None:
+def _seen(row: Row[Any]) -> EntrySnapshot | None:
     if row.entry_status is None:
         return None
     status, parked = read_word(Status, row.entry_status), row.hold == Hold.LANE
-    return Seen(status, row.entry_replays, row.letter_replay, parked)
+    return EntrySnapshot(status, row.entry_replays, row.letter_replay, parked)

@@ -13,7 +13,7 @@ from tests.hand_clock import START
 
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.adapters.sql.ledger.rows import failure_from, letter_row
-from angzarr.analysis.ledger.entry import Unreadable
+from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.replay.replay import replay_message
 from angzarr.dead_letters.codec import (
     JSON_CONTENT_TYPE,

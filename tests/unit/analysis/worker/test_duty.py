@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import HandClock, seldom_by
 
-from angzarr.analysis.worker.outage_log import Outages
+from angzarr.analysis.worker.duty import Outages
 from angzarr.analysis.worker.worker import AnalysisWorker
 from angzarr.errors import LedgerUnavailable
 

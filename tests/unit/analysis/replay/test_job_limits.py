@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.hand_clock import START
 
 from angzarr.analysis.ledger.ledger import EntryFilter
-from angzarr.analysis.replay.auto_replay_rules import AUTOMATIC
-from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
-from angzarr.analysis.replay.job_approval import (
+from angzarr.analysis.replay.job import AUTOMATIC, JobPlan, JobStatus, ReplayJob, Selection
+from angzarr.analysis.replay.job_limits import (
     ADDED_UP,
     besides,
     is_anybody,
