@@ -72,10 +72,10 @@ class Round:
         return Took(*spans, *(size / len(self._messages) for size in sizes))
 
     def _claim(self) -> None:
-        board = self._side.board
-        if board is not None:
+        claim = self._side.claim
+        if claim is not None:
             for start in range(0, len(self._messages), FETCH):
-                board(self._messages[start : start + FETCH])
+                claim(self._messages[start : start + FETCH])
 
     def _make_requests(self) -> None:
         app, task = self._side.app, self._side.task

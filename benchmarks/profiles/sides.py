@@ -14,7 +14,7 @@ from kombu.message import Message
 from pydantic import BaseModel
 
 from angzarr import Angzarr
-from angzarr.adapters.celery.claim_batch import Riding
+from angzarr.adapters.celery.claim_batch import ClaimBatch
 from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
 from angzarr.adapters.structlog.facts import StructlogFactLog
 from angzarr.adapters.structlog.logs import dress
@@ -56,7 +56,7 @@ class Side(NamedTuple):
     task: Any
     raw: list[dict[str, Any]]
     #: Claims messages that were fetched together.
-    board: Callable[[list[Any]], Any] | None = None
+    claim: Callable[[list[Any]], Any] | None = None
     #: Lets a round find no event of the round before handled.
     forget: Callable[[], Any] = lambda: None
 
@@ -84,10 +84,12 @@ def angzarr_side(events: int, *, rides: bool) -> Side:
     app.finalize(auto=True)
     assert isinstance(app.road.settler.facts, StructlogFactLog)
     bounds = app.settings.message.bounds
-    riding = Riding(app.handlers, cache, app.tenure, app.owner, lambda *given: given, bounds)
-    app.__dict__["riding"] = riding
-    board = riding.board if rides else None
-    return Side(app, app.tasks[NAME], raw, board, cache._done.clear)  # noqa: SLF001
+    claim_batch = ClaimBatch(
+        app.handlers, cache, app.tenure, app.owner, lambda *given: given, bounds
+    )
+    app.__dict__["claim_batch"] = claim_batch
+    claim = claim_batch.claim if rides else None
+    return Side(app, app.tasks[NAME], raw, claim, cache._done.clear)  # noqa: SLF001
 
 
 def _angzarr(broker: str) -> Any:

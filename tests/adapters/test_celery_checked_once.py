@@ -8,15 +8,15 @@ import pytest
 from celery.contrib.testing.worker import start_worker
 
 from angzarr import Angzarr
-from angzarr.adapters.celery import claim_batch as riding
+from angzarr.adapters.celery import claim_batch
 from angzarr.adapters.celery.worker import consumer, request
 from angzarr.adapters.celery.worker import message_limits as intake
 from angzarr.events import received
 from polling import wait_until
 
 CHECKS = {
-    "check_headers": (request, riding, consumer),
-    "checked_body": (request, riding, consumer),
+    "check_headers": (request, claim_batch, consumer),
+    "checked_body": (request, claim_batch, consumer),
     "check_received": (received, intake),
 }
 

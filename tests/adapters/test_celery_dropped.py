@@ -21,10 +21,10 @@ from kombu.transport.native_delayed_delivery import (
 from tests.apps import apps
 from tests.conftest import manage
 
-from angzarr.adapters.celery.publish import amqp_queues
-from angzarr.adapters.celery.publish.publisher import LonePublisher
-from angzarr.adapters.celery.worker import rejected_in_hand as dropped_hand
-from angzarr.adapters.celery.worker.rejected_by_broker import DroppedReader
+from angzarr.adapters.celery.publish import amqp as amqp_queues
+from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher
+from angzarr.adapters.celery.worker import rejected_by_broker as dropped_hand
+from angzarr.adapters.celery.worker.rejected_by_broker import RejectedMessageReader
 from angzarr.adapters.celery.worker.worker import MoverThread
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.errors import BrokerUnavailable, ConfigurationError, LetterTooLarge
@@ -63,7 +63,7 @@ def reading(app):
     def reading(bury=None, app=app):
         taken = []
         name = dropped_queue(app.settings.prefix)
-        reader = DroppedReader(app, name, bury or (lambda *what: taken.append(what)))
+        reader = RejectedMessageReader(app, name, bury or (lambda *what: taken.append(what)))
         reader.start()
         started.append(reader)
         return taken
@@ -86,7 +86,7 @@ def take(app, **how):
 
 
 def declare_dropped(app):
-    reader = DroppedReader.of(app)
+    reader = RejectedMessageReader.of(app)
     reader.start()
     wait_until(lambda: waiting(app, dropped_queue(app.settings.prefix)) is not None, "the queue")
     reader.end()
@@ -108,7 +108,7 @@ def test_what_came_back_too_often_is_a_letter_with_its_bytes(make_app, unique_na
     publish(app, 1)
     for _ in range(LIMIT + 1):
         take(app, requeue=True)
-    reader, letters = DroppedReader.of(app), app.open_dead_letter_queue()
+    reader, letters = RejectedMessageReader.of(app), app.open_dead_letter_queue()
     reader.start()
     try:
         found = []
@@ -258,7 +258,7 @@ def test_letters_that_are_too_large_keep_no_other_and_are_tried_again_as_they_we
         due = f"{app.settings.prefix}:{{schedule}}:due"
         wait_until(lambda: client.zcard(due) == len(large), "the large ones to be kept")
     grown.append(True)
-    mover = MoverThread(app.schedule, LonePublisher(app), pytest.fail, pytest.fail)
+    mover = MoverThread(app.schedule, SingleConnectionPublisher(app), pytest.fail, pytest.fail)
     mover.start()
     try:
         wait_until(lambda: len(buried) == len(large) + 1, "all of them")

@@ -13,11 +13,9 @@ from tests.apps import apps
 from tools.tcp_proxy import LossyProxy
 
 from angzarr import NotAllPublished, Publication
-from angzarr.adapters.celery.publish import confirmed_wire
+from angzarr.adapters.celery.publish import wires as confirmed_wire
 from angzarr.adapters.celery.publish.batch import MOST_MESSAGES
-from angzarr.adapters.celery.publish.confirmed_wire import ConfirmedWire
-from angzarr.adapters.celery.publish.pipelined_wire import PipelinedWire
-from angzarr.adapters.celery.publish.wires import wire_for
+from angzarr.adapters.celery.publish.wires import ConfirmedWire, PipelinedWire, wire_for
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names
 

@@ -15,9 +15,9 @@ from kombu.common import Broadcast
 from tests.conftest import manage
 
 from angzarr import Angzarr
+from angzarr.adapters.celery.envelope import message_of
 from angzarr.adapters.celery.publish.publisher import CelerySchedule
-from angzarr.adapters.celery.worker.consumer import RoadConsumer
-from angzarr.adapters.celery.worker.delivery_from_envelope import message_of
+from angzarr.adapters.celery.worker.consumer import AngzarrConsumer
 from angzarr.clock import SystemClock
 from angzarr.delivery.delivery import read
 from angzarr.delivery.schedule import copy_of
@@ -85,7 +85,7 @@ class Site:
             tasks = self.app.amqp.TaskConsumer(connection.default_channel, queues=[consumed])
 
             def receive(message):
-                got.append(message_of(self.app, RoadConsumer._envelope(consumer, message)))
+                got.append(message_of(self.app, AngzarrConsumer._envelope(consumer, message)))
                 message.ack()
 
             tasks.on_message = receive

@@ -22,12 +22,12 @@ from sqlalchemy import Connection, text
 from adapters.redis_loop import looped
 from adapters.redis_sides import connect, publish
 from angzarr import Angzarr
-from angzarr.adapters.celery.connection import RoadConnection
+from angzarr.adapters.celery.connection import AngzarrConnection
 from angzarr.adapters.celery.publish import replay_outcomes
 from angzarr.adapters.celery.publish.publisher import CeleryPublisher
 from angzarr.adapters.celery.publish.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.celery.worker import rejected_by_broker as dropped
-from angzarr.adapters.celery.worker.rejected_by_broker import DroppedReader
+from angzarr.adapters.celery.worker.rejected_by_broker import RejectedMessageReader
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.pubsub.client import CHANNEL
 from angzarr.adapters.pubsub.dead_letters import PubSubDeadLetterQueue
@@ -145,7 +145,7 @@ def test_a_publisher_of_letters_finds_out_and_the_next_letter_is_confirmed(
 def test_a_worker_s_loop_learns_that_rabbitmq_does_not_answer(
     line: LossyProxy, unique_name: str
 ) -> None:
-    with looped(line.url, unique_name, make=RoadConnection) as worker:
+    with looped(line.url, unique_name, make=AngzarrConnection) as worker:
         worker.rest(2 * (ASKED + ANSWERED))  # idle, and well
         line.swallow()
         with pytest.raises(worker.connection.connection_errors, match="said nothing"):
@@ -154,7 +154,7 @@ def test_a_worker_s_loop_learns_that_rabbitmq_does_not_answer(
 
 def test_who_drains_without_a_loop_learns_it_too(line: LossyProxy, unique_name: str) -> None:
     """As gevent's workers do, and the analysis worker for the outcomes of replays."""
-    with RoadConnection(line.url) as connection:
+    with AngzarrConnection(line.url) as connection:
         queue = Queue(unique_name, channel=connection, auto_delete=True)
         with Consumer(connection, [queue], on_message=lambda _: None):
             line.swallow()
@@ -162,7 +162,7 @@ def test_who_drains_without_a_loop_learns_it_too(line: LossyProxy, unique_name: 
                 _drain(connection, 15)
 
 
-def _drain(connection: RoadConnection, seconds: float) -> None:
+def _drain(connection: AngzarrConnection, seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         with suppress(TimeoutError):
@@ -180,17 +180,17 @@ def test_what_rabbitmq_dropped_is_read_on(
         buried.append(told)
         done.set()
 
-    reader = DroppedReader(app, unique_name, bury)
+    reader = RejectedMessageReader(app, unique_name, bury)
     reader.start()
     try:
-        with RoadConnection(amqp_url) as near:
+        with AngzarrConnection(amqp_url) as near:
             wait_until(lambda: _consumers(near, unique_name), "the reader")
             line.swallow()
             publish_amqp(near, unique_name, b"dropped")
             assert done.wait(60), "the reader waits on a connection that nobody answers on"
     finally:
         reader.end()
-        with RoadConnection(amqp_url) as near:
+        with AngzarrConnection(amqp_url) as near:
             near.default_channel.queue_delete(unique_name)
 
 
@@ -216,7 +216,7 @@ def test_outcomes_of_replays_are_read_on(line: LossyProxy, amqp_url: str, unique
     near.close()
 
 
-def _consumers(connection: RoadConnection, queue: str) -> int:
+def _consumers(connection: AngzarrConnection, queue: str) -> int:
     with connection.channel() as channel:
         try:
             return int(channel.queue_declare(queue, passive=True).consumer_count)
@@ -224,7 +224,7 @@ def _consumers(connection: RoadConnection, queue: str) -> int:
             return 0
 
 
-def publish_amqp(connection: RoadConnection, queue: str, body: bytes) -> None:
+def publish_amqp(connection: AngzarrConnection, queue: str, body: bytes) -> None:
     connection.Producer().publish(body, routing_key=queue, content_type="application/data")
 
 

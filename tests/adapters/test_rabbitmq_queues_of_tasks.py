@@ -8,7 +8,7 @@ import pytest
 from amqp.exceptions import PreconditionFailed
 from kombu import Connection, Queue
 
-from angzarr.adapters.celery.publish.amqp_queues import unfit_for_quorum
+from angzarr.adapters.celery.publish.amqp import unfit_for_quorum
 
 GIVEN: list[dict[str, Any]] = [
     {},

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 import pytest
 from kombu import Exchange, Queue
 
-from angzarr.adapters.celery.connection import RoadConnection
-from angzarr.adapters.celery.worker.consumed_queue import NamingConsumer, consumed_from
+from angzarr.adapters.celery.connection import AngzarrConnection
+from angzarr.adapters.celery.worker.message_receiver import NamingConsumer, consumed_from
 from polling import wait_until
 
 BODY = {"n": 1, "text": "x" * 1000}
@@ -29,11 +29,11 @@ def broker(request, unique_name):
         address = request.getfixturevalue("sqs_endpoint").removeprefix("http://")
         url = f"sqs://{os.environ['AWS_ACCESS_KEY_ID']}:test@{address}"
         options = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1}
-        return lambda: RoadConnection(url, transport_options=options), Queue(unique_name)
+        return lambda: AngzarrConnection(url, transport_options=options), Queue(unique_name)
     url = request.getfixturevalue("amqp_url")
     arguments = {"x-queue-type": request.param}
     queue = Queue(unique_name, Exchange(""), unique_name, queue_arguments=arguments)
-    return lambda: RoadConnection(url), queue
+    return lambda: AngzarrConnection(url), queue
 
 
 @pytest.fixture

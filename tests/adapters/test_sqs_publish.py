@@ -13,7 +13,11 @@ from tests.apps import apps
 
 from adapters.sqs_faults import Faults
 from angzarr.adapters.celery.envelope import Envelope
-from angzarr.adapters.celery.publish.publisher import LonePublisher, refuses, refuses_for_good
+from angzarr.adapters.celery.publish.publisher import (
+    SingleConnectionPublisher,
+    refuses,
+    refuses_for_good,
+)
 from angzarr.delivery.outcome import Retried
 from angzarr.delivery.schedule import read
 from angzarr.delivery.schedule_mover import AWAY_FOR, REFUSED_FOR, Mover
@@ -210,7 +214,7 @@ def rows(app):
 
 @pytest.fixture
 def mover(app, rows):
-    publisher = LonePublisher(app)
+    publisher = SingleConnectionPublisher(app)
     yield Mover(
         due=rows, publish=publisher.publish, refuses=refuses, for_good=refuses_for_good,
         set_aside=pytest.fail, bury=pytest.fail,

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from angzarr.adapters.celery.connection import RoadConnection
+from angzarr.adapters.celery.connection import AngzarrConnection
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fields
 from angzarr.events.received import UNREADABLE, DamagedEnvelope
@@ -21,7 +21,7 @@ def connection(sqs_endpoint):
     address = sqs_endpoint.removeprefix("http://")
     options = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1}
     url = f"sqs://{os.environ['AWS_ACCESS_KEY_ID']}:test@{address}"
-    with RoadConnection(url, transport_options=options) as connection:
+    with AngzarrConnection(url, transport_options=options) as connection:
         yield connection
 
 

@@ -21,8 +21,13 @@ from kombu.utils.json import loads
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.publish.replay_outcomes import _outcome_in
-from angzarr.adapters.celery.worker.decompression import Way, _ways, unpack
-from angzarr.adapters.celery.worker.message_limits import as_a_whole, read_body
+from angzarr.adapters.celery.worker.message_limits import (
+    Decompression,
+    _ways,
+    as_a_whole,
+    read_body,
+    unpack,
+)
 from angzarr.adapters.rabbitmq.frames import readable
 from angzarr.adapters.redis.damaged import read as read_envelope
 from angzarr.adapters.redis.session import _is_whole, _returned
@@ -168,7 +173,7 @@ def _text(raw: bytes) -> object:
     return as_bytes(told_by({}, raw.decode("utf-8", "replace")))
 
 
-def _unpacked(content_type: str, way: Way) -> Decoder:
+def _unpacked(content_type: str, way: Decompression) -> Decoder:
     pack, _ = compression.get_encoder(content_type)
     return Decoder(
         lambda raw: unpack(way, MOST_UNPACKED, raw),

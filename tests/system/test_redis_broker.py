@@ -1,4 +1,4 @@
-"""An app on a Redis broker: damaged envelopes, riding claims, and what a worker shows of itself."""
+"""An app on a Redis broker: damaged envelopes, batches of claims, what a worker shows of itself."""
 
 from __future__ import annotations
 

@@ -417,14 +417,14 @@ def test_a_spool_that_takes_no_files_is_refused_at_start(make_app, tmp_path):
 def test_a_harmless_base_class_is_mixed_with_the_road(app):
     from celery import Task
 
-    from angzarr.adapters.celery.worker.task import RoadTask
+    from angzarr.adapters.celery.worker.task import AngzarrTask
 
     class Shared(Task):
         abstract = True
         connection = "shared"
 
     task = app.task(base=Shared, name="mixed", lazy=False)(no_arguments)
-    assert isinstance(task, RoadTask)
+    assert isinstance(task, AngzarrTask)
     assert task.connection == "shared"
 
 

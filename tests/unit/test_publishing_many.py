@@ -24,9 +24,9 @@ from tests.apps import apps
 
 from angzarr import NotAllPublished, Publication
 from angzarr.adapters.celery.publish import batch as batching
-from angzarr.adapters.celery.publish.batch import MOST_MESSAGES, MOST_TEXT, chunks
-from angzarr.adapters.celery.publish.batch_item import Leg, Parcel
-from angzarr.adapters.celery.publish.message_template import Writer, json_of
+from angzarr.adapters.celery.publish.batch import MOST_MESSAGES, MOST_TEXT, OutgoingEvent, chunks
+from angzarr.adapters.celery.publish.message_template import MessageTemplate, json_of
+from angzarr.adapters.celery.publish.wires import OutgoingMessage
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read
 from angzarr.delivery.fanout import Subscription
@@ -348,7 +348,7 @@ def test_a_task_that_publishes_is_the_parent_of_many_too(app, batched, published
 
 @given(JSON)
 def test_a_body_and_its_repr_are_what_celery_would_write(data):
-    writer = object.__new__(Writer)
+    writer = object.__new__(MessageTemplate)
     for most, deepest in ((1024, 3), (40, 3), (1024, 1), (1024, 0)):
         writer._repr_most, writer._repr_deepest = most, deepest
         assert writer._repr_of([data]) == saferepr([data], most, maxlevels=deepest)
@@ -572,8 +572,8 @@ def test_the_account_survives_pickling(app, batched):
 
 def test_no_chunk_holds_more_than_may_be_in_flight():
     def parcel(handlers, size):
-        legs = [Leg(Subscription(f"h{n}")) for n in range(handlers)]
-        return Parcel(Event(id="e", type="t", data={}), legs, "x" * size)
+        legs = [OutgoingMessage(Subscription(f"h{n}")) for n in range(handlers)]
+        return OutgoingEvent(Event(id="e", type="t", data={}), legs, "x" * size)
 
     parcels = [
         *(parcel(3, 10) for _ in range(500)),

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.adapters.celery.worker.restarts import LONGEST, SETTLED, Restarts
+from angzarr.adapters.celery.worker.consumer_state import (
+    CONNECTED_FOR,
+    LONGEST_RECONNECT,
+    ReconnectPauses,
+)
 
 
 class Stopped(Exception):
@@ -27,29 +31,29 @@ def hand() -> Hand:
     return Hand()
 
 
-def waited(hand: Hand, restarts: Restarts) -> float:
+def waited(hand: Hand, restarts: ReconnectPauses) -> float:
     before = hand.now
     restarts.step()
     return round(hand.now - before, 6)
 
 
 def test_a_connection_lost_at_once_again_and_again_is_tried_more_and_more_seldom(hand):
-    restarts = Restarts(clock=hand, sleep=hand.sleep, chance=lambda: 1.0, look=lambda: None)
+    restarts = ReconnectPauses(clock=hand, sleep=hand.sleep, chance=lambda: 1.0, look=lambda: None)
     waits = [waited(hand, restarts) for _ in range(8)]
-    assert waits == [0, 0.5, 1, 2, 4, 8, LONGEST, LONGEST]
+    assert waits == [0, 0.5, 1, 2, 4, 8, LONGEST_RECONNECT, LONGEST_RECONNECT]
 
 
 def test_a_connection_that_lasted_is_tried_again_at_once(hand):
-    restarts = Restarts(clock=hand, sleep=hand.sleep, chance=lambda: 1.0, look=lambda: None)
+    restarts = ReconnectPauses(clock=hand, sleep=hand.sleep, chance=lambda: 1.0, look=lambda: None)
     for _ in range(5):
         restarts.step()
-    hand.now += SETTLED
+    hand.now += CONNECTED_FOR
     assert waited(hand, restarts) == 0
     assert waited(hand, restarts) == 0.5
 
 
 def test_half_of_a_wait_is_by_chance(hand):
-    restarts = Restarts(clock=hand, sleep=hand.sleep, chance=lambda: 0.0, look=lambda: None)
+    restarts = ReconnectPauses(clock=hand, sleep=hand.sleep, chance=lambda: 0.0, look=lambda: None)
     assert [waited(hand, restarts) for _ in range(3)] == [0, 0.25, 0.5]
 
 
@@ -58,7 +62,7 @@ def test_who_waits_hears_that_the_worker_stops(hand):
         if hand.now > 100.2:
             raise Stopped
 
-    restarts = Restarts(clock=hand, sleep=hand.sleep, chance=lambda: 1.0, look=look)
+    restarts = ReconnectPauses(clock=hand, sleep=hand.sleep, chance=lambda: 1.0, look=look)
     restarts.step()
     with pytest.raises(Stopped):
         restarts.step()

@@ -22,15 +22,15 @@ def apply(name: str, folder: Path) -> None:
 
 def _early_ack(_folder: Path) -> None:
     """Acknowledge when the run begins, not when its outcome is true."""
-    from angzarr.adapters.celery.worker.request import RoadRequest
+    from angzarr.adapters.celery.worker.request import AngzarrRequest
 
-    accepted = RoadRequest.on_accepted
+    accepted = AngzarrRequest.on_accepted
 
     def on_accepted(self: Any, *args: Any) -> None:
         accepted(self, *args)
         self.acknowledge()
 
-    RoadRequest.on_accepted = on_accepted  # type: ignore[method-assign]
+    AngzarrRequest.on_accepted = on_accepted  # type: ignore[method-assign]
 
 
 def _drop_letter(_folder: Path) -> None:

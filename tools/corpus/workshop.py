@@ -25,9 +25,8 @@ from tools.corpus.normal import normal
 from tools.corpus.scenario import Scenario
 
 from angzarr import Angzarr, Policy
-from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.envelope import Envelope, delivery_of, message_of
 from angzarr.adapters.celery.message_check import check_headers, checked_body
-from angzarr.adapters.celery.worker.delivery_from_envelope import delivery_of, message_of
 from angzarr.dead_letters.codec import decode
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import DecodeError as OurDecodeError

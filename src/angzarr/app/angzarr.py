@@ -14,11 +14,12 @@ from celery import signals
 from angzarr.adapters.celery import celery_defaults as own_defaults
 from angzarr.adapters.celery.options import check_app_options
 from angzarr.adapters.celery.shutdown.shutdown import ShutdownStep
-from angzarr.adapters.celery.worker.consumer_heartbeat import Movement
-from angzarr.adapters.celery.worker.held_domains import HeldDomains
-from angzarr.adapters.celery.worker.rejected_by_broker import DroppedStep
+from angzarr.adapters.celery.worker.consumer_state import ConsumerState
+from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
+from angzarr.adapters.celery.worker.queue_pausing import HeldDomains
+from angzarr.adapters.celery.worker.rejected_by_broker import RejectedMessageStep
 from angzarr.adapters.celery.worker.settlement import Settlement
-from angzarr.adapters.celery.worker.worker import LeaseKeeper, RoadStep, Stopping
+from angzarr.adapters.celery.worker.worker import StartStep, Stopping
 from angzarr.adapters.http.health_server import HealthServer
 from angzarr.app.projections import Projecting
 from angzarr.app.worker import Working
@@ -67,11 +68,11 @@ class Angzarr(Working, Projecting):
     environment win over arguments. Raises ConfigurationError for what cannot work.
     """
 
-    amqp_cls = "angzarr.adapters.celery.publish.amqp:RoadAMQP"
-    events_cls = "angzarr.adapters.celery.worker.non_blocking_events:PatientEvents"
+    amqp_cls = "angzarr.adapters.celery.publish.amqp:AngzarrAMQP"
+    events_cls = "angzarr.adapters.celery.worker.broadcasts:NonBlockingEvents"
     #: What spreads waits and draws shares, in [0, 1).
     chance: Callable[[], float] = staticmethod(random.random)
-    control_cls = "angzarr.adapters.celery.worker.remote_control:Control"
+    control_cls = "angzarr.adapters.celery.worker.broadcasts:Control"
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class Angzarr(Working, Projecting):
         self.handlers = Handlers()
         self.stopping = Stopping()
         self.held_domains = HeldDomains()
-        self.movement = Movement()
+        self.movement = ConsumerState()
         self.rules = tuple(rules)
         self.verdicts = tuple(verdicts)
         self.hooks = tuple(hooks)
@@ -141,7 +142,7 @@ class Angzarr(Working, Projecting):
         self.on_after_configure.connect(self.lay_defaults, weak=False)
         if self.configured:  # by a fixup, or by a subclass in `on_init`
             self.lay_defaults()
-        self.steps["worker"].update((RoadStep, ShutdownStep, DroppedStep))
+        self.steps["worker"].update((StartStep, ShutdownStep, RejectedMessageStep))
         signals.worker_process_shutdown.connect(self._close_road, weak=False)
         if self.settings.logs == "structured":
             wiring.dress_celery_logs()

@@ -235,7 +235,7 @@ class Operating(Publishing):
 
     def compensations(self) -> Compensations:
         """Return which handler undoes which; raises ConfigurationError for one that is unknown."""
-        from angzarr.adapters.celery.publish.compensations import CeleryCompensations
+        from angzarr.adapters.celery.publish.outbox import CeleryCompensations
 
         self._load_tasks()
         checks.check_compensations(self.handlers)

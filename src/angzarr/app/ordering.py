@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from angzarr.adapters.celery.publish.publisher import LonePublisher
-from angzarr.adapters.celery.worker.gap_resend import LaneHealing
+from angzarr.adapters.celery.publish.outbox import GapResender
+from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher
 from angzarr.aggregates.event_store import EventStore
 from angzarr.app.commands import Commanding
 from angzarr.clock import SystemClock
@@ -65,7 +65,7 @@ class Ordered(Commanding):
         return TurnThread("angzarr-lanes", lambda _stopping: self._lane_keeper(set_aside, bury))
 
     def _lane_keeper(self, set_aside: SetAside, bury: Bury) -> LaneKeeper:
-        publisher, events = LonePublisher(self), self._event_store()
+        publisher, events = SingleConnectionPublisher(self), self._event_store()
 
         def close() -> None:
             publisher.close()
@@ -86,7 +86,7 @@ class Ordered(Commanding):
             publish=publisher.publish,
             set_aside=set_aside,
             bury=bury,
-            heal=LaneHealing(events, publisher, self.queue_for, SystemClock()).heal,
+            heal=GapResender(events, publisher, self.queue_for, SystemClock()).heal,
             observe=watch.counted,
             facts=self.facts,
             clock=SystemClock(),

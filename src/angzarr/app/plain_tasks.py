@@ -11,15 +11,17 @@ from celery.exceptions import Ignore
 from kombu import Queue
 
 from angzarr.adapters.celery.options import check_task_options
-from angzarr.adapters.celery.worker.binding import task_binding, task_fallback
-from angzarr.adapters.celery.worker.duplicate_names import (
+from angzarr.adapters.celery.worker.binding import around, task_binding, task_fallback
+from angzarr.adapters.celery.worker.task_classes import (
     RENAME,
     is_imported_again,
+    on_road,
+    open_body,
+    put_on_road,
     twice,
     warn_once,
+    with_road,
 )
-from angzarr.adapters.celery.worker.task_call import around
-from angzarr.adapters.celery.worker.task_classes import on_road, open_body, put_on_road, with_road
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.events.event import check_domain

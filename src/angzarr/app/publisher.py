@@ -15,11 +15,11 @@ from kombu.exceptions import EncodeError
 from kombu.utils.url import maybe_sanitize_url
 
 from angzarr.adapters.celery.options import check_send_options
-from angzarr.adapters.celery.publish.amqp_queues import CURE
-from angzarr.adapters.celery.publish.batch import send_batch
-from angzarr.adapters.celery.publish.batch_item import UNSENDABLE, Leg, Parcel, account
+from angzarr.adapters.celery.publish.amqp import CURE
+from angzarr.adapters.celery.publish.batch import UNSENDABLE, OutgoingEvent, account, send_batch
 from angzarr.adapters.celery.publish.message_template import json_of
 from angzarr.adapters.celery.publish.publisher import AWAY, is_refusal, unconfirmed
+from angzarr.adapters.celery.publish.wires import OutgoingMessage
 from angzarr.clock import SystemClock
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.fanout import (
@@ -160,7 +160,7 @@ class Publishing(Celery):
         common: Mapping[str, Any],
         allow_no_subscriber: bool,  # noqa: FBT001 - the caller's own name for it
         check: bool,  # noqa: FBT001 - the same
-    ) -> Iterator[Parcel]:
+    ) -> Iterator[OutgoingEvent]:
         """Make and check every event; an error names the event by its number, from 0."""
         cause, now = _cause(), SystemClock().now()
         takers: dict[tuple[str, str | None], Sequence[Subscription]] = {}
@@ -177,7 +177,7 @@ class Publishing(Celery):
             except AngzarrError as error:
                 msg = f"event {number} of the batch, and so none of it, was not sent: {error}"
                 raise type(error)(msg) from error
-            yield Parcel(event, [Leg(taker) for taker in takers[key]], text)
+            yield OutgoingEvent(event, [OutgoingMessage(taker) for taker in takers[key]], text)
 
     def _subscriptions(
         self,
@@ -231,9 +231,11 @@ class Publishing(Celery):
             **{**routed, **options},
         )
 
-    def _send_one_by_one(self, parcels: Sequence[Parcel], options: Mapping[str, Any]) -> None:
+    def _send_one_by_one(
+        self, parcels: Sequence[OutgoingEvent], options: Mapping[str, Any]
+    ) -> None:
         """Send where there are no batches, and stop at the first that fails."""
-        leg: Leg | None = None
+        leg: OutgoingMessage | None = None
         try:
             for parcel in parcels:
                 with wiring.publishing_span(parcel.event) as traceparent:

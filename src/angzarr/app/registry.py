@@ -15,12 +15,12 @@ from celery.exceptions import Ignore
 
 from angzarr.adapters.celery.options import TASK, check_task_options
 from angzarr.adapters.celery.worker.binding import (
+    around,
     event_binding,
     event_decoder,
     of_types,
 )
-from angzarr.adapters.celery.worker.duplicate_names import twice
-from angzarr.adapters.celery.worker.task_call import around
+from angzarr.adapters.celery.worker.task_classes import twice
 from angzarr.app.plain_tasks import PlainTasks, task_name
 from angzarr.delivery.compensation import Undos
 from angzarr.delivery.handlers import Bind, Handler

@@ -9,19 +9,20 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from angzarr.adapters.celery.claim_batch import Riding
-from angzarr.adapters.celery.publish.amqp_queues import check_queues
-from angzarr.adapters.celery.publish.publisher import LonePublisher, transport_of
-from angzarr.adapters.celery.shutdown import pool_shutdown as green_pauses
-from angzarr.adapters.celery.worker import decompression, safety
-from angzarr.adapters.celery.worker.consumer_heartbeat import Movement
-from angzarr.adapters.celery.worker.held_domains import HeldDomains
-from angzarr.adapters.celery.worker.redelivered_reading import Rereads
+from angzarr.adapters.celery.claim_batch import ClaimBatch
+from angzarr.adapters.celery.publish.amqp import check_queues
+from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher, transport_of
+from angzarr.adapters.celery.worker import safety
+from angzarr.adapters.celery.worker.consumer_state import ConsumerState
+from angzarr.adapters.celery.worker.message_limits import bound_decompression
+from angzarr.adapters.celery.worker.message_receiver import RedeliveredReader
+from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
+from angzarr.adapters.celery.worker.pools import patch_pauses
+from angzarr.adapters.celery.worker.queue_pausing import HeldDomains
 from angzarr.adapters.celery.worker.settle_thread import Trouble
 from angzarr.adapters.celery.worker.settlement import Settlement
-from angzarr.adapters.celery.worker.store_watch import StoreWatch
-from angzarr.adapters.celery.worker.worker import LeaseKeeper, MoverThread, Stopping
-from angzarr.adapters.celery.worker.worker_health import WorkerHealth
+from angzarr.adapters.celery.worker.worker import MoverThread, Stopping
+from angzarr.adapters.celery.worker.worker_health import StoreWatch, WorkerHealth
 from angzarr.adapters.http.health_server import HealthServer
 from angzarr.app.ordering import Ordered
 from angzarr.delivery import run_coroutine as colour
@@ -49,7 +50,7 @@ class Working(Ordered):
 
     stopping: Stopping
     held_domains: HeldDomains
-    movement: Movement
+    movement: ConsumerState
     _lease: LeaseKeeper | None
     _health: HealthServer | None
     _threads: list[TurnThread]
@@ -92,8 +93,8 @@ class Working(Ordered):
         if self.settings.health.port is not None:
             METRICS.begin()  # before anything measures
             wiring.begin_counts()
-        decompression.bound(self.settings.message.most_unpacked)
-        green_pauses.mend()
+        bound_decompression(self.settings.message.most_unpacked)
+        patch_pauses()
         safety.check(self, transport_of(self))
         if not self.turns_by_hand:  # a test's worker is another one than the app's
             safety.check_pool(self, pool, self._is_async, limits, self.undos.asynchronous())
@@ -130,7 +131,10 @@ class Working(Ordered):
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         self._settlement.get().start()
         mover = MoverThread(
-            self.schedule, LonePublisher(self), self._take_unreadable, self._take_refused
+            self.schedule,
+            SingleConnectionPublisher(self),
+            self._take_unreadable,
+            self._take_refused,
         )
         forwarder = self.open_forwarder_thread()
         keeper = self.open_keeper_thread(self._take_unreadable, self._take_refused)
@@ -198,12 +202,12 @@ class Working(Ordered):
         return self.bury(message, error, "REFUSED_BY_BROKER")
 
     @cached_property
-    def riding(self) -> Riding | None:
+    def claim_batch(self) -> ClaimBatch | None:
         """What claims a fetch at once, where broker and claim store are one Redis (4)."""
         claims = self.claims
         if claims.make_ending is None:
             return None
-        return Riding(
+        return ClaimBatch(
             self.handlers,
             claims.store,
             self.tenure,
@@ -212,20 +216,20 @@ class Working(Ordered):
             self.settings.message.bounds,
         )
 
-    def board(self, messages: Sequence[Any]) -> None:
+    def claim_fetched(self, messages: Sequence[Any]) -> None:
         """Claim *messages*, just fetched; called by the transport. Only a worker runs them."""
-        if self._lease is not None and self.riding is not None:
-            self.riding.board(messages)
+        if self._lease is not None and self.claim_batch is not None:
+            self.claim_batch.claim(messages)
 
     @cached_property
-    def rereads(self) -> Rereads:
+    def rereads(self) -> RedeliveredReader:
         """What reads messages that were delivered before."""
-        return Rereads(self.claims.store, self.settings.message.bounds)
+        return RedeliveredReader(self.claims.store, self.settings.message.bounds)
 
     def reread(
         self, queue: str, identity: bytes, make: Callable[[], Any], keep_packed: Callable[[], Any]
     ) -> Any:
-        """Return the message that *make* makes, which was delivered before; see `Rereads.read`."""
+        """The message that *make* makes of one delivered before; see `RedeliveredReader`."""
         if self._lease is None:  # no worker
             return make()
         return self.rereads.read(queue, identity, make, keep_packed)
@@ -268,7 +272,7 @@ class Working(Ordered):
         self._close_road()
         self._claims.forget()
         self._tenure.forget()
-        for made in ("owner", "riding", "rereads", "store_watch"):
+        for made in ("owner", "claim_batch", "rereads", "store_watch"):
             self.__dict__.pop(made, None)
 
     def bury(self, message: Message, error: Exception, code: str) -> str:

@@ -17,7 +17,7 @@ from celery.concurrency.base import apply_target
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery.worker import state
 
-from angzarr.adapters.celery.memory_transport import Broker
+from angzarr.adapters.celery.connection import MemoryBroker
 from angzarr.app.angzarr import Angzarr
 from angzarr.dead_letters.replay_outcome import outcomes_queue
 from angzarr.errors import ConfigurationError
@@ -26,7 +26,7 @@ from angzarr.errors import ConfigurationError
 class InProcess:
     """One worker of *app*, which is staged on *broker*."""
 
-    def __init__(self, app: Angzarr, broker: Broker) -> None:
+    def __init__(self, app: Angzarr, broker: MemoryBroker) -> None:
         self._app = app
         self._broker = broker
         #: What a handler raised that is no Exception: the test's own, or an order to end.

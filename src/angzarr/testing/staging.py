@@ -16,7 +16,7 @@ from typing import Any, Final
 from kombu import pools
 from kombu.utils.collections import eqhash
 
-from angzarr.adapters.celery.memory_transport import forget_broker
+from angzarr.adapters.celery.connection import forget_broker
 from angzarr.adapters.memory import dead_letters, facts
 from angzarr.app.angzarr import Angzarr
 from angzarr.clock import Clock, standing_in
@@ -30,7 +30,7 @@ _BROKERS: Final = ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER
 #: What Celery makes once of an app's configuration.
 _MADE: Final = ("amqp", "control", "events")
 #: What an app makes once of its settings, or of its broker.
-_CACHED: Final = ("owner", "riding", "routes")
+_CACHED: Final = ("owner", "claim_batch", "routes")
 _STAGED: set[int] = set()
 
 

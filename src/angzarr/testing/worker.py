@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from angzarr.adapters.celery.memory_transport import broker
+from angzarr.adapters.celery.connection import memory_broker
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.app.angzarr import Angzarr
 from angzarr.testing.alarm import Hangs, alarm
@@ -212,7 +212,7 @@ def open_in_process(app: Angzarr, clock: FakeClock) -> Iterator[InProcessWorker]
     """Give a worker of *app*, which is staged; stop it when the block is left."""
     recorder = Recorder()
     before, app.hooks = app.hooks, (*app.hooks, recorder)
-    engine = InProcess(app, broker(channel_of(app.broker_url)))
+    engine = InProcess(app, memory_broker(channel_of(app.broker_url)))
     try:
         with engine.open():
             yield InProcessWorker(app, clock, engine, recorder)

@@ -13,16 +13,16 @@ from billiard.exceptions import TimeLimitExceeded
 from kombu.utils.json import dumps, loads
 
 from angzarr.adapters.celery.publish.followers import CeleryFollowers
-from angzarr.adapters.celery.publish.outbox import CeleryOutbox, LoneEvents
+from angzarr.adapters.celery.publish.outbox import CeleryOutbox, SingleConnectionEvents
 from angzarr.adapters.celery.publish.publisher import (
     CeleryPublisher,
     CelerySchedule,
-    LonePublisher,
+    SingleConnectionPublisher,
     transport_of,
 )
-from angzarr.adapters.celery.shutdown.stop_signals import heed_cut
-from angzarr.adapters.celery.worker import error_log as shown_errors
+from angzarr.adapters.celery.shutdown.shutdown import heed_cut
 from angzarr.adapters.celery.worker.settlement import Settlement
+from angzarr.adapters.celery.worker.task_events import install_error_log
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.aggregates.deciding import Decider
 from angzarr.aggregates.relay import Relay
@@ -60,7 +60,7 @@ def build_road(app: Any) -> Road:
     heed_cut(app.stopping)
     wiring.guard_handlers()
     if protection_wiring.hiding(app.settings.dlq) is not None:
-        shown_errors.install()
+        install_error_log()
     road = _road(app, Hold, CeleryPublisher(app))
     return replace(road, waves=_waves(app, road), closed=app.stopping.closed)
 
@@ -131,7 +131,7 @@ def build_salvage(app: Any) -> Salvage:
 
 def build_settlement(app: Any) -> Settlement:
     """Return what a parent process does for its children, with a road that waits for nobody."""
-    publisher = LonePublisher(app)
+    publisher = SingleConnectionPublisher(app)
     road = _road(app, TriedOnce, publisher)
     return Settlement(app, road, build_salvage(app), publisher)
 
@@ -174,7 +174,7 @@ def build_relay(app: Any) -> Relay:
     shelves.rejections.close()  # nobody else would, and the last who closes ends the connections
     return Relay(
         books=shelves.books,
-        publish=LoneEvents(app, LonePublisher(app)).publish,
+        publish=SingleConnectionEvents(app, SingleConnectionPublisher(app)).publish,
         clock=SystemClock(),
         chance=app.chance,
     )

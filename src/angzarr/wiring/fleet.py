@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from angzarr.adapters.celery.worker.membership import Membership
+from angzarr.adapters.celery.worker.owner_lease import Membership
 from angzarr.clock import SystemClock
 from angzarr.fleet import Member
 

@@ -11,7 +11,7 @@ from celery import Celery
 from pydantic import BaseModel
 
 from angzarr import Angzarr, Priority
-from angzarr.adapters.celery.publish.outbox import CeleryOutbox, LoneEvents
+from angzarr.adapters.celery.publish.outbox import CeleryOutbox, SingleConnectionEvents
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read
 from angzarr.errors import EventDoesNotFit, NoSubscriber
@@ -279,7 +279,7 @@ def test_what_is_relayed_reaches_ordered_handlers_too(ordered):
     relayed = []
     event = Event(id="e", type="Packed", data={}, domain="order", root="o-1", sequence=4)
     publisher = SimpleNamespace(publish=relayed.append)
-    LoneEvents(ordered, publisher).publish([event, replace(event, domain="shop")])
+    SingleConnectionEvents(ordered, publisher).publish([event, replace(event, domain="shop")])
     (message,) = relayed
     assert (message.task, message.queue) == ("count", "slow")
     assert message.headers[names.SEQUENCE] == 4

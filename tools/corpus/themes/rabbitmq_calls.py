@@ -15,7 +15,7 @@ from tools.corpus.places import rabbitmq, web
 from tools.corpus.scenario import Scenario
 from tools.corpus.scenario import scenario as any_scenario
 
-from angzarr.adapters.celery.worker.rejected_message import message_of, what_happened
+from angzarr.adapters.celery.worker.rejected_by_broker import raw_message, what_happened
 from angzarr.analysis.ledger.entry import FailureClass
 
 BROKER = "partner-broker"
@@ -104,7 +104,7 @@ def _dropped(app: Any, given: Scenario, how: str) -> None:
             )  # fmt: skip
         lost = _wait_for(dropped, queue, how)
     error, code = what_happened(lost.headers)
-    app.bury(message_of(lost), error, code)
+    app.bury(raw_message(lost), error, code)
 
 
 def _wait_for(dropped: Any, queue: Any, how: str) -> Any:

@@ -2,6 +2,11 @@
 
 Celery's own `add_defaults` puts them over `config_from_object`, and forgets them when that is read
 a second time. They lie just above Celery's defaults instead, and are laid anew at each reading.
+
+The result backend: what Celery stores after an outcome, and for how long a worker waits for it.
+
+Celery's tracer stores a task's result before its message is acknowledged. A result that cannot be
+stored is lost, which costs whoever asks for it; its event must not run again for it.
 """
 
 from __future__ import annotations
@@ -12,9 +17,32 @@ from typing import Any, Final
 
 from celery.app.utils import Settings
 
-from angzarr.adapters.celery.worker import result_backend
+#: Of Celery's Redis result backend, in seconds; Celery waits 120, and for a connect as long as the
+#: kernel does. For a mute one the tracer waits twice, to store the result and then the failure to
+#: do so: 6 s, which fit into the grace of 7.5 s of what returns just when SIGTERM comes (16).
+RESULT_DEFAULTS: Final[Mapping[str, Any]] = {
+    "redis_socket_timeout": 3.0,
+    "redis_socket_connect_timeout": 2.0,
+}
+#: How often a worker sends Redis a result again whose sending failed: Celery would 20 times,
+#: however long each takes; here no try begins more than `timeout` seconds after the first. Workers
+#: only: with the same policy a publisher that waits for results gives up waiting, for good.
+_RETRIES: Final[Mapping[str, Any]] = {
+    "max_retries": 3,
+    "interval_start": 0,
+    "interval_step": 1,
+    "interval_max": 1,
+    "timeout": 2.0,
+}
 
-CONSUMER: Final = "angzarr.adapters.celery.worker.consumer:RoadConsumer"
+
+def bound_retries(conf: Any) -> None:
+    """Bound how long a worker sends one result, below what the user set."""
+    given = conf.result_backend_transport_options or {}
+    conf.result_backend_transport_options = {"retry_policy": dict(_RETRIES), **given}
+
+
+CONSUMER: Final = "angzarr.adapters.celery.worker.consumer:AngzarrConsumer"
 
 DEFAULTS: Final[Mapping[str, Any]] = {
     "task_acks_late": True,
@@ -42,7 +70,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "worker_consumer": CONSUMER,
     # What runs when SIGTERM comes may go on so long; 2.3 s later at most all is over (16).
     "worker_soft_shutdown_timeout": 7.5,
-    **result_backend.DEFAULTS,
+    **RESULT_DEFAULTS,
 }
 
 #: What RabbitMQ needs besides: native delays want quorum queues behind a topic exchange.

@@ -12,7 +12,13 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from celery import Task
+from celery.app.task import get_actual_ignore_result
+from celery.backends.base import DisabledBackend
 
 from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.worker.message_limits import take_in
@@ -35,8 +41,8 @@ from angzarr.runtime.log_throttle import Seldom
 
 _log = logging.getLogger("angzarr.worker")
 
-#: The attribute of a kombu message that holds its `Ride`, and of one that holds a claim's end.
-RIDE, ENDING = "angzarr_ride", "angzarr_ending"
+#: The attribute of a kombu message for its `BatchedClaim`, and the one for a claim's end.
+BATCHED_CLAIM, ENDING = "angzarr_ride", "angzarr_ending"
 #: Headers of a message that may not run at once, or not for the first time (every copy has the
 #: last): its claim would block others in the meantime.
 _LATER = ("eta", "expires", names.WAITED_FOR, names.ATTEMPT)
@@ -45,7 +51,7 @@ _LATER = ("eta", "expires", names.WAITED_FOR, names.ATTEMPT)
 MakeEnding = Callable[[str, str, Complete, Callable[[], None]], Any]
 
 
-class Ride(NamedTuple):
+class BatchedClaim(NamedTuple):
     """A claim made when its message was fetched, and the answer.
 
     None: nobody heard it, and the claim may have been made. The run claims by the same token then;
@@ -72,7 +78,7 @@ class LeftToAck(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Riding:
+class ClaimBatch:
     """Knows whose claims they are and where they live."""
 
     handlers: Handlers
@@ -83,7 +89,7 @@ class Riding:
     bounds: Bounds
     seldom: Seldom = field(default_factory=Seldom)
 
-    def board(self, messages: Sequence[Any]) -> None:
+    def claim(self, messages: Sequence[Any]) -> None:
         """Claim what of *messages* may ride, in one call; the rest is claimed when it runs."""
         boarding = [(message, claim) for message in messages for claim in self._claims(message)]
         if not boarding:
@@ -96,9 +102,9 @@ class Riding:
                 _log.warning("batch_claim_failed: claiming one by one (%s)", error)
             answers = [None] * len(boarding)
         for (message, claim), answer in zip(boarding, answers, strict=True):
-            setattr(message, RIDE, Ride(claim.token, claim.key, answer))
+            setattr(message, BATCHED_CLAIM, BatchedClaim(claim.token, claim.key, answer))
 
-    def alight(self, rides: Sequence[Ride]) -> None:
+    def release(self, rides: Sequence[BatchedClaim]) -> None:
         """Free the claims of what goes back to the broker and was not begun.
 
         While the store is away they stay, and end with the owner's lease.
@@ -112,7 +118,7 @@ class Riding:
                 _log.warning("claims_not_freed: they end with this worker's lease (%s)", error)
 
     def leave(
-        self, message: Any, ride: Ride, kept: str | None, on_fenced: Callable[[], None]
+        self, message: Any, ride: BatchedClaim, kept: str | None, on_fenced: Callable[[], None]
     ) -> None:
         """Let the acknowledgement of *message* complete the claim of *ride*."""
         ending = self.make_ending(ride.key, ride.token, Complete(result=kept), on_fenced)
@@ -152,27 +158,41 @@ class Riding:
         )
 
 
-def alight(app: Any, messages: Sequence[Any]) -> None:
+def release_claims(app: Any, messages: Sequence[Any]) -> None:
     """Free the claims that *messages* of an app ride with, if any do (16)."""
-    rides = [ride for message in messages if (ride := getattr(message, RIDE, None)) is not None]
+    rides = [
+        ride for message in messages if (ride := getattr(message, BATCHED_CLAIM, None)) is not None
+    ]
     if rides:
-        app.riding.alight(rides)
+        app.claim_batch.release(rides)
 
 
-#: The usual answer as it goes to a child: its numbers, which pickle best.
-_Numbers: TypeAlias = tuple[int, float]
+_REDIS: Final = ("redis", "rediss")
 
 
-def sent_as(answer: ClaimAnswer | None) -> _Numbers | ClaimAnswer | None:
-    """Return *answer* as it goes to a child."""
-    if isinstance(answer, Claimed) and not answer.steps and not answer.last_words:
-        return answer.starts, answer.sure_until
-    return answer
+def ack_follows(task: Any, request: Any) -> bool:
+    """Tell whether nothing that may take long comes between an outcome and its acknowledgement.
+
+    Where nothing is stored, or in the very Redis that the acknowledgement goes to, which is away
+    for both or for none; and where no code of the task's own runs after it.
+    """
+    kind = type(task)
+    if kind.on_success is not Task.on_success or kind.after_return is not Task.after_return:
+        return False
+    backend = task.backend
+    if isinstance(backend, DisabledBackend):
+        return True
+    if get_actual_ignore_result(task, request) and not request.chord:
+        return True
+    return _one_server(backend.url or "", task.app.broker_url)
 
 
-def answer_in(sent: _Numbers | ClaimAnswer | None) -> ClaimAnswer | None:
-    """Return the answer that `sent_as` sent."""
-    if isinstance(sent, tuple):
-        starts, sure_until = sent
-        return Claimed(starts=starts, sure_until=sure_until)
-    return sent
+@lru_cache(maxsize=64)
+def _one_server(url: str, other: str) -> bool:
+    """Tell whether both URLs name one Redis, in whichever of its databases."""
+    try:
+        places = [(parts.hostname, parts.port or 6379) for parts in map(urlsplit, (url, other))]
+    except ValueError:  # no port is such a number
+        return False
+    schemes = {url.partition(":")[0], other.partition(":")[0]}
+    return schemes <= set(_REDIS) and places[0] == places[1]

@@ -1,16 +1,26 @@
-"""RoadConnection: the broker connection of an app, on our own transport where there is one."""
+"""AngzarrConnection: the broker connection of an app, on our own transport where there is one.
+
+Brokers in this process: kombu's memory transport, where each name is a broker of its own.
+
+kombu's has one set of queues for the whole process, whatever the URL says: two apps of one test
+session would take each other's messages.
+"""
 
 from __future__ import annotations
 
 import ssl as tls
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from queue import Queue
 from typing import Any, Final
 
 import click
 from kombu import Connection
 from kombu.connection import ConnectionPool, PooledConnection
-from kombu.transport import get_transport_cls
+from kombu.transport import get_transport_cls, memory
+from kombu.transport.virtual import BrokerState
 
 from angzarr.errors import MissingExtra
 
@@ -24,7 +34,7 @@ _OTHERS: Final = {
     "amqp": "angzarr.adapters.rabbitmq.transport:Transport",
     "pyamqp": "angzarr.adapters.rabbitmq.transport:Transport",
     "amqps": "angzarr.adapters.rabbitmq.transport:TlsTransport",
-    "memory": "angzarr.adapters.celery.memory_transport:Transport",
+    "memory": "angzarr.adapters.celery.connection:MemoryTransport",
     "sqs": "angzarr.adapters.sqs.transport:Transport",
 }
 #: Scheme of a broker URL → the client that its transport needs, and the extra that brings it.
@@ -55,7 +65,7 @@ def client_of(broker: str) -> Iterator[None]:
         raise MissingClient(*client) from error
 
 
-class RoadConnection(Connection):
+class AngzarrConnection(Connection):
     """kombu's connection; URL, pools and what is shown of it stay as they are."""
 
     @property
@@ -93,7 +103,7 @@ class RoadConnection(Connection):
         super()._init_params(*args, **given)
 
 
-class _PooledConnection(PooledConnection, RoadConnection):
+class _PooledConnection(PooledConnection, AngzarrConnection):
     @property
     def transports(self) -> Mapping[str, str]:
         """Those of the connection that the pool is of."""
@@ -107,10 +117,57 @@ class _Pool(ConnectionPool):
         return _PooledConnection(self, **dict(self.connection._info(resolve=False)))  # noqa: SLF001 - as kombu's does
 
 
-class KombusRedisConnection(RoadConnection):
+class KombusRedisConnection(AngzarrConnection):
     """The same with kombu's own transports for Redis."""
 
     @property
     def transports(self) -> Mapping[str, str]:
         """Scheme → transport."""
         return _OTHERS
+
+
+@dataclass(slots=True)
+class MemoryBroker:
+    """The queues of one broker by name, and how its exchanges are bound."""
+
+    queues: dict[str, Queue[Any]] = field(default_factory=dict)
+    state: Any = field(default_factory=BrokerState)
+
+    def waiting(self) -> int:
+        """Return how many messages nobody has taken."""
+        return sum(queue.qsize() for queue in list(self.queues.values()))
+
+
+_BROKERS: Final[dict[str, MemoryBroker]] = {}
+_LOCK: Final = threading.Lock()
+
+
+def memory_broker(name: str) -> MemoryBroker:
+    """Return the broker *name* of this process: the host of its URL."""
+    with _LOCK:
+        return _BROKERS.setdefault(name, MemoryBroker())
+
+
+def forget_broker(name: str) -> None:
+    """Let the broker *name* go with all that is in it."""
+    with _LOCK:
+        _BROKERS.pop(name, None)
+
+
+class MemoryChannel(memory.Channel):
+    """kombu's channel, on the queues of its own broker."""
+
+    def __init__(self, connection: Any, **options: Any) -> None:
+        super().__init__(connection, **options)
+        self.queues = connection.broker.queues
+
+
+class MemoryTransport(memory.Transport):
+    """The transport of ``memory://`` URLs in an Angzarr app."""
+
+    Channel = MemoryChannel
+
+    def __init__(self, client: Any, **options: Any) -> None:
+        super().__init__(client, **options)
+        self.broker = memory_broker(client.hostname or "localhost")
+        self.state = self.broker.state

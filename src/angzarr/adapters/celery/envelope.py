@@ -3,16 +3,32 @@
 `RoadRequest` makes it in the parent and puts it into the request; it travels to the child with
 the request's other fields. The body is the same object that Celery sends along, so that pickling
 it a second time costs a reference.
+
+Reading: from what Celery hands on of a message to a Delivery, in the parent and in a child.
+
+Custom headers: what a message's headers say besides Celery's own, as ``task.request.headers``.
+
+Celery sorts them out anew for each message, by way of a set of all its names; where they are given
+it does not. This package's own are left out: whoever forwards what is here to another task would
+hand on the queue, the attempts and the event id of this one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from celery.app.task import Context
+
+from angzarr.delivery.delivery import Delivery, read
 from angzarr.events import headers as names
+from angzarr.events.headers import is_ours, without_ours
 from angzarr.events.message import Message
+from angzarr.resilience.idempotency import (
+    ClaimAnswer,
+    Claimed,
+)
 
 #: The name of the request's field, in which it is a bare tuple.
 FIELD = "angzarr"
@@ -89,3 +105,66 @@ def _may_be_queue(name: str) -> bool:
     if _NO_QUEUE.match(name):
         return False
     return len(name.encode()) <= _LONGEST_QUEUE
+
+
+#: The usual answer as it goes to a child: its numbers, which pickle best.
+_Numbers: TypeAlias = tuple[int, float]
+
+
+def sent_as(answer: ClaimAnswer | None) -> _Numbers | ClaimAnswer | None:
+    """Return *answer* as it goes to a child."""
+    if isinstance(answer, Claimed) and not answer.steps and not answer.last_words:
+        return answer.starts, answer.sure_until
+    return answer
+
+
+def answer_in(sent: _Numbers | ClaimAnswer | None) -> ClaimAnswer | None:
+    """Return the answer that `sent_as` sent."""
+    if isinstance(sent, tuple):
+        starts, sure_until = sent
+        return Claimed(starts=starts, sure_until=sure_until)
+    return sent
+
+
+def delivery_of(
+    app: Any, sent: Any, args: Any, kwargs: Any, *, ack_follows: bool = False
+) -> Delivery:
+    """Return the delivery of an envelope, *sent* as a bare tuple."""
+    envelope = Envelope._make(sent)
+    return read(
+        message_of(app, envelope),
+        args=args,
+        kwargs=kwargs,
+        token=envelope.token,
+        owner=envelope.owner,
+        redelivered=bool(envelope.delivery_info.get("redelivered")),
+        answer=answer_in(envelope.answer),
+        ack_follows=ack_follows,
+    )
+
+
+def message_of(app: Any, envelope: Envelope) -> Message:
+    """Return the raw message with the name of the queue that its copies go to.
+
+    It is the one that it was consumed from. Only where nobody knows that a header tells it, which
+    any publisher can write, or the routing key, which may lead to several queues.
+    """
+    queue = envelope.queue or envelope.named_queue or app.queue_of(envelope.routing_key)
+    return envelope.message(queue)
+
+
+#: As in `Context._get_custom_headers` of Celery 5.7; a test compares them.
+_OF_CELERY = frozenset({*vars(Context), "lang", "task", "argsrepr", "kwargsrepr", "compression"})
+_NO_CUSTOM = _OF_CELERY | {FIELD, TOLD}
+
+
+def custom_headers(request: Mapping[str, Any]) -> Any:
+    """Return the custom headers of a request; what a header ``headers`` says goes before them."""
+    given = request.get("headers")
+    if given is not None:
+        return without_ours(given) if isinstance(given, Mapping) else given
+    return {
+        name: value
+        for name, value in request.items()
+        if name not in _NO_CUSTOM and not is_ours(name)
+    }

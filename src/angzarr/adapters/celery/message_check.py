@@ -2,17 +2,23 @@
 
 Celery fails on the others wherever it happens to look: in the parent's loop, in a timer after the
 task ran, in the child after its success.
+
+Protocol 1: messages of Celery 3 and of clients in other languages, read as protocol 2. Pure.
+
+Celery still takes them, and those that are half of either. Their id, at least, stands in the body,
+where a copy's own headers could not go: a copy, and a letter, is of protocol 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from celery.app.task import Context
 from celery.exceptions import InvalidTaskError
 from kombu.utils.encoding import safe_repr
+from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.envelope import FIELD, TOLD
 from angzarr.events.numbers import MAX_NUMBER, NoNumber, read_number, read_seconds
@@ -234,3 +240,24 @@ _FIELDS: Final[Mapping[str, _Field]] = {
     "chain": _FOLLOWERS,
     "chord": (_is_signature, "a task"),
 }
+
+#: What protocol 2 has as headers and protocol 1 in its body.
+_HEADERS: Final = (
+    "task", "id", "eta", "expires", "retries", "timelimit", "group", "argsrepr", "kwargsrepr",
+)  # fmt: skip
+
+
+class Upgraded(NamedTuple):
+    """A message of protocol 2, in JSON."""
+
+    body: str
+    headers: dict[str, Any]
+
+
+def upgraded(body: Any, told: Mapping[str, Any]) -> Upgraded:
+    """Return the message of *body* (args, kwargs, embed) and of what its body *told* besides."""
+    headers = {name: told[name] for name in _HEADERS if told.get(name) is not None}
+    custom = told.get("headers")
+    return Upgraded(
+        dumps(list(body)), {**(custom if isinstance(custom, dict) else {}), "lang": "py", **headers}
+    )

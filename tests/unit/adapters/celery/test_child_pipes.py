@@ -9,7 +9,7 @@ import pytest
 from celery.concurrency.asynpool import AsynPool
 from kombu.asynchronous import Hub
 
-from angzarr.adapters.celery.shutdown.pool_shutdown import watch_living
+from angzarr.adapters.celery.worker.pools import watch_living
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from angzarr.adapters.celery.claim_batch import (
+    BATCHED_CLAIM,
     ENDING,
-    RIDE,
+    ClaimBatch,
     LeftToAck,
-    Riding,
-    alight,
-    answer_in,
-    sent_as,
+    release_claims,
 )
+from angzarr.adapters.celery.envelope import answer_in, sent_as
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.idempotency import (
@@ -61,9 +60,9 @@ def tenure(leases):
 
 
 @pytest.fixture
-def riding(app, store, tenure):
+def claim_batch(app, store, tenure):
     app.task(name="t", lazy=False)(nothing)
-    return Riding(app.handlers, store, tenure, "me", lambda *made: made, BOUNDS)
+    return ClaimBatch(app.handlers, store, tenure, "me", lambda *made: made, BOUNDS)
 
 
 def message(task_id="1", args=(1,), *, task="t", redelivered=False, **headers):
@@ -81,14 +80,14 @@ def raw_message(**fields):
 
 
 def ride_of(given):
-    return getattr(given, RIDE, None)
+    return getattr(given, BATCHED_CLAIM, None)
 
 
-def test_all_messages_of_a_fetch_are_claimed_in_one_call_and_count_no_start(riding, store):
+def test_all_messages_of_a_fetch_are_claimed_in_one_call_and_count_no_start(claim_batch, store):
     calls, real = [], store.claim
     store.claim = lambda claims: (calls.append(len(claims)), real(claims))[1]
     fetched = [message(str(n)) for n in range(5)]
-    riding.board(fetched)
+    claim_batch.claim(fetched)
     assert calls == [5]
     assert [ride_of(one).answer for one in fetched] == [Claimed(starts=0)] * 5
     assert len({ride_of(one).token for one in fetched}) == 5
@@ -112,8 +111,8 @@ def test_all_messages_of_a_fetch_are_claimed_in_one_call_and_count_no_start(ridi
         "no headers", "odd task",
     ],
 )  # fmt: skip
-def test_what_may_not_run_now_takes_the_slow_path(riding, given):
-    riding.board([given, fine := message("fine")])
+def test_what_may_not_run_now_takes_the_slow_path(claim_batch, given):
+    claim_batch.claim([given, fine := message("fine")])
     assert ride_of(given) is None
     assert ride_of(fine).answer == Claimed(starts=0)
 
@@ -128,20 +127,20 @@ def test_what_may_not_run_now_takes_the_slow_path(riding, given):
     ],
     ids=["timelimit", "kwargs", "embed", "compression"],
 )
-def test_what_is_malformed_is_not_claimed_since_it_is_never_run(riding, malformed):
-    riding.board([malformed])
+def test_what_is_malformed_is_not_claimed_since_it_is_never_run(claim_batch, malformed):
+    claim_batch.claim([malformed])
     assert ride_of(malformed) is None
 
 
-def test_a_store_that_is_away_leaves_the_claim_to_the_run(riding, tenure):
-    alone = Riding(riding.handlers, Away(), tenure, "me", riding.make_ending, BOUNDS)
-    alone.board([given := message()])
+def test_a_store_that_is_away_leaves_the_claim_to_the_run(claim_batch, tenure):
+    alone = ClaimBatch(claim_batch.handlers, Away(), tenure, "me", claim_batch.make_ending, BOUNDS)
+    alone.claim([given := message()])
     assert ride_of(given).answer is None
     assert sent_as(None) is None
 
 
 def test_a_claim_whose_answer_was_lost_is_made_once_more_by_its_own_token(
-    riding, store, tenure, monkeypatch
+    claim_batch, store, tenure, monkeypatch
 ):
     """By another one the run would find it in progress for as long as this worker lives."""
     claim, claims = store.claim, []
@@ -152,58 +151,58 @@ def test_a_claim_whose_answer_was_lost_is_made_once_more_by_its_own_token(
         raise StoreUnavailable("its answer was lost")
 
     monkeypatch.setattr(store, "claim", unheard)
-    riding.board([given := message()])
+    claim_batch.claim([given := message()])
     monkeypatch.undo()
     ride, (made,) = ride_of(given), claims
     assert (ride.token, ride.key, ride.answer) == (made.token, made.key, None)
     (again,) = store.claim([replace(made, counted=True)])
     assert isinstance(again, Claimed)
-    riding.alight([ride])
+    claim_batch.release([ride])
     (free,) = store.claim([replace(made, token="another")])
     assert isinstance(free, Claimed)
 
 
-def test_a_duplicate_is_told_what_it_is(riding, store, leases):
-    riding.board([first := message("1")])
+def test_a_duplicate_is_told_what_it_is(claim_batch, store, leases):
+    claim_batch.claim([first := message("1")])
     store.settle(ride_of(first).key, ride_of(first).token, Complete(result="7"))
-    riding.board([again := message("1"), other := message("1", args=(2,))])
+    claim_batch.claim([again := message("1"), other := message("1", args=(2,))])
     assert ride_of(again).answer == AlreadyCompleted(result="7")
     assert ride_of(other).answer == Conflict()
 
 
-def test_what_is_claimed_while_no_lease_runs_is_nobodys_to_take_over(riding, leases):
+def test_what_is_claimed_while_no_lease_runs_is_nobodys_to_take_over(claim_batch, leases):
     leases.end("me")
-    riding.board([first := message("1")])
-    riding.board([again := message("1")])
+    claim_batch.claim([first := message("1")])
+    claim_batch.claim([again := message("1")])
     assert ride_of(first).answer == Claimed(starts=0)
     assert ride_of(first).answer.sure_until > time.monotonic()
     assert ride_of(again).answer == InProgress()
 
 
-def test_what_another_worker_runs_is_in_progress(riding):
-    riding.board([message("1")])
-    riding.board([again := message("1")])
+def test_what_another_worker_runs_is_in_progress(claim_batch):
+    claim_batch.claim([message("1")])
+    claim_batch.claim([again := message("1")])
     assert ride_of(again).answer == InProgress()
 
 
-def test_what_goes_back_unbegun_can_be_claimed_by_another_worker_at_once(riding):
-    riding.board([given := message("1")])
-    alight(SimpleNamespace(riding=riding), [given, message("without a claim")])
-    riding.board([again := message("1")])
+def test_what_goes_back_unbegun_can_be_claimed_by_another_worker_at_once(claim_batch):
+    claim_batch.claim([given := message("1")])
+    release_claims(SimpleNamespace(claim_batch=claim_batch), [given, message("without a claim")])
+    claim_batch.claim([again := message("1")])
     assert ride_of(again).answer == Claimed(starts=0)
 
 
-def test_claims_that_cannot_be_freed_do_not_stop_the_messages(riding, tenure):
-    riding.board([given := message("1")])
-    Riding(riding.handlers, Away(), tenure, "me", riding.make_ending, BOUNDS).alight(
+def test_claims_that_cannot_be_freed_do_not_stop_the_messages(claim_batch, tenure):
+    claim_batch.claim([given := message("1")])
+    ClaimBatch(claim_batch.handlers, Away(), tenure, "me", claim_batch.make_ending, BOUNDS).release(
         [ride_of(given)]
     )
 
 
-def test_the_acknowledgement_is_told_which_claim_ends_with_it(riding):
-    riding.board([given := message("1")])
+def test_the_acknowledgement_is_told_which_claim_ends_with_it(claim_batch):
+    claim_batch.claim([given := message("1")])
     ride = ride_of(given)
-    riding.leave(given, ride, '"kept"', print)
+    claim_batch.leave(given, ride, '"kept"', print)
     assert getattr(given, ENDING) == (ride.key, ride.token, Complete(result='"kept"'), print)
 
 
@@ -229,8 +228,8 @@ def test_a_completion_reaches_the_parent_with_the_result():
     assert (type(left), str(left), left.kept) == (LeftToAck, "None", "1")
 
 
-def test_a_body_with_three_names_is_no_body_of_three_parts(riding):
+def test_a_body_with_three_names_is_no_body_of_three_parts(claim_batch):
     half = message()
     half.payload = {"args": [1], "kwargs": {}, "id": "1"}
-    riding.board([half])
-    assert not hasattr(half, RIDE)
+    claim_batch.claim([half])
+    assert not hasattr(half, BATCHED_CLAIM)

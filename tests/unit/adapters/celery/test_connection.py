@@ -8,7 +8,7 @@ import ssl
 import pytest
 from kombu import Connection, pools
 
-from angzarr.adapters.celery.connection import RoadConnection
+from angzarr.adapters.celery.connection import AngzarrConnection
 
 AMQP = "angzarr.adapters.rabbitmq.transport"
 
@@ -27,12 +27,12 @@ def transport_of(connection):
         ("amqp://h", f"{AMQP}:Transport"),
         ("pyamqp://h", f"{AMQP}:Transport"),
         ("amqps://h", f"{AMQP}:TlsTransport"),
-        ("memory://", "angzarr.adapters.celery.memory_transport:Transport"),
+        ("memory://", "angzarr.adapters.celery.connection:MemoryTransport"),
     ],
 )
 def test_brokers_get_our_transports(url, used):
-    assert transport_of(RoadConnection(url)) == used
-    assert transport_of(RoadConnection(url).clone()) == used
+    assert transport_of(AngzarrConnection(url)) == used
+    assert transport_of(AngzarrConnection(url).clone()) == used
 
 
 @pytest.mark.parametrize("url", ["redis://h", "amqp://h"])
@@ -47,7 +47,7 @@ def test_what_publishes_goes_over_the_transport_that_consumes(make_app, monkeypa
 
 
 def test_the_next_of_several_brokers_gets_it_too():
-    connection = RoadConnection("memory://;redis://h")
+    connection = AngzarrConnection("memory://;redis://h")
     connection.maybe_switch_next()
     assert transport_of(connection) == "angzarr.adapters.redis.transport:Transport"
 
@@ -61,7 +61,7 @@ def test_stock_is_one_setting_away(make_app, monkeypatch):
 
 
 def test_what_is_shown_of_it_stays_as_it_was():
-    connection = RoadConnection("redis://:secret@h:1/2")
+    connection = AngzarrConnection("redis://:secret@h:1/2")
     assert connection.as_uri() == "redis://:**@h:1/2"
     assert connection.as_uri() == Connection("redis://:secret@h:1/2").as_uri()
 
@@ -73,17 +73,17 @@ def test_what_inspect_stats_tells_is_json_without_our_callables(make_app):
 
 
 def test_it_shares_no_pool_with_stock_connections():
-    ours, stock = RoadConnection("redis://h"), Connection("redis://h")
+    ours, stock = AngzarrConnection("redis://h"), Connection("redis://h")
     assert hash(ours) != hash(stock)
     assert pools.connections[ours] is not pools.connections[stock]
-    assert pools.connections[RoadConnection("redis://h")] is pools.connections[ours]
+    assert pools.connections[AngzarrConnection("redis://h")] is pools.connections[ours]
     pools.reset()
 
 
 def test_a_servers_certificate_is_checked_unless_one_says_not():
-    assert RoadConnection("rediss://h").ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
-    lax = RoadConnection("rediss://h?ssl_cert_reqs=none")
+    assert AngzarrConnection("rediss://h").ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+    lax = AngzarrConnection("rediss://h?ssl_cert_reqs=none")
     assert lax.ssl == {"ssl_cert_reqs": ssl.CERT_NONE}
     given = {"ssl_ca_certs": "/ca.pem"}
-    assert RoadConnection("rediss://h", ssl=given).ssl == given
-    assert RoadConnection("redis://h").ssl is False
+    assert AngzarrConnection("rediss://h", ssl=given).ssl == given
+    assert AngzarrConnection("redis://h").ssl is False

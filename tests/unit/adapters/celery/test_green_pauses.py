@@ -4,7 +4,7 @@ import sys
 import time
 from types import SimpleNamespace
 
-from angzarr.adapters.celery.shutdown import pool_shutdown as green_pauses
+from angzarr.adapters.celery.worker.pools import patch_pauses
 
 
 def test_who_has_the_real_sleep_gets_the_one_that_took_its_place(monkeypatch):
@@ -18,11 +18,11 @@ def test_who_has_the_real_sleep_gets_the_one_that_took_its_place(monkeypatch):
     def green(seconds: float) -> None:
         """Let others go on."""
 
-    green_pauses.mend()
+    patch_pauses()
     assert theirs.sleep is real, "nothing is patched here"
     monkeypatch.setattr(time, "sleep", green)
     try:
-        green_pauses.mend()
+        patch_pauses()
         assert (theirs.sleep, own.sleep, ours.sleep) == (green, print, real)
     finally:
         monkeypatch.setattr(time, "sleep", real)

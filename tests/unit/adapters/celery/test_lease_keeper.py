@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from angzarr.adapters.celery.worker import worker
-from angzarr.adapters.celery.worker.worker import LeaseKeeper
+from angzarr.adapters.celery.worker import owner_lease
+from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.tenure import Tenure
 
@@ -34,7 +34,7 @@ class Leases:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(worker, "RETRIED_EVERY", worker.RETRIED_EVERY / 100)
+    monkeypatch.setattr(owner_lease, "RETRIED_EVERY", owner_lease.RETRIED_EVERY / 100)
 
 
 def test_a_worker_that_starts_while_the_store_is_away_waits_for_its_lease():
@@ -70,7 +70,8 @@ def test_a_lease_that_could_not_be_renewed_is_tried_again_soon():
     keeper = LeaseKeeper(Tenure(Leases(failures=2)), "me", monotonic=lambda: 0.0)
     keeper._ended = waits = Waits(4)
     keeper._keep()
-    usual, soon = worker.RENEWED_EVERY.total_seconds(), worker.RETRIED_EVERY.total_seconds()
+    usual = owner_lease.RENEWED_EVERY.total_seconds()
+    soon = owner_lease.RETRIED_EVERY.total_seconds()
     assert waits.seconds == [usual, soon, soon, usual, usual]
 
 

@@ -10,7 +10,7 @@ import pytest
 from amqp.exceptions import MessageNacked, PreconditionFailed
 from kombu.exceptions import OperationalError
 
-from angzarr.adapters.celery.publish.publisher import LonePublisher, refuses
+from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher, refuses
 from angzarr.adapters.celery.worker.worker import MoverThread
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.adapters.redis.schedule import RedisSchedule
@@ -29,7 +29,7 @@ def message(queue, name="task-1"):
 
 @pytest.fixture
 def mover(app):
-    thread = MoverThread(app.schedule, LonePublisher(app), pytest.fail, pytest.fail)
+    thread = MoverThread(app.schedule, SingleConnectionPublisher(app), pytest.fail, pytest.fail)
     thread.start()
     yield thread
     thread.end()
@@ -75,7 +75,7 @@ def test_a_forked_child_ends_no_mover(mover, monkeypatch):
 
 def test_it_uses_no_pool_that_children_inherit(app, sent, monkeypatch):
     monkeypatch.setattr(type(app), "producer_pool", property(lambda _: pytest.fail("the pool")))
-    publisher = LonePublisher(app)
+    publisher = SingleConnectionPublisher(app)
     publisher.publish(message(app.conf.task_default_queue))
     publisher.publish(message(app.conf.task_default_queue, "task-2"))
     publisher.close()
@@ -88,7 +88,7 @@ def test_it_uses_no_pool_that_children_inherit(app, sent, monkeypatch):
 def test_a_connection_that_broke_is_replaced_and_one_that_is_well_is_kept(
     app, monkeypatch, error, kept
 ):
-    publisher = LonePublisher(app)
+    publisher = SingleConnectionPublisher(app)
     publisher.publish(message(app.conf.task_default_queue))
     before = publisher._connection
     with monkeypatch.context() as patch:

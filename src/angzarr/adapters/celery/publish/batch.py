@@ -1,4 +1,7 @@
-"""Batch: many events to their handlers with few round trips, and an exact account if it fails."""
+"""Batch: many events to their handlers with few round trips, and an exact account if it fails.
+
+Parcel: one of many events on its way to its handlers, and what is known of its messages.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import contextvars
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from amqp.exceptions import ChannelError
@@ -14,14 +17,70 @@ from celery import signals
 from kombu.exceptions import OperationalError
 from kombu.utils.url import maybe_sanitize_url
 
-from angzarr.adapters.celery.publish.amqp import RoadAMQP
-from angzarr.adapters.celery.publish.batch_item import UNSENDABLE, Leg, Parcel, account
-from angzarr.adapters.celery.publish.message_template import Sketch, Writer, can_be_sketched
-from angzarr.adapters.celery.publish.publisher import AWAY
-from angzarr.adapters.celery.publish.wires import Wire, wire_for
+from angzarr.adapters.celery.publish.amqp import AngzarrAMQP
+from angzarr.adapters.celery.publish.message_template import (
+    MessageCapture,
+    MessageTemplate,
+    can_use_templates,
+)
+from angzarr.adapters.celery.publish.publisher import AWAY, unconfirmed
+from angzarr.adapters.celery.publish.wires import OutgoingMessage, Wire, wire_for
 from angzarr.delivery.fanout import Subscription
+from angzarr.errors import BrokerUnavailable, PublishError
 from angzarr.events import headers as names
 from angzarr.events.event import Event, task_id_for
+from angzarr.events.publication import NotAllPublished
+
+#: What is raised for a message that no broker could take: a missing queue, an option of no use.
+UNSENDABLE: Final = (LookupError, TypeError, ValueError)
+
+
+@dataclass(slots=True, eq=False)
+class OutgoingEvent:
+    """One event and its messages; *text* is its data as JSON."""
+
+    event: Event
+    legs: Sequence[OutgoingMessage]
+    text: str = ""
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether every handler's message is on the broker."""
+        return all(leg.confirmed for leg in self.legs)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether not one message is on the broker, for certain."""
+        return not any(leg.confirmed or leg.lost for leg in self.legs)
+
+
+def account(parcels: Sequence[OutgoingEvent], cause: Exception, where: str) -> Exception:
+    """Return the error that says what became of *parcels*, of which some were not confirmed.
+
+    *cause* ended the sending; it is returned itself where nothing was sent and the broker, whose
+    address without a password is *where*, had no part in it.
+    """
+    if all(parcel.untouched for parcel in parcels):
+        if isinstance(cause, UNSENDABLE) or (
+            isinstance(cause, PublishError) and not isinstance(cause, BrokerUnavailable)
+        ):
+            return cause
+        msg = (
+            f"none of {len(parcels)} events was sent: the broker at {where} did not confirm"
+            f" ({cause}); start it or set broker_url, then publish again"
+        )
+        if isinstance(cause, BrokerUnavailable):
+            return BrokerUnavailable(msg, refused=cause.refused, passing=cause.passing)
+        return unconfirmed(msg, cause)
+    missing = {leg.to.handler: None for p in parcels for leg in p.legs if not leg.confirmed}
+    return NotAllPublished(
+        confirmed=[p.event for p in parcels if p.confirmed],
+        uncertain=[p.event for p in parcels if not (p.confirmed or p.untouched)],
+        unsent=[p.event for p in parcels if p.untouched and not p.confirmed],
+        missing=list(missing),
+        cause=f"the broker at {where}: {cause}",
+    )
+
 
 _log = logging.getLogger("angzarr.publishing")
 
@@ -38,7 +97,12 @@ Send: TypeAlias = Callable[[Event, Subscription, Mapping[str, Any]], None]
 
 
 def send_batch(
-    app: Any, parcels: Sequence[Parcel], options: Mapping[str, Any], *, span: Span, send: Send
+    app: Any,
+    parcels: Sequence[OutgoingEvent],
+    options: Mapping[str, Any],
+    *,
+    span: Span,
+    send: Send,
 ) -> bool:
     """Send *parcels* in order; False, and nothing sent, where they must go one by one.
 
@@ -46,14 +110,14 @@ def send_batch(
     """
     if not any(parcel.legs for parcel in parcels) or OWN_WAY & options.keys():
         return False
-    if type(app.amqp) is not RoadAMQP or not can_be_sketched(app):
+    if type(app.amqp) is not AngzarrAMQP or not can_use_templates(app):
         return False
     where = maybe_sanitize_url(str(app.conf.broker_url or "the default address"))
     connection = app.pool.connection
     away = (*AWAY, *connection.connection_errors, *connection.channel_errors)
     try:
         with app.producer_pool.acquire(block=True, timeout=10) as producer:
-            batch = Batch(app, producer, span, away)
+            batch = BatchSender(app, producer, span, away)
             if not batch.connect(options):
                 return False
             batch.sketch(parcels, options, send)
@@ -73,9 +137,9 @@ def send_batch(
     return True
 
 
-def chunks(parcels: Sequence[Parcel]) -> Iterator[list[Parcel]]:
+def chunks(parcels: Sequence[OutgoingEvent]) -> Iterator[list[OutgoingEvent]]:
     """Cut *parcels* into what may be in flight at once; each has at least one event."""
-    chunk: list[Parcel] = []
+    chunk: list[OutgoingEvent] = []
     messages = text = 0
     for parcel in parcels:
         added = len(parcel.text) * len(parcel.legs)
@@ -89,7 +153,7 @@ def chunks(parcels: Sequence[Parcel]) -> Iterator[list[Parcel]]:
         yield chunk
 
 
-class Batch:
+class BatchSender:
     """Writes and sends parcels over one producer, which no other thread uses meanwhile.
 
     A chunk whose connection ends is sent again as Celery's retry policy says, but for what was
@@ -104,7 +168,7 @@ class Batch:
         self._span = span
         self._away = away
         self._wire: Wire | None = None
-        self._writers: dict[Subscription, Writer] = {}
+        self._writers: dict[Subscription, MessageTemplate] = {}
         self._domains: dict[Subscription, str | None] = {}
         self._any: Any = None
 
@@ -119,21 +183,23 @@ class Batch:
         self._wire = wire_for(self._producer)
         return self._wire is not None
 
-    def sketch(self, parcels: Sequence[Parcel], options: Mapping[str, Any], send: Send) -> None:
+    def sketch(
+        self, parcels: Sequence[OutgoingEvent], options: Mapping[str, Any], send: Send
+    ) -> None:
         """Have Celery write one message for each handler; raises what it would raise."""
         for parcel in parcels:
             for leg in parcel.legs:
                 if leg.to not in self._writers:
-                    sketch = Sketch(self._producer)
+                    sketch = MessageCapture(self._producer)
                     drawn = {**options, "producer": sketch, "add_to_parent": False}
                     send(parcel.event, leg.to, drawn)
-                    self._writers[leg.to] = self._any = Writer(self._app, sketch)
+                    self._writers[leg.to] = self._any = MessageTemplate(self._app, sketch)
                     handler = self._app.handlers.get(leg.to.handler)
                     self._domains[leg.to] = handler.domain if handler is not None else None
 
-    def send(self, chunk: Sequence[Parcel]) -> None:
+    def send(self, chunk: Sequence[OutgoingEvent]) -> None:
         """Send one chunk; raises what ended it after marking every leg."""
-        trips = [_Trip(parcel, self._span) for parcel in chunk]
+        trips = [_EventSend(parcel, self._span) for parcel in chunk]
         legs = [leg for parcel in chunk for leg in parcel.legs]
         try:
             for trip in trips:
@@ -161,7 +227,7 @@ class Batch:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def _write(self, trip: _Trip) -> None:
+    def _write(self, trip: _EventSend) -> None:
         event = trip.parcel.event
         event_headers = names.to_headers(event)
         for leg in trip.parcel.legs:
@@ -170,7 +236,11 @@ class Batch:
             self._write_leg(trip, leg, self._writers[leg.to], own)
 
     def _write_leg(
-        self, trip: _Trip, leg: Leg, writer: Writer, own_headers: Mapping[str, Any]
+        self,
+        trip: _EventSend,
+        leg: OutgoingMessage,
+        writer: MessageTemplate,
+        own_headers: Mapping[str, Any],
     ) -> None:
         data, way = trip.parcel.event.data, dict(writer.destination.options)
         task_id = task_id_for(trip.parcel.event.id, leg.to.handler)
@@ -194,13 +264,13 @@ class Batch:
 
     # -- sending -------------------------------------------------------------------------------
 
-    def _carry(self, legs: Sequence[Leg]) -> None:
-        carry: Callable[[Sequence[Leg]], None] = self._try
+    def _carry(self, legs: Sequence[OutgoingMessage]) -> None:
+        carry: Callable[[Sequence[OutgoingMessage]], None] = self._try
         if self._any.retry:
             carry = self._producer.connection.ensure(self, self._try, **self._any.policy)
         carry(legs)
 
-    def _try(self, legs: Sequence[Leg]) -> None:
+    def _try(self, legs: Sequence[OutgoingMessage]) -> None:
         wire = self._wire = self._wire or wire_for(self._producer)
         if wire is None:
             msg = "the broker that took its place takes no batches"
@@ -212,7 +282,7 @@ class Batch:
 
     # -- telling -------------------------------------------------------------------------------
 
-    def _tell_task_sent(self, trips: Sequence[_Trip]) -> None:
+    def _tell_task_sent(self, trips: Sequence[_EventSend]) -> None:
         """Send Celery's ``task-sent`` events; they are for monitors, the tasks are on their way."""
         told = [
             (writer, fields)
@@ -235,14 +305,14 @@ class Batch:
             _log.warning("task_sent_events_lost: %s events, %s", len(told), error)
             self._wire = None
 
-    def _end(self, trips: Sequence[_Trip], error: BaseException | None) -> None:
+    def _end(self, trips: Sequence[_EventSend], error: BaseException | None) -> None:
         for trip in trips:
             for leg in trip.parcel.legs:
                 if leg.confirmed:
                     self._after(trip, leg, self._writers[leg.to])
             trip.end(None if trip.parcel.confirmed else error)
 
-    def _after(self, trip: _Trip, leg: Leg, writer: Writer) -> None:
+    def _after(self, trip: _EventSend, leg: OutgoingMessage, writer: MessageTemplate) -> None:
         """Say what is on the broker to those who listen to Celery's signals."""
         headers, data = leg.options["headers"], trip.parcel.event.data
         if signals.after_task_publish.receivers:
@@ -262,7 +332,7 @@ class Batch:
             )  # fmt: skip
 
 
-class _Trip:
+class _EventSend:
     """One parcel while it is sent: its span, and the context in which its signals run.
 
     A tracer that listens to Celery opens a span before a publish and ends it after. In a context
@@ -271,7 +341,7 @@ class _Trip:
 
     __slots__ = ("_context", "_span", "parcel")
 
-    def __init__(self, parcel: Parcel, span: Span) -> None:
+    def __init__(self, parcel: OutgoingEvent, span: Span) -> None:
         self.parcel = parcel
         self._context = contextvars.copy_context()
         self._span = span(parcel.event)

@@ -34,7 +34,7 @@ def json_of(data: Any) -> str:
         raise UnserializableEvent(msg) from error
 
 
-class Sketch:
+class MessageCapture:
     """Stands in for a producer: takes one message from Celery instead of sending it."""
 
     def __init__(self, producer: Any) -> None:
@@ -51,16 +51,16 @@ class Sketch:
         return getattr(self._producer, name)
 
 
-def can_be_sketched(app: Any) -> bool:
+def can_use_templates(app: Any) -> bool:
     """Tell whether one message of a handler is like the next: no route looks at arguments."""
     routes = app.amqp.routes
     return app.conf.task_protocol == 2 and all(type(route) is MapRoute for route in routes)  # noqa: PLR2004 - Celery's name for it
 
 
-class Writer:
+class MessageTemplate:
     """Writes the messages of one handler after its sketch, field for field as Celery would."""
 
-    def __init__(self, app: Any, sketch: Sketch) -> None:
+    def __init__(self, app: Any, sketch: MessageCapture) -> None:
         amqp, conf = app.amqp, app.conf
         headers, properties, (args, _, embed), told = sketch.message
         options = dict(sketch.options)

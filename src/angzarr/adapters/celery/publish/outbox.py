@@ -1,22 +1,37 @@
 """CeleryOutbox: what follows from a decision, sent as any event or task of the app.
 
-LoneEvents: events published from a thread beside which others fork.
+SingleConnectionEvents: events published from a thread beside which others fork.
 
 Celery's own way to send takes locks that a child would inherit as they are at that moment.
+
+CeleryCompensations: which handler undoes which, and how it is sent: as any task of the app.
+
+GapResender: sends events that a lane misses once more, as event books have them (spec P3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from celery import Celery
+
 from angzarr.aggregates.command import Command, origin_headers, task_of
+from angzarr.aggregates.event_store import EventStore, Head
+from angzarr.analysis.replay.compensation import Call, Compensations
+from angzarr.clock import Clock
 from angzarr.delivery.fanout import subscriptions
+from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.schedule import read
+from angzarr.errors import DecodeError
 from angzarr.events.celery_message import celery_message
 from angzarr.events.event import Event, task_id_for
-from angzarr.events.headers import OwnHeaders, to_headers
+from angzarr.events.headers import HOP, OwnHeaders, to_headers
+from angzarr.events.message import Message
 from angzarr.events.publisher import Publisher
+from angzarr.ordering.lane import Gap
 from angzarr.sagas.escalation import escalation_of
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.rejection import Rejection, notification_task, to_event
@@ -60,7 +75,7 @@ class CeleryOutbox(Outbox):
 _ORIGIN: Final = "angzarr-relay"
 
 
-class LoneEvents:
+class SingleConnectionEvents:
     """Publishes events of *app* by way of *publisher*, one message after the other."""
 
     def __init__(self, app: Any, publisher: Publisher) -> None:
@@ -80,4 +95,107 @@ class LoneEvents:
         addressed = event if event.domain else replace(event, domain=own_domain)
         task_id = task_id_for(event.id, handler)
         message = celery_message(handler, task_id, addressed, queue, origin=_ORIGIN)
+        self._publisher.publish(message)
+
+
+class CeleryCompensations(Compensations):
+    """The compensations that the handlers of *app* name."""
+
+    def __init__(self, app: Celery, handlers: Handlers) -> None:
+        self._app = app
+        self._handlers = handlers
+
+    def of(self, handler: str) -> str:
+        """Return the task that undoes what *handler* does."""
+        found = self._handlers.get(handler)
+        return (found and found.compensation) or ""
+
+    def send(self, call: Call) -> None:
+        """Publish *call*, confirmed; it goes where the app routes its task."""
+        self._app.send_task(
+            call.task,
+            args=call.args,
+            kwargs=dict(call.kwargs),
+            task_id=call.task_id,
+            headers=OwnHeaders(call.headers),
+        )
+
+
+_log = logging.getLogger("angzarr.ordering")
+
+#: Events that are sent for one gap at a time; what is missing after these is found later.
+MOST_RESENT: Final = 500
+_GAP_ORIGIN: Final = "angzarr-lanes"
+
+
+class GapResender:
+    """Publishes by way of *publisher* into the queue that *queue_for* names for a handler.
+
+    Without a *store* it sends only copies that the lane itself has. What is sent is the message
+    that is missing, with the same id: beside another one of it, which comes all the same, it can
+    only be a duplicate, and takes no attempt from it.
+    """
+
+    def __init__(
+        self,
+        store: EventStore | None,
+        publisher: Publisher,
+        queue_for: Callable[[str], str],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._publisher = publisher
+        self._queue_for = queue_for
+        self._clock = clock
+
+    def heal(self, gap: Gap, most: int, *, above_all: bool = False) -> int:
+        """Send at most *most* of the events missing in *gap*; return how many that were.
+
+        *above_all*: as the latest copies that there are of them. If a claim waits for a copy which
+        was lost, nothing else would pass for a day (10); attempts are counted anew then where they
+        come from a book. Raises StoreUnavailable, BrokerUnavailable.
+        """
+        # Minutes: mostly more than copies came to, and more again each time that it is sent.
+        headers = {HOP: int(self._clock.now().timestamp() // 60)} if above_all else {}
+        copy = self._overdue(gap)
+        if copy is not None:
+            self._publisher.publish(replace(copy, headers={**copy.headers, **headers}))
+            return 1
+        sent = 0
+        for event in self._missing(gap, min(most, MOST_RESENT)):
+            self._send(event, gap.lane.handler, headers)
+            sent += 1
+        return sent
+
+    def _overdue(self, gap: Gap) -> Message | None:
+        """Return the copy that the lane of *gap* waits for, if it knows and anybody can read it."""
+        if gap.overdue is None or gap.overdue.text is None:
+            return None
+        try:
+            return read(gap.overdue.text)
+        except DecodeError as error:
+            _log.error("copy_unreadable: event %s: %s", gap.overdue.event_id, error)
+            return None
+
+    def _missing(self, gap: Gap, most: int) -> list[Event]:
+        """Return what the books have of what is missing."""
+        if self._store is None:
+            return []
+        address, until = gap.lane.address, gap.first_waiting.sequence
+        limit = min(until - gap.missing, most)
+        found: list[Event] = []
+        for event in self._store.scan([address.domain], Head(address, gap.missing), limit):
+            if (event.root, event.edition or "") != (address.root, address.edition):
+                break
+            if event.sequence is None or event.sequence >= until:
+                break
+            found.append(event)
+        return found
+
+    def _send(self, event: Event, handler: str, headers: Mapping[str, int]) -> None:
+        task_id = task_id_for(event.id, handler)
+        queue = self._queue_for(handler)
+        message = celery_message(
+            handler, task_id, event, queue, origin=_GAP_ORIGIN, headers=headers
+        )
         self._publisher.publish(message)

@@ -186,7 +186,7 @@ class CelerySchedule:
             _log.error("copy_refused: task %s waits in the store meanwhile: %s", copy.id, error)
 
 
-class LonePublisher(CeleryPublisher):
+class SingleConnectionPublisher(CeleryPublisher):
     """A publisher with one connection of its own, for one thread beside which others fork.
 
     Celery's pool has locks that a child would inherit as they are at that moment.

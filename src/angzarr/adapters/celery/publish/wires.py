@@ -2,24 +2,63 @@
 
 A wire marks each leg it carried *confirmed*, or *lost* where the connection ended before the
 broker said so. It tries nothing twice; its owner does.
+
+ConfirmedWire: many messages to RabbitMQ, and one wait for all their confirms.
+
+PipelinedWire: many messages to Redis in one round trip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, Final, Protocol
 
+from amqp.exceptions import (
+    AMQPError,
+    ChannelError,
+    IrrecoverableConnectionError,
+    MessageNacked,
+    RecoverableConnectionError,
+)
+from kombu import Producer
 from kombu.transport import pyamqp
 
-from angzarr.adapters.celery.publish.batch_item import Leg
-from angzarr.adapters.celery.publish.confirmed_wire import ConfirmedWire
-from angzarr.adapters.celery.publish.pipelined_wire import PipelinedWire
+from angzarr.delivery.fanout import Subscription
+from angzarr.errors import Unroutable
+
+
+@dataclass(slots=True, eq=False)
+class OutgoingMessage:
+    """The message of one event to one handler."""
+
+    to: Subscription
+    #: Written on the broker, for certain.
+    confirmed: bool = False
+    #: In flight when a connection ended: on the broker or not, nobody knows.
+    lost: bool = False
+    body: Any = None
+    #: What kombu's ``Producer.publish`` takes besides the body.
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class NoQueue(RecoverableConnectionError, Unroutable):
+    """Makes kombu connect anew and declare the queue once more."""
+
+
+def no_queue(exchange: object, key: str) -> NoQueue:
+    """Return the error of a message that no queue takes."""
+    return NoQueue(f"no queue takes {key!r} at the exchange {str(exchange)!r}")
 
 
 class Wire(Protocol):
     """Carries messages to the broker and waits until they are there."""
 
-    def carry(self, legs: Sequence[Leg]) -> None:
+    def carry(self, legs: Sequence[OutgoingMessage]) -> None:
         """Send *legs*; raises what the broker or the connection refused, after marking all."""
 
     def tell(self, send: Callable[[Any], None]) -> None:
@@ -39,3 +78,215 @@ def wire_for(producer: Any) -> Wire | None:
     if batches is None or not getattr(channel, "supports_batch_publish", True):
         return None
     return PipelinedWire(channel, producer)
+
+
+#: Seconds without one confirm after which RabbitMQ is taken to confirm nothing more: a broker
+#: that is out of memory or disk reads nothing and says nothing.
+PATIENCE: Final = 30.0
+
+
+class ConfirmedWire:
+    """RabbitMQ: publishes do not wait for each other, and every one is confirmed at the end.
+
+    A message that no queue takes comes back and counts as refused; RabbitMQ confirms it as well.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._channel: Any = None
+
+    def carry(self, legs: Sequence[OutgoingMessage]) -> None:
+        """Send *legs*; raises MessageNacked, RecoverableConnectionError (no queue) or the end.
+
+        If the broker closes the channel because of one of several, the others go one by one.
+        """
+        try:
+            self._carry(legs)
+        except ChannelError as error:
+            left = [leg for leg in legs if not leg.confirmed]
+            if len(left) == 1:
+                left[0].lost = False  # alone on its way: this is what the broker refused
+                raise
+            refused: Exception = error
+            for leg in left:
+                try:
+                    self.carry([leg])
+                except ChannelError as own:
+                    refused = own
+            if not all(leg.confirmed for leg in left):
+                raise refused from None
+
+    def tell(self, send: Callable[[Any], None]) -> None:
+        """Send what *send* publishes and wait for the confirms."""
+        opened = self._opened()
+        send(opened.producer)
+        opened.wait()
+
+    def close(self) -> None:
+        """Close the channel."""
+        opened, self._channel = self._channel, None
+        if opened is not None:
+            opened.close()
+
+    def _opened(self) -> _Confirming:
+        if self._channel is None:
+            self._channel = _Confirming(self._connection)
+        opened: _Confirming = self._channel
+        return opened
+
+    def _carry(self, legs: Sequence[OutgoingMessage]) -> None:
+        opened = self._opened()
+        try:
+            opened.publish(legs)
+            opened.wait()
+        except BaseException as error:
+            self._channel = None
+            for leg in opened.in_flight():
+                leg.lost = True
+            if not isinstance(error, ChannelError):
+                # Without a farewell: half a frame may be out, and a mute broker answers none.
+                self._connection.collect()
+            raise
+        if opened.refused:
+            raise opened.refused.pop()
+
+
+class _Confirming:
+    """One channel of its own in confirm mode; RabbitMQ counts what is published on it from 1."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._channel = connection.channel()
+        self._channel.confirm_select()
+        self._publish = type(self._channel).basic_publish  # that of the class waits for nothing
+        self._channel.basic_publish = self._count
+        self._channel.events["basic_ack"].add(self._on_ack)
+        self._channel.events["basic_nack"].add(self._on_nack)
+        self._channel.events["basic_return"].add(self._on_return)
+        self._tag = 0
+        self._leg: OutgoingMessage | None = None
+        self._open: dict[int, OutgoingMessage | None] = {}
+        self._returned: dict[str, Exception] = {}
+        self._patience = PATIENCE
+        self.producer = Producer(self._channel, auto_declare=False)
+        self.refused: list[Exception] = []
+
+    def publish(self, legs: Sequence[OutgoingMessage]) -> None:
+        """Send *legs* and do not wait for confirms; a broker that reads nothing is a time-out."""
+        self._patience = legs[0].options.get("confirm_timeout") or PATIENCE
+        with self._connection.transport.having_timeout(self._patience):
+            for self._leg in legs:
+                self.producer.publish(self._leg.body, **self._leg.options)
+        self._leg = None
+
+    def wait(self) -> None:
+        """Return once nothing is in flight; raises if the broker says nothing for too long."""
+        until, waiting = time.monotonic() + self._patience, len(self._open)
+        while self._open:
+            left = until - time.monotonic()
+            if left <= 0:
+                self._give_up()
+            with suppress(TimeoutError):
+                self._connection.blocking_read(timeout=left)
+            if len(self._open) < waiting:
+                until, waiting = time.monotonic() + self._patience, len(self._open)
+
+    def in_flight(self) -> list[OutgoingMessage]:
+        """Return what was sent and neither confirmed nor refused."""
+        return [leg for leg in self._open.values() if leg is not None]
+
+    def close(self) -> None:
+        """Close the channel; a connection that is gone has closed it already."""
+        with suppress(OSError, AMQPError):
+            self._channel.close()
+
+    def _count(self, message: Any, **options: Any) -> Any:
+        self._tag += 1
+        self._open[self._tag] = self._leg
+        return self._publish(self._channel, message, **options)
+
+    def _give_up(self) -> None:
+        msg = f"it confirmed nothing for {self._patience:g} s; is it out of memory or disk?"
+        raise IrrecoverableConnectionError(msg)
+
+    def _on_return(self, error: Exception, _exchange: str, _key: str, message: Any) -> None:
+        """Note what comes back; its confirm follows."""
+        self._returned[message.properties["correlation_id"]] = error
+
+    def _on_ack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+        for leg in self._end(tag, multiple):
+            returned = self._returned.get(leg.options["correlation_id"])
+            leg.confirmed = returned is None
+            if returned is not None:
+                self.refused.append(no_queue(leg.options["exchange"], leg.options["routing_key"]))
+
+    def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+        for leg in self._end(tag, multiple):
+            self.refused.append(MessageNacked(f"{leg.to.handler}: refused, is its queue full?"))
+
+    def _end(self, tag: int, multiple: bool) -> list[OutgoingMessage]:  # noqa: FBT001 - py-amqp's signature
+        """Return what *tag* ends: what it names, and with *multiple* all before it."""
+        if multiple:
+            legs = [self._open.pop(n) for n in list(self._open) if n <= tag]
+        else:
+            legs = [self._open.pop(tag, None)]
+        return [leg for leg in legs if leg is not None]
+
+
+#: kombu's batches shall not send by themselves.
+_UNBOUNDED: Final = 10**9
+
+
+class PipelinedWire:
+    """Redis: one pipeline for many messages, and a reply to each command."""
+
+    def __init__(self, channel: Any, producer: Any) -> None:
+        self._channel = channel
+        self._producer = producer
+
+    def carry(self, legs: Sequence[OutgoingMessage]) -> None:
+        """Send *legs* in one round trip; raises the first error that Redis replied.
+
+        Redis is asked first whether it is there, so that nothing is uncertain if it is away.
+        """
+        with self._channel.conn_or_acquire() as client:
+            client.ping()
+        with closing(self._channel.create_publish_batch(max_size=_UNBOUNDED)) as batch:
+            commands = self._put(batch, legs)
+            try:
+                replies = iter(batch.pipeline.execute(raise_on_error=False))
+            except BaseException:
+                for leg in legs:
+                    leg.lost = True
+                raise
+        refused: Exception | None = None
+        for leg, count in zip(legs, commands, strict=True):
+            errors = [reply for _ in range(count) if isinstance(reply := next(replies), Exception)]
+            leg.confirmed = not errors and count > 0
+            if not leg.confirmed and refused is None:
+                refused = (
+                    errors[0]
+                    if errors
+                    else no_queue(leg.options["exchange"], leg.options["routing_key"])
+                )
+        if refused is not None:
+            raise refused
+
+    def _put(self, batch: Any, legs: Sequence[OutgoingMessage]) -> list[int]:
+        """Put *legs* into the pipeline and return how many commands each of them is."""
+        prepare = self._channel.prepare_message
+        inlet = SimpleNamespace(prepare_message=prepare, basic_publish=batch.publish)
+        producer = Producer(inlet, auto_declare=False)
+        ends = [0]
+        for leg in legs:
+            producer.publish(leg.body, **leg.options)
+            ends.append(len(batch.pipeline))
+        return [end - begin for begin, end in pairwise(ends)]
+
+    def tell(self, send: Callable[[Any], None]) -> None:
+        """Send what *send* publishes in one round trip."""
+        with self._producer.batch(max_size=_UNBOUNDED):
+            send(self._producer)
+
+    def close(self) -> None:
+        """Do nothing: the channel is the producer's."""

@@ -16,6 +16,10 @@ Green pauses: kombu's pauses let the other greenlets of a worker go on.
 gevent looks at all objects while it patches, Celery's proxies among them, which import Celery and
 kombu before `time` is patched: their ``sleep`` is the real one then. While such a worker waits
 between two tries to connect it stands still as a whole, and its owner lease ends.
+
+Turning: Celery's loop goes on while a worker shuts down, and nothing more is consumed.
+
+Results are read, acknowledgements sent, heartbeats and remote control answered, as before.
 """
 
 from __future__ import annotations
@@ -23,17 +27,115 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from types import BuiltinFunctionType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
-from angzarr.adapters.celery.shutdown.drain_loop import Turning, in_seconds
 from angzarr.delivery.run_coroutine import cut_shared
+
+if TYPE_CHECKING:
+    from typing import Self
+
+#: The longest that one turn waits for something to happen (seconds).
+LONGEST_TURN = 0.05
+
+
+class DrainLoop:
+    """Turns a worker's event loop, or waits where there is none (gevent, some transports)."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._hub = worker.hub
+        self._loop: Any = None
+        self._alarm: Any = None
+        self._told = False
+
+    def __enter__(self) -> Self:
+        """Begin; where the connection was lost the pool's pipes are watched again."""
+        if self._hub is not None:
+            self._alarm = self._hub.call_repeatedly(LONGEST_TURN, _nothing)
+            if self._worker.consumer.connection is None:
+                self._watch_pool()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def until(self, truth: Callable[[], bool], deadline: Callable[[], float]) -> bool:
+        """Turn until *truth* holds; return False if the deadline (monotonic) comes first."""
+        while not truth():
+            if time.monotonic() >= deadline():
+                return False
+            self.turn()
+        return True
+
+    def turn(self) -> None:
+        """Take one turn; what fails in it is logged once."""
+        try:
+            if self._hub is None:
+                self._wait()
+                return
+            if self._loop is None:
+                self._loop = self._hub.create_loop()
+            next(self._loop)
+        except StopIteration:
+            self._loop = None
+        except SystemExit:  # a second order to stop, by remote control
+            self._loop = None
+        except Exception as error:  # noqa: BLE001 - the broker is away; what runs goes on
+            self._loop = None
+            self._lost(error)
+
+    def settle(self) -> None:
+        """Let what was put off until the next turns be done: acknowledgements first of all."""
+        if self._hub is None:
+            self._worker.consumer.perform_pending_operations()
+            return
+        for _ in range(2):  # what one of them puts off is done by the second
+            done = threading.Event()
+            self._hub.call_soon(done.set)
+            self.until(done.is_set, in_seconds(1))
+
+    def _wait(self) -> None:
+        consumer = self._worker.consumer
+        consumer.perform_pending_operations()
+        if consumer.connection is not None:
+            with suppress(TimeoutError):
+                consumer.connection.drain_events(timeout=LONGEST_TURN)
+        time.sleep(LONGEST_TURN / 5)
+
+    def _lost(self, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning("connection_lost_while_stopping: what runs goes on (%r)", error)
+        time.sleep(LONGEST_TURN / 5)
+        if self._hub is not None:
+            self._hub.reset()
+            self._watch_pool()
+
+    def _watch_pool(self) -> None:
+        try:
+            self._worker.pool.register_with_event_loop(self._hub)
+        except Exception:  # noqa: BLE001 - without it what runs is cut at the deadline
+            _log.exception("pool_not_watched")
+
+
+def in_seconds(seconds: float) -> Callable[[], float]:
+    """Return a deadline for `DrainLoop.until`."""
+    end = time.monotonic() + seconds
+    return lambda: end
+
+
+def _nothing() -> None:
+    """Wake the loop."""
+
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -50,13 +152,13 @@ def running() -> list[Any]:
     return [request for request in tuple(state.active_requests) if not request.acknowledged]
 
 
-class Pool:
+class PoolShutdown:
     """Any pool: its tasks end by themselves."""
 
     #: Whether handlers go on in this process although their messages were given back.
     leaves_running = False
 
-    def __init__(self, worker: Any, turning: Turning) -> None:
+    def __init__(self, worker: Any, turning: DrainLoop) -> None:
         self.worker = worker
         self.turning = turning
 
@@ -84,7 +186,7 @@ class Pool:
         return self.turning.until(lambda: not running(), in_seconds(seconds))
 
 
-class Threads(Pool):
+class ThreadsShutdown(PoolShutdown):
     """Threads cannot be ended: their messages and claims are given back, and they are left."""
 
     def begin_no_more(self) -> None:
@@ -100,7 +202,7 @@ class Threads(Pool):
             _log.warning("left_running: %d handlers, which end with this process", left)
 
 
-class Greenlets(Pool):
+class GreenletsShutdown(PoolShutdown):
     """Greenlets are killed one by one."""
 
     def cut(self) -> None:
@@ -111,7 +213,7 @@ class Greenlets(Pool):
             self._abandon()
 
 
-class Prefork(Pool):
+class PreforkShutdown(PoolShutdown):
     """Children are asked to cut their handlers, then killed; their claims are freed after that."""
 
     @property
@@ -195,73 +297,9 @@ class Prefork(Pool):
                 os.kill(process.pid, signal.SIGKILL)
 
 
-KINDS: dict[str, type[Pool]] = {
-    "prefork": Prefork,
-    "threads": Threads,
-    "gevent": Greenlets,
-    "eventlet": Greenlets,
+POOL_SHUTDOWNS: dict[str, type[PoolShutdown]] = {
+    "prefork": PreforkShutdown,
+    "threads": ThreadsShutdown,
+    "gevent": GreenletsShutdown,
+    "eventlet": GreenletsShutdown,
 }
-
-
-def spare_begun(pool: AsynPool) -> None:
-    """Let a pool that shrinks end only children that were sent nothing.
-
-    billiard ends those that have not said yet that they began, and may have begun.
-    """
-
-    def has_work(process: Any) -> bool:
-        return any(
-            process in (job._write_to, job._scheduled_for)  # noqa: SLF001 - Celery's own notes
-            or process.pid in job.worker_pids()
-            for job in tuple(pool._cache.values())  # noqa: SLF001
-        )
-
-    pool._worker_active = has_work  # noqa: SLF001 - pinned by a test
-
-
-def pass_by_ending(pool: AsynPool) -> None:
-    """Let a pool that shrinks send nothing to the children that it has told to end.
-
-    They read no more. What Celery writes into their pipes all the same comes to another child only
-    when they are dead: after a second at best, and never if one hangs on its way out.
-    """
-
-    def on_shrink(_number: int) -> None:
-        for process in pool._pool:  # noqa: SLF001 - Celery's own notes
-            if getattr(process, "_controlled_termination", False):
-                pool._all_inqueues.discard(process.inqW_fd)  # noqa: SLF001 - pinned by a test
-
-    pool.on_shrink = on_shrink
-
-
-def watch_living(pool: AsynPool) -> None:
-    """Let *pool* pass by dead children whenever it is put into an event loop."""
-
-    def register(hub: Any) -> None:
-        noted, living = pool._fileno_to_outq, list(pool._pool)  # noqa: SLF001 - pinned by a test
-        for number, process in list(noted.items()):
-            if process not in living:
-                del noted[number]
-        AsynPool.register_with_event_loop(pool, hub)
-
-    def track(process: Any, hub: Any) -> None:
-        if getattr(process, "_sentinel_poll", hub) is not None:
-            AsynPool._track_child_process(pool, process, hub)  # noqa: SLF001 - pinned by a test
-
-    pool.register_with_event_loop, pool._track_child_process = register, track  # noqa: SLF001
-
-
-_THEIRS: Final = ("kombu", "celery", "amqp", "vine")
-
-
-def mend() -> None:
-    """Give modules that have the real ``sleep`` the patched one; nothing where none is patched."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in _THEIRS and _is_real(vars(module).get("sleep")):
-            module.sleep = time.sleep  # type: ignore[attr-defined]
-
-
-def _is_real(sleep: object) -> bool:
-    """Tell whether *sleep* is the interpreter's, and not what took its place."""
-    real = isinstance(sleep, BuiltinFunctionType) and sleep.__module__ == "time"
-    return real and sleep is not time.sleep

@@ -7,6 +7,13 @@ the pool ends. Then Celery closes the connection, and the owner lease ends with 
 
 Celery's own order is another: it waits for the pool first, however long that takes, and for its
 connection to close before what was prefetched is free (docs/adr/0014).
+
+Stop signals: what SIGTERM, SIGINT and SIGQUIT mean to a worker, and SIGTERM to its children.
+
+Celery installs its own handlers before it starts its steps. They print, send Celery's signals and
+set the flags that end its loop, and are kept for that; ours go around them. Only Celery's
+``on_cold_shutdown`` is left out: it sleeps inside the signal handler, in which no result of a child
+is read, and then cancels what has finished meanwhile as well.
 """
 
 from __future__ import annotations
@@ -18,33 +25,38 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from celery import bootsteps, signals
+from billiard.process import current_process
+from celery import bootsteps, platforms, signals
+from celery.apps import worker as program
 from celery.apps.worker import Worker
 from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
-from angzarr.adapters.celery.claim_batch import alight
-from angzarr.adapters.celery.shutdown import stop_signals
-from angzarr.adapters.celery.shutdown.drain_loop import Turning
+from angzarr.adapters.celery.claim_batch import release_claims
 from angzarr.adapters.celery.shutdown.pool_shutdown import (
-    KINDS,
-    Pool,
-    pass_by_ending,
+    POOL_SHUTDOWNS,
+    DrainLoop,
+    PoolShutdown,
     running,
+)
+from angzarr.adapters.celery.worker.pools import (
+    outlive_failed_forks,
+    pass_by_ending,
     spare_begun,
+    steady,
     watch_living,
 )
-from angzarr.adapters.celery.worker.failed_forks import outlive_failed_forks
 from angzarr.adapters.celery.worker.settlement import (
     give_back_messages,
     give_back_requests,
     unbegun,
 )
-from angzarr.adapters.celery.worker.thread_pool import steady
-from angzarr.adapters.celery.worker.worker import pool_name
+from angzarr.adapters.celery.worker.worker import Stopping, pool_name
 from angzarr.delivery.interrupt import BLADE
 from angzarr.delivery.run_coroutine import begin_shared
 
@@ -72,7 +84,7 @@ class ShutdownStep(bootsteps.StartStopStep):
         shutdown = self._shutdown = Shutdown(worker)
         worker.consumer.close = shutdown.run
         if shutdown.owns_process:
-            stop_signals.install(worker, shutdown)
+            install_handlers(worker, shutdown)
             threading.Thread(target=shutdown.watch, name="angzarr-watchdog", daemon=True).start()
 
     def stop(self, worker: Any) -> None:
@@ -102,8 +114,8 @@ class Shutdown:
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._app = worker.app
-        self._turning = Turning(worker)
-        self._pool = KINDS.get(pool_name(worker), Pool)(worker, self._turning)
+        self._turning = DrainLoop(worker)
+        self._pool = POOL_SHUTDOWNS.get(pool_name(worker), PoolShutdown)(worker, self._turning)
         self._is_asked = False
         #: Wakes the watchdog; unlike an Event it may be used by a signal handler at any point.
         self._asked: SimpleQueue[None] = SimpleQueue()
@@ -167,7 +179,7 @@ class Shutdown:
         late = self._stop_consuming()
         self._app.stopping.close()
         self._pool.begin_no_more()
-        alight(self._app, late)
+        release_claims(self._app, late)
         give_back_messages(late)
         back = len(late) + give_back_requests(self._app, unbegun(self._worker.consumer))
         left = max(0.0, self._deadline - time.monotonic())
@@ -233,3 +245,77 @@ def _nothing(*_args: Any, **_options: Any) -> None:
 
 def _on_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
+
+
+#: How long a child that got a signal waits for its parent's word that all of them did (seconds).
+WORD_WITHIN = 0.1
+
+_AGAIN = "worker: finishing what runs; the same signal again cuts it short"
+
+
+def install_handlers(worker: Any, asked: Shutdown) -> None:
+    """Take over from Celery's handlers; the worker's main thread must call it."""
+    warm = partial(program.install_worker_term_handler, worker, sig="SIGTERM", how="Warm")
+    _around("SIGTERM", partial(warm, callback=None, exitcode=os.EX_OK), asked)
+    _around("SIGINT", partial(program.install_worker_int_handler, worker, callback=_say), asked)
+    cold = partial(program.install_worker_term_hard_handler, worker, callback=_stop_signals_nothing)
+    _around("SIGQUIT", cold, asked, at_once=True)
+
+
+def _around(
+    name: str, install_celerys: Callable[[], object], asked: Shutdown, *, at_once: bool = False
+) -> None:
+    install_celerys()
+    celerys: Any = signal.getsignal(platforms.signals.signum(name))
+
+    def handler(number: int, frame: Any) -> None:
+        first = asked.ask()
+        if first or at_once:
+            celerys(number, frame)
+        if at_once or not first:
+            asked.hurry()
+
+    handler.__name__ = f"angzarr_{name.lower()}"
+    platforms.signals[name] = handler
+
+
+def _say(_worker: Any) -> None:
+    program.safe_say(_AGAIN)
+
+
+def _stop_signals_nothing(_worker: Any) -> None:
+    """Stand in for ``on_cold_shutdown``."""
+
+
+def heed_cut(stopping: Stopping) -> None:
+    """Let SIGTERM cut the handler of this prefork child once its worker's grace has ended (16).
+
+    Before that it means what it meant: billiard ends a child by it. But where the whole worker
+    stops, as when a service manager signals all its processes, the parent decides.
+    """
+    if current_process().name == "MainProcess":
+        return
+    before = signal.getsignal(signal.SIGTERM)
+
+    def on_term(number: int, frame: Any) -> None:
+        if not stopping():
+            time.sleep(WORD_WITHIN)
+        if stopping.cutting:
+            BLADE.strike()
+        elif not stopping():  # else the parent says when this process ends
+            _go_on(before, number, frame)
+
+    def restore(**_signal: Any) -> None:
+        platforms.signals["SIGTERM"] = before
+
+    platforms.signals["SIGTERM"] = on_term
+    # From here on billiard's parent ends it by SIGTERM as soon as it has said its last word.
+    signals.worker_process_shutdown.connect(restore, weak=False)
+
+
+def _go_on(before: Any, number: int, frame: Any) -> None:
+    if callable(before):
+        before(number, frame)
+    elif before == signal.SIG_DFL:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)

@@ -2,19 +2,36 @@
 
 kombu decodes them where they are received. One that is too large would end each worker in turn,
 and one that Celery's code cannot read ends the loop. Nobody waits for a broadcast: it is dropped.
+
+Remote control: commands and answers within bounds, and on RabbitMQ a queue for each connection.
+
+Celery's is named after the node, and exclusive: while RabbitMQ has not noticed that a worker's last
+connection is dead it is locked, which ends the worker that comes back, and a second of its name.
+
+Events of workers, which are of the moment: none holds up a loop, and none is read unbounded.
+
+Celery publishes a worker's heartbeat on its loop and tries again until the broker is back: with a
+Redis that is away nothing else happens meanwhile, no result is read and no time limit is kept.
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from amqp.exceptions import AMQPError
+from celery.app import control
+from celery.app.events import Events
+from celery.events.dispatcher import EventDispatcher
+from celery.events.receiver import EventReceiver
 from kombu import Queue
 from kombu.exceptions import OperationalError
 
+from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.adapters.celery.worker.message_limits import take_in
 from angzarr.errors import DecodeError, text_of
 from angzarr.events.numbers import NoNumber, read_number
@@ -100,3 +117,81 @@ def _check_clock(said: Mapping[str, Any] | None) -> None:
     if clock is not None and (isinstance(number, NoNumber) or isinstance(clock, str)):
         msg = f"its clock is not a number from 0 to {_MOST_CLOCK}"
         raise DecodeError(msg)
+
+
+class _Mailbox(control.Mailbox):
+    """Celery's, which reads no command and no answer that is too large.
+
+    On RabbitMQ nobody else has its queues; commands find them by their exchange.
+    """
+
+    app: Any
+
+    def get_queue(self, hostname: str) -> Any:
+        """Return the queue of commands for the worker *hostname*."""
+        queue = super().get_queue(hostname)
+        if transport_of(self.app) == "amqp":
+            queue.name = f"{queue.name}.{uuid.uuid4().hex}"
+        return bounded(queue, self.app.settings.message.bounds)
+
+    def get_reply_queue(self) -> Any:
+        """Return the queue of answers to this process: a worker asks others when it starts."""
+        return bounded(super().get_reply_queue(), self.app.settings.message.bounds)
+
+
+class Control(control.Control):
+    """Celery's, with such a mailbox."""
+
+    Mailbox = _Mailbox
+
+    def __init__(self, app: Any = None) -> None:
+        super().__init__(app)
+        self.mailbox.app = app
+
+
+#: One new connection is tried at once; without it the event waits until the next connection.
+ONCE: Final[Mapping[str, int]] = {
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0,
+    "interval_max": 0,
+}
+#: Events that wait so; the oldest are forgotten.
+MOST_WAITING: Final = 1000
+
+
+class NonBlockingDispatcher(EventDispatcher):
+    """Celery's, bounded in time and in what it keeps."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._outbound_buffer: deque[Any] = deque(maxlen=MOST_WAITING)
+
+    def _publish(
+        self,
+        event: Any,
+        producer: Any,
+        routing_key: str,
+        retry: bool = False,  # noqa: FBT001, FBT002 - Celery's
+        retry_policy: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        super()._publish(
+            event, producer, routing_key, retry, {**ONCE, **(retry_policy or {})}, **more
+        )
+
+
+class BoundedReceiver(EventReceiver):
+    """Celery's, which drops what is too large or no event: gossip reads it in each worker."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        queue: Any = self.queue
+        self.queue: Any = bounded(queue, self.app.settings.message.bounds)
+
+
+class NonBlockingEvents(Events):
+    """Makes such dispatchers and receivers."""
+
+    dispatcher_cls = f"{__name__}:NonBlockingDispatcher"
+    receiver_cls = f"{__name__}:BoundedReceiver"

@@ -1,4 +1,4 @@
-"""RoadConsumer: Celery's consumer, which drops nothing and dies of nothing that it is sent (D7).
+"""AngzarrConsumer: Celery's consumer, which drops nothing and dies of nothing that it is sent (D7).
 
 Celery logs and acknowledges what it cannot decode, rejects for good what it does not know, and
 ends the process, or reconnects for ever, on messages of another shape. Here each of these is a
@@ -31,19 +31,16 @@ from kombu.exceptions import OperationalError
 from kombu.pools import producers
 from kombu.utils.json import dumps
 
-from angzarr.adapters.celery.claim_batch import RIDE, Ride, sent_as
-from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, BatchedClaim
+from angzarr.adapters.celery.envelope import Envelope, message_of, sent_as
 from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.adapters.celery.worker.broadcasts import heed
-from angzarr.adapters.celery.worker.consumed_queue import consumed_from
-from angzarr.adapters.celery.worker.delivery_from_envelope import message_of
+from angzarr.adapters.celery.worker.consumer_state import ReconnectPauses
 from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fields, take_in
-from angzarr.adapters.celery.worker.never_run_tasks import tell_lost
-from angzarr.adapters.celery.worker.queue_pausing import Valve
-from angzarr.adapters.celery.worker.redelivered_reading import is_packed, readers_died
-from angzarr.adapters.celery.worker.restarts import Restarts
-from angzarr.adapters.celery.worker.task_events import announce_unknown
+from angzarr.adapters.celery.worker.message_receiver import consumed_from, is_packed, readers_died
+from angzarr.adapters.celery.worker.queue_pausing import QueuePauser
+from angzarr.adapters.celery.worker.task_events import announce_unknown, tell_lost
 from angzarr.clock import SystemClock
 from angzarr.delivery.schedule import SLEPT, due_headers
 from angzarr.errors import DecodeError, text_of
@@ -68,7 +65,7 @@ _HELD_TOO_LONG: Final = (
 )
 
 
-class RoadConsumer(Consumer):
+class AngzarrConsumer(Consumer):
     """Celery's consumer with every way out of it guarded."""
 
     connection_errors: tuple[type[BaseException], ...]
@@ -77,12 +74,12 @@ class RoadConsumer(Consumer):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         # It outlives a connection: what it has closed stays closed when Celery consumes anew.
-        self._valve = Valve(
+        self._valve = QueuePauser(
             self, self.app.holding, stop=super().cancel_task_queue, resume=super().add_task_queue
         )
         self._valve_due = 0.0
         self._receipts = self.app.movement.receipts
-        self._restart_state = Restarts(look=self._look)
+        self._restart_state = ReconnectPauses(look=self._look)
         self.loop = partial(self._go_on_by, self.loop)
         self.blueprint.start = partial(self._start_steps, self.blueprint.start)
         self.gossip.on_message = partial(heed, self.gossip.on_message)
@@ -264,7 +261,7 @@ class RoadConsumer(Consumer):
         envelope, settlement = self._envelope(message), self.app.settlement
         pause = self._receipts.fail(error, f"a message of {envelope.routing_key}")
         then = self._giving_back(message)
-        if getattr(message, RIDE, None) is None:  # it may be too malformed to have a claim
+        if getattr(message, BATCHED_CLAIM, None) is None:  # it may be too malformed to have a claim
             settlement.after_pause(envelope, then, pause)
         else:
             settlement.give_back(envelope, counted=False, then=then, pause=pause)
@@ -356,7 +353,7 @@ class RoadConsumer(Consumer):
         headers = message.headers if isinstance(message.headers, dict) else {}
         info = message.delivery_info if isinstance(message.delivery_info, dict) else {}
         properties = message.properties if isinstance(message.properties, dict) else {}
-        ride: Ride | None = getattr(message, RIDE, None)
+        ride: BatchedClaim | None = getattr(message, BATCHED_CLAIM, None)
         return Envelope(
             ride.token if ride else os.urandom(16).hex(),
             self.app.owner,

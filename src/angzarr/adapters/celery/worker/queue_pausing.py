@@ -2,16 +2,165 @@
 
 What waits there then waits in the broker, where it costs nothing. Queues that serve others too are
 consumed; what is held back among theirs is postponed one by one.
+
+Served: which queues bring which handlers their messages, by Celery's routing.
+
+A queue may stop being consumed only if nothing else comes through it, so doubt counts as a yes.
+
+HeldDomains: domains that are held back for a poison wave, as all processes of a worker see them.
+
+Without a flow store a child finds out by itself, and its parent stops consuming: only from queues
+that serve that one domain (decisions 27). With one the parent hears it there, and when it is over.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, TypeAlias
+import mmap
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, TypeAlias
 
-from angzarr.adapters.celery.worker.queue_handlers import handlers_of_queues
+from celery.app.routes import MapRoute
+from kombu import Queue
+
+from angzarr.clock import SystemClock
 from angzarr.delivery.handlers import Handler
+
+#: Seconds of `time.monotonic`, one clock for all processes of a machine, until when a domain is
+#: held back: whether the machine's other clock is right, or set meanwhile, matters to none of them.
+_UNTIL = struct.Struct("d")
+#: Domains of one app that are told apart; others are postponed only.
+_MOST = 512
+
+
+class HeldDomains:
+    """One shared page, made before the pool forks. A torn or lost write costs one wait, no more."""
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, _MOST * _UNTIL.size)
+        self._places: dict[str, int] = {}
+
+    def begin(self, domains: list[str]) -> None:
+        """Give each of *domains* its place; called before the pool forks."""
+        self._places = {name: at for at, name in enumerate(sorted(domains)[:_MOST])}
+        for name in self._places:
+            self._write(name, 0.0)
+
+    def hold(self, domain: str, until: datetime) -> None:
+        """Let every process of this worker know that *domain* is held back until then.
+
+        *until* is of the fleet's time, as `SystemClock` tells it.
+        """
+        if domain in self._places:
+            left = (until - SystemClock().now()).total_seconds()
+            self._write(domain, time.monotonic() + left)
+
+    def now(self) -> set[str]:
+        """Return the domains that are held back."""
+        at = time.monotonic()
+        return {name for name in self._places if self._read(name) > at}
+
+    def _write(self, domain: str, until: float) -> None:
+        _UNTIL.pack_into(self._page, self._places[domain] * _UNTIL.size, until)
+
+    def _read(self, domain: str) -> float:
+        (until,) = _UNTIL.unpack_from(self._page, self._places[domain] * _UNTIL.size)
+        return float(until)
+
+
+#: What an address may have beside or in place of a queue; it can lead anywhere.
+_ELSEWHERE: Final = ("exchange", "exchange_type", "routing_key")
+
+
+def handlers_of_queues(app: Any) -> Mapping[str, list[Handler]]:
+    """Return the handlers that each known queue serves, Celery's own tasks left out.
+
+    One whose queue is not certain counts for every queue: a routing function decides by the
+    arguments, an exchange by its bindings. What a publisher says with one message (`queue=…`) is
+    not known here.
+    """
+    queues = dict(app.amqp.queues)  # publishing may add one meanwhile
+    served: dict[str, list[Handler]] = {}
+    moved = _moved(app)
+    reached = cache(lambda name: _reached(name, queues))
+    for handler in app.handlers:
+        if handler.name.startswith("celery."):
+            continue
+        names = _queues_of(app, handler, moved.get(handler.name, ()))
+        found = queues.keys() if names is None else set[str]().union(*map(reached, names))
+        for name in found:
+            served.setdefault(name, []).append(handler)
+    return served
+
+
+def _moved(app: Any) -> Mapping[str, list[str | None]]:
+    """Return the queues to which publishers send that do not import the handler, by its name."""
+    moved: dict[str, list[str | None]] = {}
+    for subscriptions in app.routes.values():
+        for subscription in subscriptions:
+            moved.setdefault(subscription.handler, []).append(subscription.queue)
+    return moved
+
+
+def _queues_of(app: Any, handler: Handler, moved: Iterable[str | None]) -> set[str] | None:
+    """Return the queues that *handler* is sent to, None if that is not certain."""
+    task, route = app.tasks.get(handler.name), _route(app, handler.name)
+    said = (handler.queue, *moved)
+    if _leads_elsewhere({option: getattr(task, option, None) for option in _ELSEWHERE}):
+        return None
+    if route is None:
+        return None if None in said else {_name(app, queue) for queue in said}
+    if _leads_elsewhere(route):
+        return None
+    usual = route.get("queue") or app.conf.task_default_queue
+    return {_name(app, queue or usual) for queue in said}
+
+
+def _leads_elsewhere(options: Mapping[str, Any]) -> bool:
+    return any(options.get(option) for option in _ELSEWHERE)
+
+
+def _name(app: Any, queue: object) -> str:
+    """Return the name of a queue given as such, by name or by alias."""
+    name = queue.name if isinstance(queue, Queue) else str(queue)
+    queues = app.amqp.queues
+    return str(queues[name].name) if name in queues.aliases else name
+
+
+def _route(app: Any, name: str) -> Mapping[str, Any] | None:
+    """Return what `task_routes` say of a task; None if only a message's arguments tell."""
+    for router in app.amqp.routes:
+        if not isinstance(router, MapRoute):
+            return None
+        if (found := router(name)) is not None:
+            return dict(found)
+    return {}
+
+
+def _reached(name: str, queues: Mapping[str, Queue]) -> set[str]:
+    """Return the queue *name* and those that may get what it is sent."""
+    if name not in queues:
+        return {name}
+    to = queues[name]
+    return {name, *(other for other, queue in queues.items() if _copies(to, queue))}
+
+
+def _copies(to: Queue, other: Queue) -> bool:
+    """Tell whether what is sent to one queue may reach the *other* through a shared exchange.
+
+    Through a direct exchange Celery sends to the queue by its name.
+    """
+    exchange = to.exchange
+    if exchange.type == "direct" or exchange.name != other.exchange.name:
+        return False
+    key = str(other.routing_key or "")
+    wild = exchange.type != "topic" or "*" in key or "#" in key
+    return wild or key == to.routing_key
+
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -19,7 +168,7 @@ _log = logging.getLogger("angzarr.worker")
 Held: TypeAlias = Callable[[Handler], str | None]
 
 
-class Valve:
+class QueuePauser:
     """Stops and resumes the consuming of queues; in the parent's loop.
 
     *holding* returns, once a turn, what tells why a handler is held back. *stop* and *resume* are

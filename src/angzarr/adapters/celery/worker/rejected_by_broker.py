@@ -3,6 +3,14 @@
 It lies in a queue of its own on the task broker, whatever carries dead letters: a message that came
 back too often, was rejected by a worker without us, or ran out of its time. A thread in the parent
 of each worker reads it on a connection of its own, and decodes nothing.
+
+Hand: the messages in hand of who reads what RabbitMQ gave up, each with a wait of its own.
+
+One whose letter is not put must keep neither the others nor the processor: it waits longer each
+time, and where it would keep others it waits in the schedule. None is let go before it is a
+letter or there.
+
+What RabbitMQ gave up, as it lies in its queue: the message, and what it says of the reason.
 """
 
 from __future__ import annotations
@@ -10,24 +18,171 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from amqp.exceptions import NotFound
 from celery import bootsteps
 from kombu import Consumer, Queue
 
+from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.publish.publisher import transport_of
-from angzarr.adapters.celery.worker.rejected_in_hand import PREFETCH, Bury, Hand
-from angzarr.adapters.celery.worker.rejected_message import to_come_back
 from angzarr.clock import SystemClock
 from angzarr.dead_letters import quorum_queue
 from angzarr.dead_letters.names import dropped_queue
+from angzarr.delivery.executor import TOO_LARGE_WAIT
 from angzarr.delivery.retry_until_available import LONGEST_WAIT
 from angzarr.delivery.schedule import put_arrived
+from angzarr.errors import DeliveryError, LetterTooLarge
+from angzarr.events import headers as names
 from angzarr.events.message import Message
 from angzarr.runtime.log_throttle import Seldom
+
+#: kombu's queues for delayed messages, which go from one to the next by being dead-lettered.
+_DELAYS: Final = "celery_delayed_"
+
+_WORDS: Final = {
+    "delivery_limit": "had given it back to workers too often",
+    "rejected": "was told to drop it by who consumed it",
+    "expired": "let it wait longer than its time to live",
+    "maxlen": "had no room for it",
+}
+
+
+def raw_message(message: Any) -> Message:
+    """Return *message* raw, with the name of the queue that RabbitMQ says it was dropped from.
+
+    A header tells it of what is there for another reason.
+    """
+    headers = message.headers or {}
+    envelope = Envelope(
+        "", "", message.body, message.content_type or "", message.content_encoding or "",
+        headers, message.properties or {}, {},
+    )  # fmt: skip
+    return envelope.message(str(_death(headers).get("queue") or "") or envelope.named_queue or "")
+
+
+def what_happened(headers: Any) -> tuple[DeliveryError, str]:
+    """Return why RabbitMQ gave a message up, and a word for it, as its ``x-death`` tells."""
+    death = _death(headers)
+    reason, queue = str(death.get("reason") or "unknown"), death.get("queue")
+    said = _WORDS.get(reason, f"dropped it ({reason})")
+    error = DeliveryError(f"RabbitMQ {said}: queue {queue!r}, x-death reason {reason!r}")
+    return error, f"RABBITMQ_{reason.upper()}"
+
+
+def to_come_back(message: Message, dropped: str) -> Message:
+    """Return *message* as it is published to the queue *dropped* again, to be read as before."""
+    named: Mapping[str, Any] = {names.QUEUE: message.queue} if message.queue else {}
+    return replace(message, queue=dropped, headers={**message.headers, **named})
+
+
+def _death(headers: Any) -> dict[str, Any]:
+    """Return the latest entry of ``x-death`` that is no end of a delay."""
+    told = headers.get("x-death") if isinstance(headers, dict) else None
+    for death in told if isinstance(told, list) else ():
+        if isinstance(death, dict) and not str(death.get("queue")).startswith(_DELAYS):
+            return death
+    return {}
+
+
+#: Makes a letter: the message, what happened, and a word for it. Raises what is away.
+Bury = Callable[[Message, Exception, str], object]
+#: Lets a message wait where it holds nothing, and come back. Raises what is away.
+Park = Callable[[Message, timedelta], object]
+
+#: Messages in hand at once.
+PREFETCH: Final = 32
+#: Seconds between two tries of one message, at first and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+#: How long a message waits elsewhere that others in its queue had to wait for.
+ASIDE_FOR: Final = timedelta(minutes=5)
+
+
+@dataclass(slots=True)
+class _HeldRejection:
+    """A message as kombu gave it, and when its letter is tried again."""
+
+    message: Any
+    due: float
+    wait: float = FIRST_PAUSE
+
+
+class HeldRejections:
+    """Makes letters of the messages that it is given; used by one thread."""
+
+    def __init__(
+        self,
+        bury: Bury,
+        park: Park,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._bury = bury
+        self._park = park
+        self._monotonic = monotonic
+        self._chance = chance
+        self._held: list[_HeldRejection] = []
+        self._seldom = Seldom(monotonic=monotonic)
+
+    def take(self, message: Any) -> None:
+        """Take *message* in hand; `PREFETCH` of them at most."""
+        self._held.append(_HeldRejection(message, due=self._monotonic()))
+
+    def clear(self) -> None:
+        """Forget all messages: their connection is gone, and they are back in their queue."""
+        self._held.clear()
+
+    def turn(self) -> None:
+        """Try all that is due, and acknowledge what has become a letter or waits elsewhere."""
+        now = self._monotonic()
+        self._held = [held for held in self._held if held.due > now or not self._is_done(held)]
+
+    def _is_done(self, held: _HeldRejection) -> bool:
+        found = raw_message(held.message)
+        error, code = what_happened(held.message.headers or {})
+        try:
+            self._bury(found, error, code)
+        except Exception as failed:  # noqa: BLE001 - the message must not be lost, whatever fails
+            if not self._is_parked(held, found, failed):
+                self._put_off(held, failed)
+                return False
+        else:
+            _log.error("dropped_by_rabbitmq: task %r of queue %r: %s", found.id, found.queue, error)
+        held.message.ack()
+        return True
+
+    def _is_parked(self, held: _HeldRejection, found: Message, failed: Exception) -> bool:
+        """Let *found* wait elsewhere if trying on is in vain, or if it keeps others."""
+        if isinstance(failed, LetterTooLarge):
+            what, wait = "letter_too_large", TOO_LARGE_WAIT
+        elif held.wait >= LONGEST_PAUSE and len(self._held) >= PREFETCH:
+            what, wait = "letter_not_put", ASIDE_FOR
+        else:
+            return False
+        try:
+            self._park(found, wait)
+        except Exception as error:  # noqa: BLE001 - it stays in hand then
+            self._say("schedule", error)
+            return False
+        _log.critical("%s: task %r is tried again in %s: %s", what, found.id, wait, failed)
+        return True
+
+    def _put_off(self, held: _HeldRejection, failed: Exception) -> None:
+        self._say("letters", failed)
+        held.due = self._monotonic() + held.wait * (0.5 + self._chance())
+        held.wait = min(held.wait * 2, LONGEST_PAUSE)
+
+    def _say(self, cause: str, error: Exception) -> None:
+        if self._seldom.now(cause):
+            count = len(self._held)
+            _log.critical("holding %d messages that RabbitMQ gave up: %r", count, error)
+
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -37,7 +192,7 @@ _TURN, _PATIENCE = 0.5, 1.0
 HEARTBEAT = 60
 
 
-class DroppedReader:
+class RejectedMessageReader:
     """Reads the queue *name*; a message stays there until its letter is confirmed.
 
     One whose letter cannot be put may wait in the app's schedule meanwhile, and comes back.
@@ -46,13 +201,13 @@ class DroppedReader:
     def __init__(self, app: Any, name: str, bury: Bury) -> None:
         self._app = app
         self._name = name
-        self._hand = Hand(bury, self._park)
+        self._hand = HeldRejections(bury, self._park)
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._seldom = Seldom()
 
     @classmethod
-    def of(cls, app: Any) -> DroppedReader:
+    def of(cls, app: Any) -> RejectedMessageReader:
         """Return the reader of *app*'s own queue."""
         return cls(app, dropped_queue(app.settings.prefix), app.bury)
 
@@ -102,11 +257,11 @@ class DroppedReader:
             _log.critical(text, *values)
 
 
-class DroppedStep(bootsteps.StartStopStep):
-    """Keeps a `DroppedReader` in a worker on RabbitMQ."""
+class RejectedMessageStep(bootsteps.StartStopStep):
+    """Keeps a `RejectedMessageReader` in a worker on RabbitMQ."""
 
     def __init__(self, worker: Any, **options: Any) -> None:
-        self._reader: DroppedReader | None = None
+        self._reader: RejectedMessageReader | None = None
         super().__init__(worker, **options)
 
     def include_if(self, worker: Any) -> bool:
@@ -115,7 +270,7 @@ class DroppedStep(bootsteps.StartStopStep):
 
     def start(self, worker: Any) -> None:
         """Read from now on."""
-        self._reader = DroppedReader.of(worker.app)
+        self._reader = RejectedMessageReader.of(worker.app)
         self._reader.start()
 
     def stop(self, worker: Any) -> None:  # noqa: ARG002 - Celery's signature

@@ -1,4 +1,4 @@
-"""RoadRequest: a delivery as the parent process sees it. It gives each delivery its token (3)."""
+"""AngzarrRequest: a delivery in the parent process, which gives it its token (3)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from celery.worker import state
 from celery.worker.request import Request
 from kombu.exceptions import OperationalError
 
-from angzarr.adapters.celery.claim_batch import RIDE, LeftToAck, Ride, sent_as
-from angzarr.adapters.celery.envelope import FIELD, Envelope
-from angzarr.adapters.celery.message_check import COUNTED, check_headers, checked_body
-from angzarr.adapters.celery.publish.custom_headers import custom_headers
-from angzarr.adapters.celery.worker.consumed_queue import consumed_from
-from angzarr.adapters.celery.worker.failed_receipts import MALFORMED
-from angzarr.adapters.celery.worker.protocol_1 import upgraded
+from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, BatchedClaim, LeftToAck
+from angzarr.adapters.celery.envelope import FIELD, Envelope, custom_headers, sent_as
+from angzarr.adapters.celery.message_check import COUNTED, check_headers, checked_body, upgraded
+from angzarr.adapters.celery.worker.consumer_state import MALFORMED
+from angzarr.adapters.celery.worker.message_receiver import consumed_from
 from angzarr.adapters.celery.worker.task_events import (
     announce_buried,
     announce_end,
@@ -42,7 +40,7 @@ _LOST: Final = (OSError, AMQPError, OperationalError)
 _UNWRITABLE: Final = (RecursionError, pickle.PicklingError)
 
 
-class RoadRequest(Request):
+class AngzarrRequest(Request):
     """Celery's request plus the raw message, a token, and the owner whose lease covers it.
 
     What a child returned it has settled; how a delivery ended otherwise is settled from here.
@@ -74,7 +72,7 @@ class RoadRequest(Request):
         cls.on_success, cls.execute_using_pool = on_success, execute_using_pool
 
     def __init__(self, message: Any, **options: Any) -> None:
-        self._ride: Ride | None = getattr(message, RIDE, None)
+        self._ride: BatchedClaim | None = getattr(message, BATCHED_CLAIM, None)
         if self._ride is None:  # else it was checked before it was claimed
             check_headers(options.get("headers") or message.headers)
             checked_body(options["body"] if options.get("decoded") else message.payload)
@@ -164,7 +162,7 @@ class RoadRequest(Request):
         """Let the acknowledgement of this message end the claim; *kept* is for duplicates."""
         # Not of the request: it holds its message, which is to hold this.
         note = partial(self._app.settlement.note_fenced, self._envelope)
-        self._app.riding.leave(self._message, self._ride, kept, note)
+        self._app.claim_batch.leave(self._message, self._ride, kept, note)
 
     def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
         """Give the message back after a pause; one that Celery would drop becomes a letter first.

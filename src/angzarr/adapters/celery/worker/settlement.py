@@ -17,12 +17,11 @@ from typing import Any
 
 from celery.worker import state
 
-from angzarr.adapters.celery.claim_batch import alight
-from angzarr.adapters.celery.envelope import Envelope
-from angzarr.adapters.celery.publish.publisher import LonePublisher
-from angzarr.adapters.celery.worker.delivery_from_envelope import delivery_of, message_of
-from angzarr.adapters.celery.worker.never_run_tasks import tell_lost
+from angzarr.adapters.celery.claim_batch import release_claims
+from angzarr.adapters.celery.envelope import Envelope, delivery_of, message_of
+from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher
 from angzarr.adapters.celery.worker.settle_thread import SettleThread, Trouble
+from angzarr.adapters.celery.worker.task_events import tell_lost
 from angzarr.clock import SystemClock
 from angzarr.delivery.executor import TOO_LARGE_WAIT, Road
 from angzarr.delivery.outcome import Outcome
@@ -45,7 +44,9 @@ Told = Callable[[Outcome | None], object]
 class Settlement:
     """One in each worker process tree; safe to use from any thread."""
 
-    def __init__(self, app: Any, road: Road, salvage: Salvage, publisher: LonePublisher) -> None:
+    def __init__(
+        self, app: Any, road: Road, salvage: Salvage, publisher: SingleConnectionPublisher
+    ) -> None:
         self._app = app
         self._road = road
         self._salvage = salvage
@@ -251,7 +252,7 @@ def give_back_requests(app: Any, requests: Iterable[Any]) -> int:
         if (entry := getattr(request, "_eta_timer_entry", None)) is not None:
             entry.cancel()
         state.task_ready(request)
-    alight(app, [request.message for request in ours])
+    release_claims(app, [request.message for request in ours])
     give_back_messages([request.message for request in ours])
     for request in ours:
         request.send_event("task-rejected", requeue=True)

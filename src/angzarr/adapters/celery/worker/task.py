@@ -1,4 +1,4 @@
-"""RoadTask: a Celery task whose deliveries take the road (decisions 1, 7, 8).
+"""AngzarrTask: a Celery task whose deliveries take the road (decisions 1, 7, 8).
 
 In a worker `__call__` decides and settles; what Celery's tracer is told afterwards is only what
 it must know for result, events and acknowledgement. Called directly it is the plain function.
@@ -20,21 +20,20 @@ from celery.signals import task_postrun
 from celery.states import FAILURE, IGNORED, REJECTED
 from celery.utils.threads import LocalStack
 
-from angzarr.adapters.celery.claim_batch import LeftToAck
-from angzarr.adapters.celery.envelope import FIELD, TOLD
-from angzarr.adapters.celery.publish.custom_headers import custom_headers
+from angzarr.adapters.celery.claim_batch import LeftToAck, ack_follows
+from angzarr.adapters.celery.envelope import FIELD, TOLD, custom_headers, delivery_of
 from angzarr.adapters.celery.publish.followers import FOLLOWING, forget_followers, tell_skipped
-from angzarr.adapters.celery.worker.delivery_from_envelope import delivery_of
-from angzarr.adapters.celery.worker.error_log import show
-from angzarr.adapters.celery.worker.request_stack import (
+from angzarr.adapters.celery.worker.binding import in_own_call, is_within
+from angzarr.adapters.celery.worker.task_events import show_error
+from angzarr.adapters.celery.worker.task_request import (
+    UNSENT,
     RequestStack,
+    UnsentSignature,
+    asked_later,
     disown_stacks,
     own_stacks,
     show_current_task,
 )
-from angzarr.adapters.celery.worker.result_backend import ack_follows
-from angzarr.adapters.celery.worker.self_retry import UNSENT, Unsent, asked_later
-from angzarr.adapters.celery.worker.task_call import in_own_call, is_within
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.outcome import (
     DeadLettered,
@@ -60,7 +59,7 @@ class _Untold(BaseException):
     """Ends a trace of which nobody is told: it is no result of the task."""
 
 
-class RoadTask(Task):
+class AngzarrTask(Task):
     """The base of every task of an `Angzarr` app."""
 
     abstract = True
@@ -68,7 +67,7 @@ class RoadTask(Task):
     #: The `__call__` of a user's class, which runs around the body; None: it has none.
     own_call: Any = None
     #: Named, not imported: a process that only publishes needs no worker code.
-    Request = "angzarr.adapters.celery.worker.request:RoadRequest"
+    Request = "angzarr.adapters.celery.worker.request:AngzarrRequest"
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
         """Return a task whose own ``before_start``, if it has one, fails on the road."""
@@ -222,17 +221,17 @@ class RoadTask(Task):
             case Skipped():
                 return None
             case Retried(error=error, delay=delay, text=text):
-                show(delivery.message.id, f"in {delay.total_seconds()} s: {text}")
+                show_error(delivery.message.id, f"in {delay.total_seconds()} s: {text}")
                 raise Retry(exc=error, when=delay.total_seconds()) from error
             case DeadLettered(
                 error=MemoryError() | Reject() | Ignore() | Retry() as error, letter=letter
             ):
                 # To Celery these are orders, a MemoryError even one to end the worker.
                 msg = f"{type(error).__name__}: {text_of(error)}"
-                show(delivery.message.id, letter.error_message, letter.error_stack)
+                show_error(delivery.message.id, letter.error_message, letter.error_stack)
                 raise DeliveryError(msg) from error
             case DeadLettered(error=error, letter=letter):
-                show(delivery.message.id, letter.error_message, letter.error_stack)
+                show_error(delivery.message.id, letter.error_message, letter.error_stack)
                 raise error
             case Refused(error=error) if delivery.redelivered or self._is_waited_for():
                 # Who settled it may have died before its result, its errbacks and its chord were
@@ -283,7 +282,7 @@ class RoadTask(Task):
     ) -> Any:
         """Return what Celery does, but for `retry`: what is never sent."""
         if UNSENT in options:
-            return Unsent.of(self.request if request is None else request, args, kwargs)
+            return UnsentSignature.of(self.request if request is None else request, args, kwargs)
         return super().signature_from_request(request, args, kwargs, *rest, **options)
 
     subtask_from_request = signature_from_request

@@ -1,24 +1,30 @@
-"""Task classes: the user's, put on the road where that can be done, and found where not."""
+"""Task classes: the user's, put on the road where that can be done, and found where not.
+
+Duplicates: two things under one name, which are one thing if its module was imported twice.
+"""
 
 from __future__ import annotations
 
 import inspect
 import types
+import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from celery import Task
+from celery.app.base import caller_stacklevel
+from celery.exceptions import DuplicateTaskNameWarning
 from kombu.utils.imports import symbol_by_name
 
-from angzarr.adapters.celery.worker.task import RoadTask
-from angzarr.adapters.celery.worker.task_call import BodyRun
+from angzarr.adapters.celery.worker.binding import BodyRun
+from angzarr.adapters.celery.worker.task import AngzarrTask
 from angzarr.errors import ConfigurationError
 
 
-def with_road(base: Any, road_task: Any = RoadTask) -> Any:
+def with_road(base: Any, road_task: Any = AngzarrTask) -> Any:
     """Return the task class *base*, or its name, with *road_task* under it."""
     base = symbol_by_name(base)
-    if issubclass(base, RoadTask):
+    if issubclass(base, AngzarrTask):
         return base
     if issubclass(road_task, base):  # Celery's own Task
         return road_task
@@ -33,10 +39,10 @@ def on_road(base: Any) -> dict[str, Any]:
     """
     for kind in base.__mro__:
         found = vars(kind).get("__call__")
-        if found is RoadTask.__call__:
+        if found is AngzarrTask.__call__:
             return {}
         if found is not None:
-            return {"__call__": RoadTask.__call__, "own_call": found}
+            return {"__call__": AngzarrTask.__call__, "own_call": found}
     return {}
 
 
@@ -69,15 +75,15 @@ def open_body(task: Any) -> None:
 def off_road(app: Any, name: str, task: Any) -> Iterator[tuple[str, str]]:
     """Return why deliveries of *task* would not take the road of *app*, each with its cure."""
     handler, kind = app.handlers.get(name), type(task)
-    if handler is None or not issubclass(kind, RoadTask):
+    if handler is None or not issubclass(kind, AngzarrTask):
         yield "was put into the task registry directly", "register it with app.register_task"
         return
-    if kind.__call__ is not RoadTask.__call__ or kind.__trace__ is not RoadTask.__trace__:
+    if kind.__call__ is not AngzarrTask.__call__ or kind.__trace__ is not AngzarrTask.__trace__:
         yield (
             f"has a class {kind.__name__} that was changed after it was registered",
             "give the class its __call__ before app.task or app.register_task",
         )
-    if not issubclass(symbol_by_name(task.Request), symbol_by_name(RoadTask.Request)):
+    if not issubclass(symbol_by_name(task.Request), symbol_by_name(AngzarrTask.Request)):
         yield (
             "has its own Request class, which would settle messages past angzarr",
             "move its code to before_start, on_success, on_failure or on_retry of the class",
@@ -102,3 +108,53 @@ def _colours(task: Any, *, is_async: bool) -> Iterator[tuple[str, str]]:
         )
     else:
         yield "is sync, and the __call__ of its class is async", "make both sync, or both async"
+
+
+RENAME: Final = "rename one, or pass name=…"
+
+
+def is_imported_again(first: Any, again: Any) -> bool:
+    """Tell whether two functions, or two classes, come from one place in one file.
+
+    Their module was reloaded then, or imported under two names. What a function makes anew at each
+    call is another one each time.
+    """
+    one, other = inspect.unwrap(first), inspect.unwrap(again)
+    named = getattr(one, "__qualname__", "<")
+    if named != getattr(other, "__qualname__", None) or "<" in named:
+        return False
+    place = source_of(one)
+    return place is not None and place == source_of(other)
+
+
+def source_of(given: Any) -> str | None:
+    """Return file and line of a function, or of the first that a class has."""
+    found = list(vars(given).values()) if isinstance(given, type) else [given]
+    for one in found:
+        code = getattr(getattr(one, "__func__", one), "__code__", None)
+        if code is not None:
+            return f"{code.co_filename}:{code.co_firstlineno}"
+    return None
+
+
+def warn_once(app: Any, name: str, first: Any, again: Any) -> None:
+    """Say that what was registered first stays, once a name, as Celery's warning is said."""
+    warned: set[str] = app._duplicate_task_names_warned  # noqa: SLF001 - Celery's own
+    if name in warned:
+        return
+    warned.add(name)
+    modules = " and as ".join(dict.fromkeys((first.__module__, again.__module__)))
+    msg = (
+        f"{name!r} was imported twice, as {modules}: what was registered first stays; import it"
+        " once, by one name, and restart the process after a change"
+    )
+    warnings.warn(DuplicateTaskNameWarning(msg), stacklevel=caller_stacklevel())
+
+
+def twice(name: str, first: Any, second: Any) -> str:
+    """Return what is said of two functions of one name; it names each of them once."""
+    one, other = (getattr(given, "__qualname__", repr(given)) for given in (first, second))
+    here, there = (source_of(inspect.unwrap(given)) or "?" for given in (first, second))
+    if one == other:
+        return f"{name!r} is the name of two functions {one}, {here} and {there}: {RENAME}"
+    return f"{name!r} is the name of {one} ({here}) and of {other} ({there}): {RENAME}"

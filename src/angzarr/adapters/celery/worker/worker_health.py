@@ -1,17 +1,23 @@
 """WorkerHealth: what a worker's parent process answers to probes (docs/adr/0058).
 
 It asks no server: it reads what the loop, the lease's thread and the pool have left.
+
+StoreWatch: what a worker was refused for at its start, looked for while it runs.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
-from angzarr.adapters.celery.worker.consumer_heartbeat import Movement
+from angzarr.adapters.celery.worker.consumer_state import ConsumerState
 from angzarr.adapters.celery.worker.settle_thread import Trouble
+from angzarr.errors import text_of
 from angzarr.runtime.health_report import Condition, Report, since
+from angzarr.runtime.log_throttle import Seldom
 
 #: Seconds that a queue may go unserved, or a slot empty, before a worker is not ready. A child
 #: that ended is replaced within a second.
@@ -29,7 +35,7 @@ class WorkerHealth:
 
     def __init__(
         self,
-        movement: Movement,
+        movement: ConsumerState,
         *,
         stalled_after: float,
         up_within: float,
@@ -192,3 +198,37 @@ class WorkerHealth:
     def _log(self) -> Condition:
         """Tell what cannot be logged; it stops nothing."""
         return Condition("log", holds=True, says=self._log_says() or "its lines are written")
+
+
+_log = logging.getLogger("angzarr.worker")
+
+#: An operator may change a server's settings at any time.
+LOOKED_EVERY: Final = timedelta(minutes=1)
+
+
+class StoreWatch:
+    """Turns: *ask* returns why a server may lose messages, as it is set now; empty: it does not."""
+
+    def __init__(self, ask: Callable[[], str]) -> None:
+        self._ask = ask
+        self._seldom = Seldom()
+        #: What was found last.
+        self.says = ""
+
+    def turn(self) -> timedelta:
+        """Ask once. A server that is away is asked again; it says nothing against itself."""
+        try:
+            says = self._ask()
+        except Exception as error:  # noqa: BLE001 - the thread must outlive it
+            if self._seldom.now():
+                _log.warning("store_not_looked_at: %s", text_of(error))
+            return LOOKED_EVERY
+        if says:
+            _log.critical("store_loses_messages: %s", says)
+        elif self.says:
+            _log.warning("store_keeps_messages: again")
+        self.says = says
+        return LOOKED_EVERY
+
+    def leave(self) -> None:
+        """End."""

@@ -9,10 +9,9 @@ import pytest
 from amqp.exceptions import NotFound
 from kombu import Queue
 
-from angzarr.adapters.celery.publish.amqp_queues import DELIVERY_LIMIT, check_queues
+from angzarr.adapters.celery.publish.amqp import DELIVERY_LIMIT, check_queues
 from angzarr.adapters.celery.publish.publisher import native_delay
-from angzarr.adapters.celery.worker.rejected_by_broker import declare
-from angzarr.adapters.celery.worker.rejected_message import what_happened
+from angzarr.adapters.celery.worker.rejected_by_broker import declare, what_happened
 from angzarr.errors import ConfigurationError
 
 GUARD = {

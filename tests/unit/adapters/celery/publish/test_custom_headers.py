@@ -6,8 +6,7 @@ import pytest
 from celery.app.task import Context
 from celery.exceptions import Ignore
 
-from angzarr.adapters.celery.envelope import FIELD, TOLD
-from angzarr.adapters.celery.publish.custom_headers import custom_headers
+from angzarr.adapters.celery.envelope import FIELD, TOLD, custom_headers
 from angzarr.events import headers as names
 
 CUSTOM = {"traceparent": "00-…", "x-mine": {"a": 1}, "absent": None}

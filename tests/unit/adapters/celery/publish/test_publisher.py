@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kombu import Exchange, Producer, Queue
 from kombu.common import Broadcast
 
-from angzarr.adapters.celery.publish.batch_item import NoQueue
 from angzarr.adapters.celery.publish.publisher import (
     LONGEST_NATIVE,
     CeleryPublisher,
@@ -20,6 +19,7 @@ from angzarr.adapters.celery.publish.publisher import (
     native_delay,
     whole_seconds,
 )
+from angzarr.adapters.celery.publish.wires import NoQueue
 from angzarr.delivery.schedule import REFUSED_FOR, SLEPT
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
 from angzarr.events import headers as names

@@ -13,10 +13,11 @@ from celery.concurrency.asynpool import AsynPool
 from celery.worker import WorkController, state
 
 from angzarr.adapters.celery.shutdown import pool_shutdown as ending_pools
-from angzarr.adapters.celery.shutdown import shutdown, stop_signals
-from angzarr.adapters.celery.shutdown.pool_shutdown import Prefork, pass_by_ending, spare_begun
+from angzarr.adapters.celery.shutdown import shutdown
+from angzarr.adapters.celery.shutdown.pool_shutdown import PreforkShutdown
 from angzarr.adapters.celery.shutdown.shutdown import Shutdown, ShutdownStep
 from angzarr.adapters.celery.worker import settlement as giving_back
+from angzarr.adapters.celery.worker.pools import pass_by_ending, spare_begun
 from angzarr.adapters.celery.worker.settlement import give_back_requests, unbegun
 from angzarr.delivery.interrupt import BLADE, Cut
 
@@ -108,7 +109,7 @@ def world(app, journal, monkeypatch):
     )
     for module in (shutdown, giving_back):
         freed = lambda _app, messages: journal.append(("freed", len(messages)))  # noqa: E731
-        monkeypatch.setattr(module, "alight", freed)
+        monkeypatch.setattr(module, "release_claims", freed)
     ending = Shutdown(worker)
     monkeypatch.setattr(ending, "_pool", KindOfPool(journal))
     monkeypatch.setattr(ending._turning, "turn", lambda: time.sleep(0.01))
@@ -310,23 +311,23 @@ def in_child(monkeypatch):
     """Be a child of billiard's, whose SIGTERM handler was there before ours."""
     seen = []
     monkeypatch.setattr(
-        stop_signals, "current_process", lambda: SimpleNamespace(name="ForkPoolWorker-1")
+        shutdown, "current_process", lambda: SimpleNamespace(name="ForkPoolWorker-1")
     )
-    monkeypatch.setattr(stop_signals, "WORD_WITHIN", 0.0)
+    monkeypatch.setattr(shutdown, "WORD_WITHIN", 0.0)
     old = signal.signal(signal.SIGTERM, lambda *_args: seen.append("billiard"))
     yield seen
     signal.signal(signal.SIGTERM, old)
 
 
 def test_a_child_is_ended_by_sigterm_as_ever(app, in_child):
-    stop_signals.heed_cut(app.stopping)
+    shutdown.heed_cut(app.stopping)
     with BLADE:
         signal.raise_signal(signal.SIGTERM)
     assert in_child == ["billiard"]
 
 
 def test_a_child_of_a_stopping_worker_leaves_it_to_its_parent(app, in_child):
-    stop_signals.heed_cut(app.stopping)
+    shutdown.heed_cut(app.stopping)
     app.stopping.begin()
     with BLADE:
         signal.raise_signal(signal.SIGTERM)
@@ -334,7 +335,7 @@ def test_a_child_of_a_stopping_worker_leaves_it_to_its_parent(app, in_child):
 
 
 def test_a_child_whose_grace_ended_cuts_its_handler(app, in_child):
-    stop_signals.heed_cut(app.stopping)
+    shutdown.heed_cut(app.stopping)
     app.stopping.cut()
     with pytest.raises(Cut), BLADE:
         signal.raise_signal(signal.SIGTERM)
@@ -342,7 +343,7 @@ def test_a_child_whose_grace_ended_cuts_its_handler(app, in_child):
 
 
 def test_a_child_that_settles_is_let_be(app, in_child):
-    stop_signals.heed_cut(app.stopping)
+    shutdown.heed_cut(app.stopping)
     app.stopping.cut()
     signal.raise_signal(signal.SIGTERM)
     assert in_child == []
@@ -351,7 +352,7 @@ def test_a_child_that_settles_is_let_be(app, in_child):
 def test_a_child_that_has_said_its_last_word_ends_by_sigterm(app, in_child):
     from celery import signals
 
-    stop_signals.heed_cut(app.stopping)
+    shutdown.heed_cut(app.stopping)
     app.stopping.cut()
     signals.worker_process_shutdown.send(sender=None, pid=1, exitcode=0)
     signal.raise_signal(signal.SIGTERM)
@@ -360,7 +361,7 @@ def test_a_child_that_has_said_its_last_word_ends_by_sigterm(app, in_child):
 
 def test_the_parent_keeps_its_own_sigterm(app):
     before = signal.getsignal(signal.SIGTERM)
-    stop_signals.heed_cut(app.stopping)
+    shutdown.heed_cut(app.stopping)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -384,7 +385,7 @@ def installed(app, monkeypatch):
     monkeypatch.setattr(state, "should_stop", None)
     monkeypatch.setattr(state, "should_terminate", None)
     asked = Asked()
-    stop_signals.install(SimpleNamespace(hostname="w@h", app=app), asked)
+    shutdown.install_handlers(SimpleNamespace(hostname="w@h", app=app), asked)
     yield asked
     for name, handler in kept.items():
         signal.signal(name, handler)
@@ -429,7 +430,7 @@ def test_the_claim_of_a_child_that_heeds_nothing_is_freed_after_its_death(monkey
     worker = SimpleNamespace(
         pool=SimpleNamespace(_pool=billiard, close=lambda: journal.append("no replacements"))
     )
-    Prefork(worker, Turner()).cut()
+    PreforkShutdown(worker, Turner()).cut()
     assert journal == [
         "no replacements", (4711, signal.SIGTERM), (4711, signal.SIGKILL), "freed",
     ]  # fmt: skip

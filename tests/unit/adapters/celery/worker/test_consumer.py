@@ -14,11 +14,11 @@ from celery.worker.consumer import Consumer
 from kombu.exceptions import DecodeError
 from kombu.transport.virtual import Message
 
-from angzarr.adapters.celery.claim_batch import RIDE, Ride, Riding
-from angzarr.adapters.celery.worker import failed_receipts as receipts
+from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, BatchedClaim, ClaimBatch
+from angzarr.adapters.celery.worker import consumer_state as receipts
 from angzarr.adapters.celery.worker import settle_thread, settlement
-from angzarr.adapters.celery.worker.consumer import RoadConsumer
-from angzarr.adapters.celery.worker.queue_pausing import Valve
+from angzarr.adapters.celery.worker.consumer import AngzarrConsumer
+from angzarr.adapters.celery.worker.queue_pausing import QueuePauser
 from angzarr.clock import follow
 from angzarr.dead_letters import codec
 from angzarr.dead_letters.text import to_json_text
@@ -59,7 +59,7 @@ def app(make_app):
 def consumer(app):
     app.finalize(auto=True)
     controller = SimpleNamespace(app=app, semaphore=None, use_eventloop=True)
-    made = RoadConsumer(
+    made = AngzarrConsumer(
         lambda _request: None, app=app, hub=Hub(), controller=controller,
         pool=SimpleNamespace(is_green=False), timer=None, hostname="h",
     )  # fmt: skip
@@ -77,7 +77,7 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
     consumer.task_consumer = SimpleNamespace(
         consuming_from=consumed.__contains__, channel=None, _active_tags={}
     )
-    consumer._valve = Valve(consumer, app.holding, stop=consumed.discard, resume=consumed.add)
+    consumer._valve = QueuePauser(consumer, app.holding, stop=consumed.discard, resume=consumed.add)
 
     def turn():
         consumer.register_with_event_loop(consumer.hub)  # as with every new connection
@@ -131,15 +131,15 @@ def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app,
     app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
     store = app.settlement._road.store
     bounds = app.settings.message.bounds
-    riding = Riding(app.handlers, store, app.tenure, app.owner, lambda *_: None, bounds)
+    claim_batch = ClaimBatch(app.handlers, store, app.tenure, app.owner, lambda *_: None, bounds)
     message = SimpleNamespace(
         headers={"task": "t", "id": "a"}, body=json.dumps([[], {}, {}]),
         payload=[[], {}, {}], content_type="application/json", content_encoding="utf-8",
         properties={}, delivery_info={"routing_key": "q"}, acknowledged=False,
         ack_log_error=lambda *_: acknowledged.append(True),
     )  # fmt: skip
-    riding.board([message])
-    ride: Ride = getattr(message, RIDE)
+    claim_batch.claim([message])
+    ride: BatchedClaim = getattr(message, BATCHED_CLAIM)
     assert isinstance(ride.answer, Claimed)
     key = key_for("t", "a")
     replay = Claim(
@@ -354,7 +354,7 @@ def put(app, monkeypatch):
     """The letters that were put; messages that go back do so at once."""
     monkeypatch.setattr(settlement, "LOST_PAUSE", 0.0)
     monkeypatch.setattr(receipts, "FIRST_PAUSE", 0.0)
-    app.movement.receipts = receipts.Receipts()
+    app.movement.receipts = receipts.ReceiptFailures()
     app.movement.receipts._pause = 0.0
     letters = []
     app.settlement._salvage.dead_letters.put = lambda given: letters.extend(given) or [None]

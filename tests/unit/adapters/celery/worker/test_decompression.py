@@ -16,7 +16,7 @@ from backports import zstd
 from celery.backends.base import compress_payload, decompress_payload
 from kombu import compression
 
-from angzarr.adapters.celery.worker import decompression
+from angzarr.adapters.celery.worker.message_limits import bound_decompression
 
 PACKED = {
     "application/x-gzip": zlib.compress,
@@ -31,7 +31,7 @@ OWN = "application/x-own"
 @pytest.fixture(autouse=True)
 def bounded():
     before = dict(compression._decoders), dict(compression._encoders), dict(compression._aliases)
-    decompression.bound(2**20)
+    bound_decompression(2**20)
     yield
     for now, was in zip(
         (compression._decoders, compression._encoders, compression._aliases), before, strict=True
@@ -54,7 +54,7 @@ def test_what_kombu_packs_is_unpacked(content_type, size):
 
 @pytest.mark.parametrize("content_type", PACKED)
 def test_what_is_too_large_is_refused_before_it_is_all_there(content_type):
-    decompression.bound(10_000)
+    bound_decompression(10_000)
     packed = PACKED[content_type](b"x" * 10_001)
     with pytest.raises(ValueError, match="larger than 10000"):
         compression.decompress(packed, content_type)
@@ -76,8 +76,8 @@ def test_a_bomb_takes_no_more_memory_than_its_bound(content_type):
     code = """
 import resource, sys
 from kombu import compression
-from angzarr.adapters.celery.worker import decompression
-decompression.bound(2**20)
+from angzarr.adapters.celery.worker.message_limits import bound_decompression
+bound_decompression(2**20)
 bomb = sys.stdin.buffer.read()
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 40 * 2**20,) * 2)
@@ -110,11 +110,11 @@ def test_room_that_a_few_bytes_ask_for_is_not_given(content_type, raw):
 def test_a_compression_of_a_users_own_is_looked_at_once_it_is_unpacked():
     compression.register(lambda body: body, lambda body: body * 100, OWN, ["own"])
     for _ in range(2):  # a second worker in this process bounds it anew
-        decompression.bound(1000)
+        bound_decompression(1000)
         assert compression.decompress(b"x" * 10, "own") == b"x" * 1000
         with pytest.raises(ValueError, match="larger than 1000"):
             compression.decompress(b"x" * 11, "own")
-    decompression.bound(2000)
+    bound_decompression(2000)
     assert compression.decompress(b"x" * 20, OWN) == b"x" * 2000
 
 
@@ -126,7 +126,7 @@ def test_a_brotli_that_knows_no_limit_is_looked_at_once_it_is_unpacked(monkeypat
     old = SimpleNamespace(Decompressor=Old, error=brotli.error, decompress=brotli.decompress)
     monkeypatch.setattr(compression, "brotli", old)
     compression.register(brotli.compress, old.decompress, "application/x-brotli", ["brotli"])
-    decompression.bound(1000)
+    bound_decompression(1000)
     assert compression.decompress(brotli.compress(b"x" * 1000), "brotli") == b"x" * 1000
     with pytest.raises(ValueError, match="larger than 1000"):
         compression.decompress(brotli.compress(b"x" * 1001), "brotli")
@@ -134,7 +134,7 @@ def test_a_brotli_that_knows_no_limit_is_looked_at_once_it_is_unpacked(monkeypat
 
 @pytest.mark.parametrize("content_type", PACKED)
 def test_a_result_that_celery_packed_is_unpacked_up_to_the_same_size(content_type):
-    decompression.bound(1000)
+    bound_decompression(1000)
     assert decompress_payload(compress_payload(b"x" * 1000, content_type)) == b"x" * 1000
     with pytest.raises(ValueError, match=r"raise message\.most_unpacked"):
         decompress_payload(compress_payload(b"x" * 1001, content_type))

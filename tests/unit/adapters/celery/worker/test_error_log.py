@@ -6,14 +6,14 @@ import logging
 
 import pytest
 
-from angzarr.adapters.celery.worker.error_log import ShownErrors, show
+from angzarr.adapters.celery.worker.task_events import ErrorLogFilter, show_error
 
 
 @pytest.fixture
 def log(caplog):
     logger = logging.Logger("tracer")  # noqa: LOG001 - of this test alone
     logger.addHandler(caplog.handler)
-    logger.addFilter(ShownErrors())
+    logger.addFilter(ErrorLogFilter())
     return logger
 
 
@@ -26,7 +26,7 @@ def say(log, task_id):
 
 
 def test_the_line_about_the_task_hides_what_its_letter_hides(log, caplog):
-    show("t1", "login of [redacted]", "Traceback …")
+    show_error("t1", "login of [redacted]", "Traceback …")
     say(log, "t1")
     (record,) = caplog.records
     assert record.getMessage() == "Task t1: login of [redacted]\nTraceback …"
@@ -35,7 +35,7 @@ def test_the_line_about_the_task_hides_what_its_letter_hides(log, caplog):
 
 
 def test_lines_about_other_tasks_and_later_ones_are_left(log, caplog):
-    show("t1", "hidden")
+    show_error("t1", "hidden")
     say(log, "t2")
     say(log, "t1")
     say(log, "t1")

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from angzarr.adapters.celery.worker.failed_receipts import (
+from angzarr.adapters.celery.worker.consumer_state import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     MOST_TRIES,
-    Receipts,
+    ReceiptFailures,
 )
 
 BUG, FAULT = TypeError("a bug"), RuntimeError("can't start new thread")
@@ -23,7 +23,7 @@ def clock():
 
 @pytest.fixture
 def receipts(clock):
-    return Receipts(lambda: clock.now)
+    return ReceiptFailures(lambda: clock.now)
 
 
 def message(name="a", payload=([], {}, {}), **headers):

@@ -11,8 +11,8 @@ import pytest
 from tests.contracts.event_store import fill
 from tests.hand_clock import HandClock
 
-from angzarr.adapters.celery.worker import gap_resend as lane_healing
-from angzarr.adapters.celery.worker.gap_resend import LaneHealing
+from angzarr.adapters.celery.publish import outbox as lane_healing
+from angzarr.adapters.celery.publish.outbox import GapResender
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.memory.event_store import MemoryEventStore
 from angzarr.aggregates.book import Address
@@ -65,7 +65,7 @@ class World:
 
     def heal(self, missing, most=99, *, above_all=False):
         store = MemoryEventStore(self.books)
-        healing = LaneHealing(store, self, lambda handler: f"queue of {handler}", self.clock)
+        healing = GapResender(store, self, lambda handler: f"queue of {handler}", self.clock)
         return healing.heal(missing, most, above_all=above_all)
 
     def sent(self):
@@ -123,7 +123,7 @@ def test_a_book_that_ends_within_the_gap_gives_what_it_has(world):
 
 
 def test_a_wide_gap_is_mended_part_by_part(world, monkeypatch):
-    monkeypatch.setattr(lane_healing, "MOST", 3)
+    monkeypatch.setattr(lane_healing, "MOST_RESENT", 3)
     assert world.heal(gap(world.address, 0, 7)) == 3
     assert world.heal(gap(world.address, 3, 7)) == 3
     assert [n for _, n in world.sent()] == list(range(6))
@@ -164,7 +164,7 @@ def test_an_overdue_event_without_its_copy_is_looked_up(world):
 
 
 def test_without_books_nothing_is_sent(world):
-    assert LaneHealing(None, world, str, world.clock).heal(gap(world.address, 0, 3), 9) == 0
+    assert GapResender(None, world, str, world.clock).heal(gap(world.address, 0, 3), 9) == 0
 
 
 def test_a_broker_that_goes_away_is_told(world):

@@ -17,8 +17,12 @@ from kombu.transport.virtual import Message as VirtualMessage
 from kombu.utils.json import loads
 
 from angzarr.adapters.celery.envelope import Envelope
-from angzarr.adapters.celery.worker import decompression
-from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fields, take_in
+from angzarr.adapters.celery.worker.message_limits import (
+    as_a_whole,
+    bound_decompression,
+    check_fields,
+    take_in,
+)
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.redis.damaged import read
 from angzarr.dead_letters import codec
@@ -251,7 +255,7 @@ def test_headers_of_any_broker_are_as_deep_at_most_as_what_keeps_them_takes():
 def test_what_unpacks_to_too_much_is_refused_before_it_is_all_there():
     before = dict(compression._decoders)
     try:
-        decompression.bound(2**20)
+        bound_decompression(2**20)
         packed = bz2.compress(BOMBS["lists"])
         assert len(packed) < 5000
         found = message(envelope(packed, headers={"compression": "application/x-bz2"}))

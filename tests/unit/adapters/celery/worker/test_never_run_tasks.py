@@ -11,7 +11,7 @@ from celery.backends.base import DisabledBackend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from angzarr.adapters.celery.worker.never_run_tasks import tell_lost
+from angzarr.adapters.celery.worker.task_events import tell_lost
 from angzarr.errors import DeliveryError
 from angzarr.events.message import Message
 from polling import wait_until

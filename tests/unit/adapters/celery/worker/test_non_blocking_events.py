@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from angzarr.adapters.celery.worker.non_blocking_events import MOST_WAITING, ONCE
+from angzarr.adapters.celery.worker.broadcasts import MOST_WAITING, ONCE
 
 
 class Away:

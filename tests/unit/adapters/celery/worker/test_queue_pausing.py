@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from angzarr.adapters.celery.worker.consumer import RoadConsumer
+from angzarr.adapters.celery.worker.consumer import AngzarrConsumer
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def worker(app):
     """A worker's consumer that consumes from two queues."""
     app.amqp.queues.select(["orders", "default"])
     with app.connection_for_read() as connection:
-        made = RoadConsumer(
+        made = AngzarrConsumer(
             lambda _request: None, app=app, timer=None, hostname="h", hub=SimpleNamespace(),
             pool=SimpleNamespace(is_green=False),
             controller=SimpleNamespace(app=app, semaphore=None, use_eventloop=True),

@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hand_clock import HandClock
 
-from angzarr.adapters.celery.worker.redelivered_reading import Rereads, is_packed, readers_died
+from angzarr.adapters.celery.worker.message_receiver import (
+    RedeliveredReader,
+    is_packed,
+    readers_died,
+)
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.delivery.reader_deaths import MOST_DEATHS
 from angzarr.errors import StoreUnavailable
@@ -65,7 +69,7 @@ class World:
         self.reader = self.start()
 
     def start(self):
-        return Rereads(self.store, BOUNDS, monotonic=lambda: self.seconds)
+        return RedeliveredReader(self.store, BOUNDS, monotonic=lambda: self.seconds)
 
     def read(self, identity=b"1", make=Message, queue="q"):
         return self.reader.read(queue, identity, make, lambda: Message(b"packed"))

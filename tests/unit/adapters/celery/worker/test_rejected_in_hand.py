@@ -7,8 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from angzarr.adapters.celery.worker.rejected_in_hand import ASIDE_FOR, LONGEST_WAIT, PREFETCH, Hand
-from angzarr.adapters.celery.worker.rejected_message import message_of, to_come_back, what_happened
+from angzarr.adapters.celery.worker.rejected_by_broker import (
+    ASIDE_FOR,
+    LONGEST_PAUSE,
+    PREFETCH,
+    HeldRejections,
+    raw_message,
+    to_come_back,
+    what_happened,
+)
 from angzarr.delivery.executor import TOO_LARGE_WAIT
 from angzarr.errors import LetterTooLarge, StoreUnavailable
 
@@ -42,7 +49,9 @@ class Desk:
         self.failing = {}
         self.tried, self.parked, self.buried = [], [], []
         self.store_away = False
-        self.hand = Hand(self.bury, self.park, monotonic=lambda: self.now, chance=lambda: 0.5)
+        self.hand = HeldRejections(
+            self.bury, self.park, monotonic=lambda: self.now, chance=lambda: 0.5
+        )
 
     def bury(self, message, _error, _code):
         self.tried.append(message.id)
@@ -92,7 +101,7 @@ def test_nothing_is_let_go_that_is_neither_a_letter_nor_kept_elsewhere(desk):
     assert (large.acked, desk.parked) == (0, [])
     assert len(desk.tried) < 20, "it is not tried in a hot loop"
     desk.store_away = False
-    desk.turn_for(LONGEST_WAIT * 1.5)
+    desk.turn_for(LONGEST_PAUSE * 1.5)
     assert (large.acked, desk.parked) == (1, [("large", TOO_LARGE_WAIT)])
 
 
@@ -106,7 +115,7 @@ def test_each_has_a_wait_of_its_own_that_grows_to_a_bound(desk):
             times.append(desk.now - 0.5)
     waits = [later - sooner for sooner, later in pairwise(times)]
     assert waits == sorted(waits)
-    assert (waits[0], waits[-1]) == (0.5, LONGEST_WAIT)
+    assert (waits[0], waits[-1]) == (0.5, LONGEST_PAUSE)
 
 
 def test_one_that_fails_keeps_no_other(desk):
@@ -116,7 +125,7 @@ def test_one_that_fails_keeps_no_other(desk):
     desk.hand.turn()
     assert (ill.acked, well.acked, desk.buried) == (0, 1, ["well"])
     desk.failing.clear()
-    desk.turn_for(LONGEST_WAIT * 1.5)
+    desk.turn_for(LONGEST_PAUSE * 1.5)
     assert (ill.acked, desk.buried) == (1, ["well", "ill"])
 
 
@@ -131,7 +140,7 @@ def test_a_full_hand_puts_aside_what_has_failed_for_long(desk):
     received = desk.take(*many(), failing=AWAY)
     desk.hand.turn()
     assert desk.parked == [], "an outage may be short"
-    desk.turn_for(LONGEST_WAIT * 4)
+    desk.turn_for(LONGEST_PAUSE * 4)
     assert desk.parked == [(name, ASIDE_FOR) for name in many()]
     assert [one.acked for one in received] == [1] * PREFETCH
     assert len(desk.tried) < PREFETCH * 10
@@ -146,16 +155,16 @@ def test_messages_of_a_lost_connection_are_forgotten(desk):
 
 
 def test_what_waits_elsewhere_comes_back_to_be_the_same_letter():
-    found = message_of(Received("m"))
+    found = raw_message(Received("m"))
     again = to_come_back(found, "angzarr-dropped")
     assert (found.queue, again.queue) == ("orders", "angzarr-dropped")
     fields = ("body", "content_type", "content_encoding", "headers", "properties")
     back = SimpleNamespace(**{name: getattr(again, name) for name in fields})
-    read = message_of(back)
+    read = raw_message(back)
     assert (read.queue, read.body, read.properties) == ("orders", found.body, found.properties)
     assert str(what_happened(back.headers)) == str(what_happened(found.headers))
 
 
 def test_what_tells_no_queue_comes_back_without_one():
-    nameless = message_of(Received("m", **{"x-death": None}))
+    nameless = raw_message(Received("m", **{"x-death": None}))
     assert to_come_back(nameless, "angzarr-dropped").headers == nameless.headers

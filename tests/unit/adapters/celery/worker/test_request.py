@@ -31,9 +31,8 @@ from celery.worker.request import Request, create_request_cls
 from celery.worker.strategy import hybrid_to_proto2
 from kombu.utils.json import dumps
 
-from angzarr.adapters.celery.envelope import FIELD, Envelope
-from angzarr.adapters.celery.worker.delivery_from_envelope import delivery_of
-from angzarr.adapters.celery.worker.request import RoadRequest
+from angzarr.adapters.celery.envelope import FIELD, Envelope, delivery_of
+from angzarr.adapters.celery.worker.request import AngzarrRequest
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import GivenBack, Postpone, StoreUnavailable
 from angzarr.resilience.idempotency import Fail, Release, Wait
@@ -290,7 +289,7 @@ def request_of(app):
             delivery_info={"exchange": "", "routing_key": "q", "redelivered": False},
             payload=[[], {}, {}],
         )  # fmt: skip
-        return RoadRequest(message, app=app, task=task)
+        return AngzarrRequest(message, app=app, task=task)
 
     return make
 
@@ -320,7 +319,7 @@ def test_what_goes_to_a_child_is_hardly_larger_than_what_celery_sends(app):
     )  # fmt: skip
     sent = [
         pickle.dumps((one.request_dict, one.body, one.content_type))
-        for one in (made(message, app=app, task=task) for made in (RoadRequest, Request))
+        for one in (made(message, app=app, task=task) for made in (AngzarrRequest, Request))
     ]
     assert len(sent[0]) < len(sent[1]) + 400
 
@@ -380,7 +379,7 @@ def test_what_would_end_a_process_is_given_back_counted_in_a_pool_without_any(en
         raise SystemExit(3)
 
     made = create_request_cls(
-        RoadRequest, request.task, SimpleNamespace(apply_async=None), "host", None
+        AngzarrRequest, request.task, SimpleNamespace(apply_async=None), "host", None
     )
     apply_target(leave, callback=partial(made.on_success, request))
     wait_until(lambda: len(told) == 2)
@@ -490,7 +489,7 @@ def test_a_message_of_protocol_1_goes_on_as_one_of_protocol_2(app):
         properties={}, delivery_info={}, payload=told,
     )  # fmt: skip
     body = ([1], {}, {"callbacks": None})
-    request = RoadRequest(message, app=app, task=task, body=body, headers=told, decoded=True)
+    request = AngzarrRequest(message, app=app, task=task, body=body, headers=told, decoded=True)
     raw = Envelope._make(request._request_dict[FIELD]).message("q")
     assert json.loads(raw.body) == [[1], {}, {"callbacks": None}]
     assert (raw.task, raw.id, raw.headers["retries"]) == ("t", "old", 2)
@@ -508,7 +507,7 @@ def test_messages_half_of_protocol_1_are_told_apart_by_the_id_in_their_body(app)
             content_type="application/json", content_encoding="utf-8", delivery_info={},
         )  # fmt: skip
         body, headers, decoded, _ = hybrid_to_proto2(message, told)
-        request = RoadRequest(
+        request = AngzarrRequest(
             message, app=app, task=task, body=body, headers=headers, decoded=decoded
         )
         delivery = delivery_of(app, request._request_dict[FIELD], request.args, request.kwargs)
@@ -540,7 +539,7 @@ def test_what_no_child_can_be_sent_is_a_letter_and_frees_its_slot(app, ended, er
     pool = SimpleNamespace(
         apply_async=apply_async, _pool=SimpleNamespace(_cache=dict(enumerate(jobs)))
     )
-    made = create_request_cls(RoadRequest, request.task, pool, "host", None, app=app)
+    made = create_request_cls(AngzarrRequest, request.task, pool, "host", None, app=app)
     request.__class__ = made
     with pytest.raises(TaskRevokedError):  # on which Celery frees the slot
         request.execute_using_pool(pool)

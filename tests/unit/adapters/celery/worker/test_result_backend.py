@@ -12,10 +12,9 @@ from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from angzarr import VerdictRule
-from angzarr.adapters.celery.claim_batch import LeftToAck, sent_as
-from angzarr.adapters.celery.envelope import FIELD, Envelope
-from angzarr.adapters.celery.worker import result_backend
-from angzarr.adapters.celery.worker.result_backend import ack_follows, bound_retries
+from angzarr.adapters.celery.celery_defaults import bound_retries
+from angzarr.adapters.celery.claim_batch import LeftToAck, _one_server, ack_follows
+from angzarr.adapters.celery.envelope import FIELD, Envelope, sent_as
 from angzarr.errors import DecodeError
 from angzarr.resilience.category import Category
 from angzarr.resilience.idempotency import AlreadyCompleted, Claim, Claimed, key_for
@@ -57,7 +56,7 @@ def test_a_result_in_the_brokers_own_redis_changes_nothing(make_app, backend):
 )
 def test_before_a_result_that_goes_elsewhere_the_claim_is_completed(make_app, backend):
     if ":none" in backend:
-        assert not result_backend._one_server(backend, BROKER)
+        assert not _one_server(backend, BROKER)
         return
     assert not follows(make_app, backend)
 
@@ -138,7 +137,7 @@ def app(make_app):
 
 
 def traced(app, task):
-    """Run a message with a riding claim through Celery's tracer; return what the parent is told."""
+    """Run a message with a batched claim through the tracer; return what the parent is told."""
     task_id, token = str(uuid.uuid4()), uuid.uuid4().hex
     claim = Claim(key=key_for(task.name, task_id), token=token, owner=app.owner, counted=False)
     (answer,) = app.tenure.claim(app.road.store, [claim])

@@ -17,8 +17,8 @@ from kombu.utils.json import dumps
 from angzarr import Angzarr
 from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.worker import safety
-from angzarr.adapters.celery.worker.request import RoadRequest
-from angzarr.adapters.celery.worker.task import RoadTask
+from angzarr.adapters.celery.worker.request import AngzarrRequest
+from angzarr.adapters.celery.worker.task import AngzarrTask
 from angzarr.adapters.memory import dead_letters
 from angzarr.errors import ConfigurationError, UnsafeSetting
 
@@ -327,7 +327,7 @@ def test_a_class_that_leaves_the_road_is_refused_when_a_worker_starts(make_app, 
 
 
 def test_a_request_of_ours_is_taken(make_app):
-    class Own(RoadRequest):
+    class Own(AngzarrRequest):
         pass
 
     task = make_app().task(name="t", lazy=False, Request=Own)(remember)
@@ -361,7 +361,7 @@ def test_all_tasks_that_celery_ships_are_on_the_road(make_app):
     app = make_app(task_cls=FlaskTask)
     safety.check(app, "memory")
     assert [name for name in app.tasks if name.startswith("celery.")]
-    assert all(type(task).__call__ is RoadTask.__call__ for task in app.tasks.values())
+    assert all(type(task).__call__ is AngzarrTask.__call__ for task in app.tasks.values())
 
 
 def test_a_stock_app_is_not_asked_for_the_road():
@@ -389,6 +389,6 @@ def test_djangos_fixup_gives_its_own_class(make_app, monkeypatch):
     task = make_app().task(name="t", lazy=False)(remember)
     safety.check(task.app, "memory")
     assert task.delay_on_commit() == "on commit"
-    assert isinstance(task, RoadTask)
+    assert isinstance(task, AngzarrTask)
     own = make_app(task_cls=FlaskTask).task(name="t", lazy=False)(remember)
     assert not hasattr(own, "delay_on_commit"), "as with Celery, the user's own class wins"

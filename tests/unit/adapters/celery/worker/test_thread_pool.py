@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from angzarr.adapters.celery.worker import thread_pool
-from angzarr.adapters.celery.worker.thread_pool import SteadyExecutor
+from angzarr.adapters.celery.worker import pools as thread_pool
+from angzarr.adapters.celery.worker.pools import SteadyExecutor
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 from celery.worker import state
 
-from angzarr.adapters.celery.worker.consumer_heartbeat import Movement
-from angzarr.adapters.celery.worker.failed_receipts import Receipts
+from angzarr.adapters.celery.worker.consumer_state import ConsumerState, ReceiptFailures
 from angzarr.adapters.celery.worker.settle_thread import Trouble
 from angzarr.adapters.celery.worker.worker_health import SETTLED_WITHIN, WorkerHealth
 from angzarr.runtime.heartbeat import Pulse
@@ -26,8 +25,8 @@ class Worker:
         self.stops, self.sure, self.reached = False, True, True
         self.unlogged = self.unfit = ""
         self.settles_not = None
-        self.movement = Movement(self.clock, Pulse(self.clock), changed_at=self.now)
-        self.movement.receipts = Receipts(self.clock)
+        self.movement = ConsumerState(self.clock, Pulse(self.clock), changed_at=self.now)
+        self.movement.receipts = ReceiptFailures(self.clock)
         self.health = WorkerHealth(
             self.movement,
             stalled_after=STALLED,
@@ -204,9 +203,7 @@ def test_a_task_elsewhere_is_no_excuse_for_a_loop_that_hangs(worker, monkeypatch
 
 def test_no_child_for_long_is_dead_and_one_too_few_is_not_ready(worker, monkeypatch):
     billiard = SimpleNamespace(_all_inqueues={7, 8}, _processes=2)
-    monkeypatch.setattr(
-        "angzarr.adapters.celery.worker.consumer_heartbeat.AsynPool", SimpleNamespace
-    )
+    monkeypatch.setattr("angzarr.adapters.celery.worker.consumer_state.AsynPool", SimpleNamespace)
     worker.consumer.pool._pool = billiard
     worker.turn(100)
     assert worker.broken("live") == worker.broken("ready") == []

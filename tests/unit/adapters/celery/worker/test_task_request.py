@@ -11,7 +11,7 @@ from celery.utils.threads import LocalStack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.celery.worker.request_stack import RequestStack, disown_stacks, own_stacks
+from angzarr.adapters.celery.worker.task_request import RequestStack, disown_stacks, own_stacks
 from polling import wait_until
 
 STEPS = st.lists(st.one_of(st.integers(), st.just("pop")))

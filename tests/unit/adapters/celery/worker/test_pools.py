@@ -10,7 +10,7 @@ import pytest
 from celery.concurrency.asynpool import AsynPool
 from kombu.asynchronous import Hub
 
-from angzarr.adapters.celery.worker.failed_forks import outlive_failed_forks
+from angzarr.adapters.celery.worker.pools import outlive_failed_forks
 from polling import wait_until
 
 

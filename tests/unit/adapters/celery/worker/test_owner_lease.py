@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.adapters.celery.worker.membership import LEFT_ALONE, Membership
+from angzarr.adapters.celery.worker.owner_lease import LEFT_ALONE, Membership
 from angzarr.errors import StoreUnavailable
 from angzarr.fleet import SAID_AGAIN, SAID_LIFE, Member
 from hand_clock import START, HandClock
