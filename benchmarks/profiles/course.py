@@ -44,7 +44,7 @@ class Round:
         self._messages = side.messages()
         self._requests: list[Any] = []
         self._sent: list[bytes] = []
-        self._told: list[Any] = []
+        self.told: list[Any] = []
         self._returned: list[bytes] = []
         trace.setup_worker_optimizations(side.app, "host")
         side.task.__trace__ = trace.build_tracer(
@@ -107,17 +107,16 @@ class Round:
             pickle.loads(data)  # noqa: S301 - our own
 
     def _work(self) -> None:
-        self._around(lambda: self._told.extend(self._results()))
+        self._around(lambda: self.told.extend(self._results()))
 
     def _results(self) -> Iterator[Any]:
         for data in self._sent:
             _, (_, _, call, job, _) = pickle.loads(data)  # noqa: S301 - our own
             result = call(*job)
-            assert not result[0], result
             yield result
 
     def _reply(self) -> None:
-        for number, result in enumerate(self._told):
+        for number, result in enumerate(self.told):
             reply = (READY, (number, None, (True, result), 0))
             self._returned.append(pickle.dumps(reply, pickle.HIGHEST_PROTOCOL))
 
@@ -133,7 +132,10 @@ def _acknowledge(*_given: Any) -> None:
 
 def one_round(side: Side, around: Callable[..., Any] = lambda call: call()) -> Took:
     """Run one round and return what it took."""
-    return Round(side, around).run()
+    one = Round(side, around)
+    took = one.run()
+    assert not any(failed for failed, *_ in one.told), one.told
+    return took
 
 
 def _timed(call: Callable[[], None]) -> float:

@@ -70,19 +70,32 @@ class Side(NamedTuple):
 
 def angzarr_side(events: int, *, rides: bool) -> Side:
     """Return ours; where it *rides*, claims are made with the fetch and ended with the ack."""
-    sender, app = _angzarr("memory://"), _angzarr(NOWHERE)
-    raw = _published(
-        sender,
-        lambda number: sender.publish(OrderPlaced(**body(number)), root=f"o-{number}"),
-        events,
-    )
+    side = side_of(_noop_app("memory://"), _noop_app(NOWHERE), events, rides=rides)
+    assert isinstance(side.app.road.settler.facts, StructlogFactLog)
+    return side
+
+
+def side_of(
+    sender: Any,
+    app: Any,
+    events: int,
+    *,
+    rides: bool = False,
+    publish_around: Callable[[Callable[[], Any]], Any] = lambda call: call(),
+) -> Side:
+    """Return the side of *app*, whose handler takes what *sender* publishes."""
+
+    def publish(number: int) -> None:
+        event = OrderPlaced(**body(number))
+        publish_around(lambda: sender.publish(event, root=f"o-{number}"))
+
+    raw = _published(sender, publish, events)
     cache = CompletedCache(ReadyStore())
     nobody = cast("Any", None)
     claims = Claims(cache, MemoryOwnerLeases(), nobody, nobody)  # no fleet or log is told
     app._claims = OncePerProcess(lambda: claims)  # noqa: SLF001 - the one seam
     app.conf.task_ignore_result = True
     app.finalize(auto=True)
-    assert isinstance(app.road.settler.facts, StructlogFactLog)
     bounds = app.settings.message.bounds
     claim_batch = ClaimBatch(
         app.handlers, cache, app.tenure, app.owner, lambda *given: given, bounds
@@ -92,13 +105,14 @@ def angzarr_side(events: int, *, rides: bool) -> Side:
     return Side(app, app.tasks[NAME], raw, claim, cache._done.clear)  # noqa: SLF001
 
 
-def _angzarr(broker: str) -> Any:
-    app = Angzarr(
-        f"bench-{uuid.uuid4().hex}",
-        broker=broker,
-        store="memory://",
-        dlq={"backend": "none", "accept_loss": True},
-    )
+def angzarr_app(broker: str, **settings: Any) -> Any:
+    """Return an app of ours whose claims and, unless *settings* say more, nothing else is kept."""
+    settings.setdefault("dlq", {"backend": "none", "accept_loss": True})
+    return Angzarr(f"bench-{uuid.uuid4().hex}", broker=broker, store="memory://", **settings)
+
+
+def _noop_app(broker: str) -> Any:
+    app = angzarr_app(broker)
 
     @app.handler(OrderPlaced, domain="order", breaker="crm", name=NAME)
     def noop(event: OrderPlaced) -> None:

@@ -1,0 +1,104 @@
+"""How many files and calls one event takes: `python benchmarks/profiles/files.py`.
+
+One process handles a trivial event as a worker's child does, and another one is published and
+dead-lettered. Broker, store and dead-letter queue are in memory. A profile hook counts the calls
+into angzarr and the files that they enter; the first event of each kind is not counted, since it
+imports and connects.
+
+    --list     name the files, with their calls
+    --most N   exit with 1 if handling one event enters more than N files
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import angzarr
+from angzarr.errors import GiveUp
+from profiles.course import Round
+from profiles.sides import NAME, OrderPlaced, angzarr_app, angzarr_side, side_of
+
+_SOURCES = str(Path(angzarr.__file__).parent) + "/"
+#: Not counted: the first events, which import modules and make what is made once.
+_WARM_UP = 3
+
+
+class Entered:
+    """The calls into each file of angzarr while `around` runs."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def around(self, call: Callable[[], Any]) -> None:
+        sys.setprofile(self._hook)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+
+    def _hook(self, frame: Any, event: str, _arg: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(_SOURCES):
+            self.calls[name.removeprefix(_SOURCES)] += 1
+
+
+def handled() -> Entered:
+    """Count what a worker's child does with one event."""
+    side = angzarr_side(1, rides=False)
+    entered = Entered()
+    for around in (_uncounted,) * _WARM_UP + (entered.around,):
+        Round(side, around).run()
+    return entered
+
+
+def dead_lettered() -> Entered:
+    """Count what publishing one event takes and what a child does with it, up to its letter."""
+    sender, app = _refusing_app(), _refusing_app()
+    entered = Entered()
+    for around in (_uncounted,) * _WARM_UP + (entered.around,):
+        side = side_of(sender, app, 1, publish_around=around)
+        one = Round(side, around)
+        one.run()
+        assert [failed for failed, *_ in one.told] == [1], one.told
+    return entered
+
+
+def _refusing_app() -> Any:
+    app = angzarr_app("memory://", dlq={"backend": "channel"})
+
+    @app.handler(OrderPlaced, domain="order", name=NAME)
+    def refuse(_event: OrderPlaced) -> None:
+        msg = "it is refused"
+        raise GiveUp(msg)
+
+    return app
+
+
+def _uncounted(call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def main() -> None:
+    """Count and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--most", type=int)
+    given = parser.parse_args()
+    counted = {"handled": handled(), "published and dead-lettered": dead_lettered()}
+    for name, entered in counted.items():
+        print(f"{name:32}{len(entered.calls):6} files{entered.calls.total():8} calls")
+        for file, calls in sorted(entered.calls.items()) if given.list else ():
+            print(f"    {file:60}{calls:6}")
+    if given.most is not None and len(counted["handled"].calls) > given.most:
+        sys.exit(f"one event enters more than {given.most} files")
+
+
+if __name__ == "__main__":
+    main()
