@@ -19,14 +19,12 @@ from angzarr.aggregates.command import Command, Origin, origin_headers
 from angzarr.aggregates.deciding import Decider
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import read
-from angzarr.delivery.domains import Domains
-from angzarr.delivery.failure_policy import Judge
-from angzarr.delivery.handlers import Handler
-from angzarr.delivery.letter_builder import Autopsy
+from angzarr.delivery.failure_policy import FailurePolicy
+from angzarr.delivery.handlers import Domains, Handler
+from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.errors import GiveUp, Postpone, Skip
-from angzarr.events.event import Event, canonical_json
+from angzarr.events.event import Event, Message, canonical_json
 from angzarr.events.headers import to_headers
-from angzarr.events.message import Message
 from angzarr.resilience.policies import POLICIES
 from angzarr.resilience.policy_rules import policy_rules
 from angzarr.sagas.command_handlers import Chains, Reacting
@@ -168,8 +166,8 @@ class World:
             compensating=self.compensating, outbox=self.outbox, meters=self.meters,
             clock=self.clock, max_depth=max_depth,
         )  # fmt: skip
-        self.judge = Judge(
-            autopsy=Autopsy(
+        self.judge = FailurePolicy(
+            autopsy=DeadLetterBuilder(
                 clock=self.clock, component="app", worker="host", version="1", domains=Domains()
             ),
             clock=self.clock, chance=lambda: 0.0, policies=policy_rules(POLICIES),

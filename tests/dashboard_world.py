@@ -36,11 +36,11 @@ from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import BrokerUnavailable
 from angzarr.ordering.order import Order
+from angzarr.projections.checkpoint import OrderingStores
 from angzarr.projections.ordered_handler import Ordered
-from angzarr.projections.stores import OrderingStores
 from angzarr.resilience.breaker import BreakerSettings
-from angzarr.sagas.hiding import Hiding
 from angzarr.sagas.log import case_of
+from angzarr.sagas.story import Hiding
 from angzarr.settings.analysis import AnalysisSettings
 from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
 from angzarr.wiring.event_store import Shelves

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import Head
+from angzarr.aggregates.book import Address, Head
 from angzarr.events.event import Event
-from angzarr.projections.green import (
+from angzarr.projections.rebuild_events import head_after, head_of
+from angzarr.projections.shadow_table import (
     Abandoned,
     Ahead,
     Applied,
@@ -17,15 +17,14 @@ from angzarr.projections.green import (
     Compared,
     Failure,
     Fill,
-    Green,
     Progress,
+    ShadowTable,
     SwitchedOver,
 )
-from angzarr.projections.rebuild_reading import head_after, head_of
 from hand_clock import START
 
 
-class MemoryGreen(Green):
+class MemoryGreen(ShadowTable):
     """Keeps sequences by aggregate; `work` is called for each event and may raise."""
 
     def __init__(self, work: Callable[[Event], object] = lambda _event: None) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -39,6 +39,6 @@ class ByHand:
         return clock.sleep
 
 
-def seldom_by(clock) -> Seldom:
+def seldom_by(clock) -> LogThrottle:
     """Once a minute by *clock*, not by the machine's."""
-    return Seldom(monotonic=lambda: clock.now().timestamp())
+    return LogThrottle(monotonic=lambda: clock.now().timestamp())

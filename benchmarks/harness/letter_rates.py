@@ -15,8 +15,7 @@ from bare.side import Backend, Document
 from angzarr.dead_letters.codec import encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.names import queue_name
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 from harness.figure import NotMeasured
 
 #: A stack as a handler a few calls deep leaves one.

@@ -27,8 +27,7 @@ from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id
 from angzarr.events import headers as names
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 from harness import servers
 from harness.figure import NotMeasured
 from harness.private_redis import private_redis

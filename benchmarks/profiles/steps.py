@@ -15,8 +15,8 @@ from angzarr.adapters.structlog.facts import StructlogFactLog
 from angzarr.adapters.structlog.hook import LogHook
 from angzarr.delivery import settle
 from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.executor import Road
-from angzarr.delivery.hooks import Hooks
+from angzarr.delivery.executor import DeliveryExecutor
+from angzarr.delivery.invoke import Hooks
 from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
 from angzarr.resilience.completed_cache import CompletedCache
@@ -59,7 +59,7 @@ def seams(app: Any) -> list[tuple[str, Any, str]]:
         ("RoadTask", tasks.RoadTask, "__call__"),
         ("message of the envelope", tasks, "_delivery"),
         ("read", tasks, "read"),
-        ("road, hold", Road, "take"),
+        ("road, hold", DeliveryExecutor, "take"),
         ("pipeline", Pipeline, "decide"),
         ("claim: fingerprint", Delivery, "claim"),
         ("claim, settle: cache and stub", CompletedCache, "claim"),

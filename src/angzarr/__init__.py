@@ -72,10 +72,9 @@ __all__ = [
 if TYPE_CHECKING:
     from angzarr.aggregates.aggregate import Aggregate
     from angzarr.aggregates.book import Address
-    from angzarr.aggregates.command import Command
+    from angzarr.aggregates.command import Command, MergeStrategy
     from angzarr.aggregates.declaring import applies, handles, merge_strategy, reacts_to, rejected
     from angzarr.aggregates.execute import Intent, aexecute_with_retry, execute_with_retry
-    from angzarr.aggregates.merge import MergeStrategy
     from angzarr.app.angzarr import Angzarr
     from angzarr.delivery.compensation import CompensationAction
     from angzarr.delivery.context import Context
@@ -92,12 +91,12 @@ if TYPE_CHECKING:
     from angzarr.projections.projection import Projection
     from angzarr.resilience.backoff import Jitter, Policy
     from angzarr.resilience.limit import Limit
-    from angzarr.resilience.retry_policies import ExponentialBackoff, Filtered, NoRetry
+    from angzarr.resilience.policies import ExponentialBackoff, Filtered, NoRetry
     from angzarr.resilience.taxonomy import Category, Rule, Verdict, VerdictRule
     from angzarr.sagas.context import CompensationContext
-    from angzarr.sagas.failure import SagaCompensationFailed
+    from angzarr.sagas.escalation import SagaCompensationFailed
     from angzarr.sagas.flags import Flags
-    from angzarr.sagas.revoking import (
+    from angzarr.sagas.rejection_answers import (
         build_revoke_command_book,
         delegate_to_framework,
         emit_compensation_events,
@@ -116,7 +115,7 @@ else:  # hidden from type checkers, which would take every name for granted
         "angzarr.delivery.compensation": ("CompensationAction",),
         "angzarr.aggregates.aggregate": ("Aggregate",),
         "angzarr.aggregates.book": ("Address",),
-        "angzarr.aggregates.command": ("Command",),
+        "angzarr.aggregates.command": ("Command", "MergeStrategy"),
         "angzarr.aggregates.declaring": (
             "applies",
             "handles",
@@ -125,7 +124,6 @@ else:  # hidden from type checkers, which would take every name for granted
             "rejected",
         ),
         "angzarr.aggregates.execute": ("Intent", "aexecute_with_retry", "execute_with_retry"),
-        "angzarr.aggregates.merge": ("MergeStrategy",),
         "angzarr.delivery.context": ("Context",),
         "angzarr.errors": (
             "AngzarrError",
@@ -140,12 +138,12 @@ else:  # hidden from type checkers, which would take every name for granted
         "angzarr.projections.projection": ("Projection",),
         "angzarr.resilience.backoff": ("Jitter", "Policy"),
         "angzarr.resilience.limit": ("Limit",),
-        "angzarr.resilience.retry_policies": ("ExponentialBackoff", "Filtered", "NoRetry"),
+        "angzarr.resilience.policies": ("ExponentialBackoff", "Filtered", "NoRetry"),
         "angzarr.resilience.taxonomy": ("Category", "Rule", "Verdict", "VerdictRule"),
         "angzarr.sagas.context": ("CompensationContext",),
-        "angzarr.sagas.failure": ("SagaCompensationFailed",),
+        "angzarr.sagas.escalation": ("SagaCompensationFailed",),
         "angzarr.sagas.flags": ("Flags",),
-        "angzarr.sagas.revoking": (
+        "angzarr.sagas.rejection_answers": (
             "build_revoke_command_book",
             "delegate_to_framework",
             "emit_compensation_events",

@@ -48,7 +48,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class FleetRelease:
     """A version of the user's code that workers ran. Times are those of the store."""
 
     name: str
@@ -69,7 +69,7 @@ class Fleet(Protocol):
     def members(self) -> Sequence[Member]:
         """Return all whose owner lease runs, by owner. One that cannot be read is left out."""
 
-    def releases(self) -> Sequence[Release]:
+    def releases(self) -> Sequence[FleetRelease]:
         """Return all releases that are remembered, those that were seen first before others."""
 
 
@@ -84,7 +84,7 @@ def running_releases(members: Iterable[Member], handler: str | None = None) -> f
 
 
 def newer_releases(
-    failed: str, running: Iterable[str], releases: Iterable[Release]
+    failed: str, running: Iterable[str], releases: Iterable[FleetRelease]
 ) -> frozenset[str] | None:
     """Return those of *running* that were first seen after the release that *failed*.
 

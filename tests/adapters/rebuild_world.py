@@ -33,9 +33,9 @@ from angzarr.clock import SystemClock
 from angzarr.errors import StoreUnavailable
 from angzarr.events.event import Event
 from angzarr.ordering.lane import Lane, Moved, Step
-from angzarr.projections.green import Plan
 from angzarr.projections.projection import Projection, handler_name
 from angzarr.projections.rebuild import Rebuild
+from angzarr.projections.shadow_table import Plan
 
 PATIENT = timedelta(seconds=30)
 DOMAIN = "account"

@@ -19,7 +19,7 @@ from angzarr.adapters.sql.event_store.schema import BOOKS
 from angzarr.adapters.sql.event_store.store import SqlEventBooks
 from angzarr.adapters.sql.event_store.tables import METADATA, book_decisions
 from angzarr.aggregates.book import Address, Decision
-from angzarr.sagas.log import Status
+from angzarr.sagas.log import RejectionStatus
 
 MANY = 2_000
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -38,8 +38,8 @@ def decisions():
 def cases():
     """Return young ones that are closed, and old ones that are not."""
     for _ in range(MANY):
-        yield row_of(a_case(status=Status.COMPENSATED, changed_at=NOW))
-        yield row_of(a_case(status=Status.FAILED, changed_at=OLD - timedelta(days=1)))
+        yield row_of(a_case(status=RejectionStatus.COMPENSATED, changed_at=NOW))
+        yield row_of(a_case(status=RejectionStatus.FAILED, changed_at=OLD - timedelta(days=1)))
 
 
 class BookPlansContract:

@@ -20,8 +20,8 @@ from angzarr.adapters.sql.event_store.tables import HEAD, METADATA, books_versio
 from angzarr.adapters.sql.ledger.schema import LEDGER
 from angzarr.aggregates.book import Address, Write
 from angzarr.errors import StoreUnavailable
-from angzarr.maintenance.schema_versions import Standing
-from angzarr.sagas.log import Wanted
+from angzarr.maintenance.schema_versions import SchemaStanding
+from angzarr.sagas.log import CaseFilter
 
 #: A row of each table, as the release before wrote it.
 ROWS = """
@@ -55,7 +55,7 @@ class BookUpgradeContract:
 
     def test_new_tables_are_those_of_this_release(self, engine):
         BOOKS.make_ready(engine)
-        assert BOOKS.revision_of(engine).standing is Standing.CURRENT
+        assert BOOKS.revision_of(engine).standing is SchemaStanding.CURRENT
         assert BOOKS.differences(engine) == []
 
     def test_first_tables_are_adopted_and_upgraded_with_their_rows(self, engine):
@@ -66,7 +66,7 @@ class BookUpgradeContract:
         assert [one.data for one in reading.book.events] == [7]
         assert reading.decision.events == reading.book.events
         assert SqlEventBooks(engine).read(PLACE).book.snapshot.state == 7
-        assert BOOKS.revision_of(engine).standing is Standing.CURRENT
+        assert BOOKS.revision_of(engine).standing is SchemaStanding.CURRENT
         assert BOOKS.differences(engine) == []
 
     def test_upgraded_tables_have_the_indexes_of_new_ones(self, engine):
@@ -117,7 +117,7 @@ class BookUpgradeContract:
         told = r"event books at .* has revision 0001.*books_migrate is off.*upgrade books`"
         for act in (
             lambda: SqlEventBooks(engine, migrate=False).read(PLACE),
-            lambda: SqlRejectionLog(engine, migrate=False).cases(Wanted(), limit=1),
+            lambda: SqlRejectionLog(engine, migrate=False).cases(CaseFilter(), limit=1),
         ):
             with pytest.raises(StoreUnavailable, match=told):
                 act()

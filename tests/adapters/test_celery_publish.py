@@ -18,7 +18,7 @@ from angzarr.adapters.celery.publish.publisher import CelerySchedule
 from angzarr.clock import SystemClock
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from redis_servers import wait_until
 
 

@@ -23,7 +23,7 @@ from angzarr.delivery.delivery import read
 from angzarr.delivery.schedule import copy_of
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from redis_servers import wait_until
 
 #: Nothing comes any more once nothing came for so many seconds.

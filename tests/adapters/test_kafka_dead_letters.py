@@ -19,7 +19,7 @@ from angzarr.dead_letters.moving import name_of
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from contracts.dead_letters import (
     CheckedDeadLetterQueueContract,
     CountedLettersContract,
@@ -299,7 +299,7 @@ def test_progress_stops_at_the_first_letter_that_is_not_done() -> None:
 def test_a_kafka_that_is_away_is_one_line_a_minute_in_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_SELDOM", Seldom())
+    monkeypatch.setattr(client, "_SELDOM", LogThrottle())
     for said in (
         *["Connect to ipv4#127.0.0.1:9 failed: Connection refused"] * 20,
         "Configuration property x is a consumer property and will be ignored by this producer",

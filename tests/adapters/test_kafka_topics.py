@@ -16,7 +16,7 @@ from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.durability import Found, lacks_in_sync, settings_for, weaknesses
 from angzarr.adapters.kafka.topic_check import TopicCheck
 from angzarr.dead_letters.names import queue_name
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from contracts.dead_letters import a_letter
 from polling import PATIENCE, wait_until
 
@@ -101,7 +101,7 @@ def test_a_second_topic_is_told_a_minute_after_the_first(
 ) -> None:
     clock = [1000.0]
     check = queue._topics._check
-    check._seldom = Seldom(monotonic=lambda: clock[0])
+    check._seldom = LogThrottle(monotonic=lambda: clock[0])
     create(admin, domain, retention_ms="1000000")
     other = f"{domain}x"
     create(admin, other, retention_ms="2000000")

@@ -35,7 +35,7 @@ from angzarr.adapters.sql.migrations.ledger import r0004_counted
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.group import GroupFilter
 from angzarr.errors import LedgerUnavailable
-from angzarr.maintenance.schema_versions import Revision, Standing
+from angzarr.maintenance.schema_versions import Revision, SchemaStanding
 
 FIRST = (ledger_entries, ledger_letters, ledger_history)
 #: Tables of later revisions that need no others of them.
@@ -111,7 +111,7 @@ class UpgradeContract:
 
     def test_new_tables_are_those_of_this_release(self, engine):
         LEDGER.make_ready(engine)
-        assert LEDGER.revision_of(engine).standing is Standing.CURRENT
+        assert LEDGER.revision_of(engine).standing is SchemaStanding.CURRENT
         assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
 
     def test_first_tables_are_adopted_and_upgraded_with_their_rows(self, engine, filled):
@@ -188,7 +188,7 @@ class UpgradeContract:
         with failing_at(beginning), pytest.raises(OSError, match="the power went"):
             LEDGER.make_ready(engine)
         revision = LEDGER.revision_of(engine)
-        assert revision.standing is Standing.BEHIND
+        assert revision.standing is SchemaStanding.BEHIND
         if engine.dialect.name == "sqlite" or "TABLE" in beginning:
             assert revision.found == "0001"
             assert (

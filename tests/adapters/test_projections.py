@@ -12,11 +12,9 @@ from pydantic import BaseModel
 from tests.apps import apps
 
 from angzarr import NoRetry, Projection, handles
-from angzarr.delivery.delivery import read
-from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Parked, Skipped
+from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Parked, Skipped, read
 from angzarr.events import headers as names
-from angzarr.events.celery_message import celery_message
-from angzarr.events.codec import event_type_of, to_json
+from angzarr.events.codec import celery_message, event_type_of, to_json
 from angzarr.events.event import Event, task_id_for
 
 TASK = "projection.sums"

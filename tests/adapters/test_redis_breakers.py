@@ -11,7 +11,7 @@ from tests.contracts.breakers_model import NAME, Reply, Subject, compare_with_ru
 
 from angzarr.adapters.redis.breaker import RedisBreakers
 from angzarr.adapters.redis.flow_line import FlowLine
-from angzarr.resilience.breaker_rules import Batch
+from angzarr.resilience.breaker_rules import CallBatch
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ class TestRedisBreakers(BreakersContract):
         breakers.reset("crm", by="ann")
         client, key = breakers._line.client, breakers._key("breaker", "crm")
         client.execute("SET", key, moved_on(client.execute("GET", key), timedelta(hours=1)))
-        report = ("report", 2, *Batch().with_call(ok=True))
+        report = ("report", 2, *CallBatch().with_call(ok=True))
         state, _, _ = breakers._step("crm", *report)
         assert state.ramp_from < state.changed_at - timedelta(minutes=59)
 

@@ -11,7 +11,7 @@ from tests.contracts.steps import RESERVE, StepLogContract
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, log_of
 from angzarr.adapters.redis.steps import RedisStepLog
-from angzarr.delivery.compensation import LOG_LIFE, Logged, Place, Step
+from angzarr.delivery.compensation import LOG_LIFE, FinishedStep, Logged, StepLogKey
 from angzarr.resilience.completed_cache import CompletedCache
 from angzarr.resilience.idempotency import Claim, Claimed, Complete
 
@@ -60,7 +60,7 @@ class TestRedisStepLog(OnRedis):
     def test_what_others_wrote_there_is_a_step_that_nobody_can_undo(self, log, held, direct):
         log.add(held, RESERVE)
         direct.hset(log_of(f"{PREFIX}:{held.key}", 0), "s:odd", "no number:{")
-        assert log.read(held).steps == (Step("odd", ""), RESERVE)
+        assert log.read(held).steps == (FinishedStep("odd", ""), RESERVE)
 
 
 class TestBehindTheCacheAndTogether(OnRedis):
@@ -84,7 +84,7 @@ class TestBehindTheCacheAndTogether(OnRedis):
 def test_each_verb_is_one_round_trip(redis_url):
     client = CountingClient(redis_url)
     store, log = RedisIdempotencyStore(client, prefix=PREFIX), RedisStepLog(client, prefix=PREFIX)
-    place = Place(fresh(), "t")
+    place = StepLogKey(fresh(), "t")
     store.claim([Claim(key=place.key, token="t", owner="o")])
     log.remove(place, "taught")
     store.settle(fresh(), "t", Complete(steps=0))
@@ -106,7 +106,7 @@ def test_each_verb_is_one_round_trip(redis_url):
 def test_record_and_log_are_in_one_slot(cluster_node, event_id):
     client = RedisClient(cluster_node)
     store, log = RedisIdempotencyStore(client), RedisStepLog(client)
-    place = Place(f"idempotency:h:{event_id}", "t", 1)
+    place = StepLogKey(f"idempotency:h:{event_id}", "t", 1)
     store.claim([Claim(key=place.key, token="t", owner="o")])
     assert log.add(place, RESERVE)
     assert store.settle(place.key, "t", Complete(steps=1))

@@ -16,7 +16,7 @@ from tests.adapters.redis_sides import OURS, STOCK, connect, consuming, held, pu
 from angzarr.adapters.redis import returned
 from angzarr.adapters.redis.session import _returned, split_held
 from angzarr.adapters.redis.step import Fetched
-from angzarr.delivery.reader_deaths import MOST_DEATHS, ReadersDied
+from angzarr.delivery.unreadable import MOST_DEATHS, ReadersDied
 from redis_servers import wait_until
 
 READER = Path(__file__).with_name("redis_dying_reader.py")

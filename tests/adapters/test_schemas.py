@@ -11,7 +11,7 @@ from angzarr.adapters.sql.engine.schema import Schema
 from angzarr.adapters.sql.event_store.schema import BOOKS
 from angzarr.adapters.sql.ledger.schema import LEDGER
 from angzarr.adapters.sql.ordering.tables import ORDERING
-from angzarr.maintenance.schema_versions import Revision, Standing
+from angzarr.maintenance.schema_versions import Revision, SchemaStanding
 from angzarr.wiring.schemas import NAMES
 
 SCHEMAS = (LEDGER, BOOKS, ORDERING)
@@ -44,7 +44,7 @@ class SchemaContract:
         with monkeypatch.context() as patch:
             patch.setattr(Schema, "found", lambda *_: Revision("0000", schema.head))
             schema.upgrade(engine)
-        assert schema.revision_of(engine).standing is Standing.CURRENT
+        assert schema.revision_of(engine).standing is SchemaStanding.CURRENT
         assert schema.differences(engine) == []
         upgraded = indexes(engine, schema.metadata), columns(engine, schema)
         schema.metadata.drop_all(engine)
@@ -56,12 +56,12 @@ class SchemaContract:
             table.create(engine)
             assert schema.revision_of(engine).found == "0001"
             table.drop(engine)
-        assert schema.revision_of(engine).standing is Standing.MISSING
+        assert schema.revision_of(engine).standing is SchemaStanding.MISSING
 
     def test_it_is_left_alone_where_a_setting_says_so(self, engine, schema):
         with pytest.raises(schema.away, match=f"{schema.setting} is off: run `{schema.cure}`"):
             schema.make_ready(engine, migrate=False)
-        assert schema.revision_of(engine).standing is Standing.MISSING
+        assert schema.revision_of(engine).standing is SchemaStanding.MISSING
 
 
 def columns(engine, schema):

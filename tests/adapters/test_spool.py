@@ -19,8 +19,7 @@ import pytest
 from angzarr.adapters.files.folder_lock import FolderLock
 from angzarr.adapters.files.spool import UNLOOKED_SHARE, Spool
 from angzarr.adapters.files.spooled import FolderOfLetters
-from angzarr.dead_letters.forwarding import Forwarder
-from angzarr.dead_letters.spooled import Aside
+from angzarr.dead_letters.forwarding import Aside, Forwarder
 from contracts.dead_letters import a_letter
 from polling import wait_until
 from unit.dead_letters.letterboxes import Target

@@ -17,8 +17,7 @@ from angzarr.adapters.sql.event_store.event_store import SqlEventStore
 from angzarr.adapters.sql.event_store.schema import BOOKS
 from angzarr.adapters.sql.event_store.store import SqlEventBooks
 from angzarr.adapters.sql.event_store.tables import book_events, event_books
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import Head
+from angzarr.aggregates.book import Address, Head
 from angzarr.errors import StoreUnavailable
 
 MANY = 3_000

@@ -16,7 +16,7 @@ from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
 from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.errors import StoreUnavailable
-from angzarr.ordering.lane import Elsewhere, Moved, Parked, Place
+from angzarr.ordering.lane import Elsewhere, Moved, ParkedInLane, Place
 
 #: As it is sent; READ COMMITTED is another word.
 COMMIT = b"COMMIT\0"
@@ -71,7 +71,7 @@ def test_a_move_whose_answer_is_lost_moves_and_counts_once(lanes, lane, proxy, e
 
 def test_what_is_parked_though_the_answer_is_lost_counts_once(lanes, lane, proxy):
     proxy.lose_replies(COMMIT)
-    assert lanes.park(early_of(lane, 1), MANY) == Parked()
+    assert lanes.park(early_of(lane, 1), MANY) == ParkedInLane()
     proxy.lose_replies(COMMIT)
     lanes.note(letter_of(lane, 0))
     proxy.lose_replies(COMMIT)

@@ -28,7 +28,7 @@ from angzarr.adapters.sql.ordering.moving import LaneMoving
 from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.adapters.sql.ordering.tables import by_key
 from angzarr.errors import StoreUnavailable
-from angzarr.ordering.lane import Elsewhere, Moved, Parked, Place, Ready
+from angzarr.ordering.lane import Elsewhere, Moved, ParkedInLane, Place, Ready
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_who_moves_while_the_next_is_being_parked_hands_it_out(lanes, lane, at, 
         return lanes.move(step) if verb == "move" else lanes.run(step, lambda _: None)
 
     with amid(move) as (connection, answers):
-        assert lane_waiting.park(connection, moving, early, MANY) == Parked()
+        assert lane_waiting.park(connection, moving, early, MANY) == ParkedInLane()
     assert answers == [Moved(early)]
     assert lanes.look(lane) == Place(at + 1, waiting=1)
 

@@ -27,15 +27,15 @@ from angzarr.adapters.sql.rebuild.shadow import SqlGreen
 from angzarr.aggregates.book import Address
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.ordering.lane import Lane, Moved, Place, Step, Waiting, Why
-from angzarr.projections.green import (
+from angzarr.projections.rebuild import Rebuild, RebuildStopped
+from angzarr.projections.rebuild_events import head_after
+from angzarr.projections.shadow_table import (
     Abandoned,
     Applied,
     Busy,
     SwitchedOver,
     TransactionEnded,
 )
-from angzarr.projections.rebuild import Rebuild, Stopped
-from angzarr.projections.rebuild_reading import head_after
 from hand_clock import HandClock
 from polling import wait_until
 
@@ -117,7 +117,7 @@ def test_a_stopped_rebuild_goes_on_where_it_was(world):
     spoil(world)
     told = []
     stopped = world.rebuild(batch=10, stop=lambda: len(told) > 3, tell=told.append)
-    assert isinstance(stopped, Stopped)
+    assert isinstance(stopped, RebuildStopped)
     assert 0 < stopped.events < sum(world.lane_places().values())
     begun = []
     world.rebuild(begun=begun.append)

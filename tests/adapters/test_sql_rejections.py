@@ -10,7 +10,7 @@ from tools.tcp_proxy import unused_port
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.rejections import SqlRejectionLog
 from angzarr.errors import StoreUnavailable
-from angzarr.sagas.log import Wanted
+from angzarr.sagas.log import CaseFilter
 
 PATIENT = timedelta(seconds=30)
 
@@ -35,7 +35,7 @@ class TestSqliteRejectionLog(OnSql):
         return f"sqlite:///{tmp_path / 'books.db'}"
 
     def test_its_table_comes_with_the_first_verb(self, log, engine):
-        log.cases(Wanted(), limit=1)
+        log.cases(CaseFilter(), limit=1)
         assert "rejected_commands" in inspect(engine).get_table_names()
 
 

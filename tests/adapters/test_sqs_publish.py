@@ -18,12 +18,11 @@ from angzarr.adapters.celery.publish.publisher import (
     refuses,
     refuses_for_good,
 )
-from angzarr.delivery.outcome import Retried
-from angzarr.delivery.schedule import read
+from angzarr.delivery.delivery import Retried
+from angzarr.delivery.schedule import read_row
 from angzarr.delivery.schedule_mover import AWAY_FOR, REFUSED_FOR, Mover
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
-from angzarr.events.event import task_id_for
-from angzarr.events.message import Message
+from angzarr.events.event import Message, task_id_for
 from angzarr.events.publication import NotAllPublished
 from angzarr.resilience.backoff import Policy
 from polling import wait_until
@@ -327,6 +326,6 @@ def test_a_copy_that_sqs_refuses_waits_in_the_store_and_holds_nobody(
     assert done == [end]
     assert taken(app, app.conf.task_default_queue) == []
     (waiting,) = app.schedule._waiting.values()
-    assert read(waiting.row.text).id == "t-1"
+    assert read_row(waiting.row.text).id == "t-1"
     assert "copy_refused" in caplog.text
     assert "AccessDenied" in caplog.text

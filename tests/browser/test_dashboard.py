@@ -12,7 +12,7 @@ from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.replay.job import JobStatus
 from angzarr.events.event import Event
-from angzarr.sagas.log import Status as SagaStatus
+from angzarr.sagas.log import RejectionStatus as SagaStatus
 from angzarr.settings.dashboard import Role
 from contracts.alerts import sighting_of
 from contracts.ledger import letter_of

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from angzarr.aggregates.book import Address
 from angzarr.errors import StoreUnavailable
 from angzarr.ordering.lane import Lane
-from angzarr.sagas.log import Status
+from angzarr.sagas.log import RejectionStatus
 from angzarr.settings.dashboard import Role
 from contracts.ledger import letter_of
 from contracts.waiting_events import early_of, step_of
@@ -85,8 +85,8 @@ def test_a_viewer_reads_and_is_shown_no_verb(open_visit, world):
 
 
 def test_a_rejected_command_leads_to_its_dead_letter(visit, world):
-    case = world.reject(status=Status.FAILED, answer="the rates are away")
-    world.reject(status=Status.COMPENSATED)
+    case = world.reject(status=RejectionStatus.FAILED, answer="the rates are away")
+    world.reject(status=RejectionStatus.COMPENSATED)
     world.ledger.add_failed_event(letter_of(case.id))
     page = visit.login()
     page.get_by_role("link", name="Sagas").click()

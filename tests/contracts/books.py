@@ -21,8 +21,8 @@ from angzarr.aggregates.book import (
     Retention,
     Snapshot,
     Stale,
-    Verdict,
     Write,
+    WriteVerdict,
 )
 from angzarr.events.event import Event, Priority
 
@@ -104,7 +104,7 @@ class EventBooksContract:
     def test_a_cause_is_decided_once_whatever_is_expected_now(self, books, address, append):
         first = append(event("a"), event("b"), expected=0, cause="c").decision
         append(event("later"))
-        again = append(event("other"), expected=0, cause="c", verdict=Verdict.REJECTED)
+        again = append(event("other"), expected=0, cause="c", verdict=WriteVerdict.REJECTED)
         assert again == Kept(first, anew=False)
         assert books.read(address, cause="c").decision == first
         assert books.read(address).book.next_sequence == 3
@@ -113,7 +113,7 @@ class EventBooksContract:
         self, books, address, append
     ):
         notes = {"commands": [{"type": "Join", "data": {"n": 1.5}}], "who": "ü\x00"}
-        kept = append(cause="c", verdict=Verdict.REJECTED, reason="full\x00", notes=notes)
+        kept = append(cause="c", verdict=WriteVerdict.REJECTED, reason="full\x00", notes=notes)
         reading = books.read(address, cause="c")
         assert reading.decision == kept.decision
         assert (kept.decision.reason, kept.decision.notes) == ("full\x00", notes)
@@ -257,11 +257,11 @@ class EventBooksContract:
         assert books.prune(datetime.now(UTC) + DAY, limit=500) == 1
 
     def test_a_cause_that_was_forgotten_is_decided_anew(self, books, address, append, pruned):
-        append(event("a"), cause="c", verdict=Verdict.ACCEPTED)
+        append(event("a"), cause="c", verdict=WriteVerdict.ACCEPTED)
         books.prune(datetime.now(UTC) + DAY, limit=500)
-        again = append(cause="c", verdict=Verdict.REJECTED)
+        again = append(cause="c", verdict=WriteVerdict.REJECTED)
         assert again.anew
-        assert books.read(address, cause="c").decision.verdict is Verdict.REJECTED
+        assert books.read(address, cause="c").decision.verdict is WriteVerdict.REJECTED
         assert books.read(address).book.next_sequence == 1
 
     def test_causes_in_any_writing_are_forgotten(self, books, address, append, pruned):

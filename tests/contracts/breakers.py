@@ -15,14 +15,14 @@ import pytest
 from angzarr.resilience.breaker import (
     Barred,
     BreakerControls,
+    BreakerRefusal,
     Breakers,
     BreakerSettings,
     Counts,
     Permit,
     Phase,
-    Reason,
-    Refusal,
     Transition,
+    TransitionReason,
 )
 from angzarr.resilience.guarded import check_name, keyed
 from polling import PATIENCE, wait_until
@@ -47,12 +47,12 @@ class Diary:
     """A `BreakerWatch` that notes what it is told."""
 
     changes: list[Transition] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[BreakerRefusal] = field(default_factory=list)
 
     def changed(self, transition: Transition, /) -> None:
         self.changes.append(transition)
 
-    def refused(self, refusal: Refusal, /) -> None:
+    def refused(self, refusal: BreakerRefusal, /) -> None:
         self.refusals.append(refusal)
 
 
@@ -70,7 +70,7 @@ class Fleet:
         return [(one.before, one.after) for one in sorted(told, key=lambda one: one.era)]
 
     @property
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[BreakerRefusal]:
         return [refusal for diary in self.diaries for refusal in diary.refusals]
 
 
@@ -310,7 +310,10 @@ class BreakersContract:
         fleet.here.record(fleet.here.admit("crm", "two"), ok=bool(took), took=took)
         assert refused(fleet.here, "crm")
         (change,) = fleet.here.history(1)
-        assert (change.reason, change.counts) == (Reason.HALF_OPEN_FAILED, Counts(2, 1, 1))
+        assert (change.reason, change.counts) == (
+            TransitionReason.HALF_OPEN_FAILED,
+            Counts(2, 1, 1),
+        )
 
     # -- ramp-up ---------------------------------------------------------------------------------
 
@@ -356,9 +359,9 @@ class BreakersContract:
         call(fleet.here, "mail", "-")
         told = [(one.name, one.after, one.reason, one.by) for one in fleet.here.history(10)]
         assert told == [
-            ("crm", Phase.ISOLATED, Reason.OPERATOR, "ann@desk"),
-            ("crm", Phase.CLOSED, Reason.OPERATOR, "bób"),
-            ("mail", Phase.OPEN, Reason.THRESHOLD_EXCEEDED, ""),
+            ("crm", Phase.ISOLATED, TransitionReason.OPERATOR, "ann@desk"),
+            ("crm", Phase.CLOSED, TransitionReason.OPERATOR, "bób"),
+            ("mail", Phase.OPEN, TransitionReason.THRESHOLD_EXCEEDED, ""),
         ]
         assert [one.name for one in fleet.there.history(1)] == ["mail"]
         assert [one for diary in fleet.diaries for one in diary.changes if one.name == "crm"] == (

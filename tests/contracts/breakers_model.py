@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from angzarr.resilience import breaker_rules as rules
-from angzarr.resilience.breaker import Barred, BreakerSettings, Permit, Phase, State, Transition
+from angzarr.resilience.breaker import (
+    Barred,
+    BreakerSettings,
+    BreakerState,
+    Permit,
+    Phase,
+    Transition,
+)
 from contracts.histories import run_histories
 
 MS = timedelta(milliseconds=1)
@@ -42,7 +49,7 @@ class Reply(NamedTuple):
     """What a step of the store returned, and the store's time at which it was judged."""
 
     now: datetime
-    state: State
+    state: BreakerState
     permitted: bool
     wait: timedelta
 
@@ -60,15 +67,15 @@ class Subject(NamedTuple):
     set_back: Callable[[timedelta], object]
 
 
-def batch_of(ended: str) -> rules.Batch:
+def batch_of(ended: str) -> rules.CallBatch:
     """Return calls: ``+`` went well, ``-`` ill, ``s`` well and slowly, ``S`` ill and slowly."""
-    batch = rules.Batch()
+    batch = rules.CallBatch()
     for call in ended:
         batch = batch.with_call(ok=call in "+s", slow=call in "sS")
     return batch
 
 
-def later(state: State, span: timedelta) -> State:
+def later(state: BreakerState, span: timedelta) -> BreakerState:
     """Return *state* as if its clock had been set back by *span* since."""
 
     def moved(moment: datetime | None) -> datetime | None:
@@ -95,10 +102,10 @@ def compare_with_rules(
         def begin(self, kind: BreakerSettings) -> None:
             self.kind = kind
             self.subject = make(kind)
-            self.state = State()
+            self.state = BreakerState()
             self.expected: list[Transition] = []
 
-        def same(self, reply: Reply, state: State, by: str = "") -> None:
+        def same(self, reply: Reply, state: BreakerState, by: str = "") -> None:
             change = rules.transition(NAME, self.state.phase, state, by)
             self.expected += [change] if change else []
             self.state = state

@@ -9,8 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.resilience.budget import Budgets, BudgetSettings, Spent
-from angzarr.resilience.budget_rules import SHORTEST
+from angzarr.resilience.budget import SHORTEST, Budgets, BudgetSettings, Spent
 
 #: A window that tests on a real server can wait for.
 SHORT = timedelta(seconds=1)

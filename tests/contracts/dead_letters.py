@@ -37,8 +37,7 @@ from angzarr.dead_letters.queue import (
 )
 from angzarr.dead_letters.record import ForeignRecord
 from angzarr.errors import DeadLetterQueueUnavailable
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 from angzarr.settings.dead_letters import DeadLetterSettings
 from polling import PATIENCE, wait_until
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts.books import deciding, everything
 
-from angzarr.aggregates.book import Address, EventBooks, Write
-from angzarr.aggregates.event_store import EventStore, Head, Pending
+from angzarr.aggregates.book import Address, EventBooks, EventStore, Head, Pending, Write
 from angzarr.events.event import Event
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)

@@ -26,7 +26,7 @@ from angzarr.resilience.idempotency import (
     OwnerLeases,
     Position,
     Release,
-    Superseded,
+    SupersededClaim,
     Wait,
 )
 
@@ -138,7 +138,7 @@ class IdempotencyContract:
         unchanged = {
             Complete: AlreadyCompleted(result='{"ok": true}'),
             Fail: AlreadyFailed(error='{"type": "ValueError"}'),
-            Wait: Superseded(),
+            Wait: SupersededClaim(),
             Release: Claimed(starts=1),
         }
         assert ask() == unchanged[type(first)]
@@ -175,7 +175,7 @@ class IdempotencyContract:
     def test_a_claim_anew_does_not_pass_what_failed_or_has_gone_on(self, store, ask, key):
         ask(token="a")
         store.settle(key, "a", Wait(position=Position(0, 1), delay=LONG))
-        assert ask(anew=True) == Superseded()
+        assert ask(anew=True) == SupersededClaim()
         ask((0, 1), token="b")
         store.settle(key, "b", Fail(error="{}"))
         assert ask((0, 1), anew=True) == AlreadyFailed(error="{}")
@@ -191,7 +191,7 @@ class IdempotencyContract:
         store.settle(key, "a", Fail(error="{}"))
         assert ask((1, 0), token="b") == Claimed(starts=1)
         assert store.owns(key, "b")
-        assert ask((0, 9)) == Superseded()
+        assert ask((0, 9)) == SupersededClaim()
 
     def test_error_of_a_failure_is_gone_after_its_replay(self, store, ask, key):
         ask(token="a")
@@ -256,26 +256,26 @@ class IdempotencyContract:
 
     def test_delivery_below_a_pending_position_is_superseded(self, ask, living):
         ask((1, 2), owner=living)
-        assert [ask(p) for p in [(0, 9), (1, 0), (1, 1)]] == [Superseded()] * 3
+        assert [ask(p) for p in [(0, 9), (1, 0), (1, 1)]] == [SupersededClaim()] * 3
         assert ask((1, 2)) == InProgress()
 
     def test_delivery_below_a_dead_owners_position_is_superseded(self, ask):
         ask((0, 2))
-        assert ask((0, 1)) == Superseded()
+        assert ask((0, 1)) == SupersededClaim()
         assert ask((0, 2)) == Claimed(starts=2)
 
     def test_takeover_moves_the_position(self, ask):
         ask((0, 1))
         assert ask((0, 3)) == Claimed(starts=2)
-        assert ask((0, 2)) == Superseded()
+        assert ask((0, 2)) == SupersededClaim()
 
     def test_waiting_is_claimed_by_its_copy_or_a_later_one(self, store, ask, key):
         ask((0, 0), token="a")
         store.settle(key, "a", Wait(position=Position(0, 1)))
-        assert ask((0, 0)) == Superseded()
+        assert ask((0, 0)) == SupersededClaim()
         assert ask((0, 1), token="b") == Claimed(starts=1)
         store.settle(key, "b", Wait(position=Position(0, 2)))
-        assert ask((0, 1)) == Superseded()
+        assert ask((0, 1)) == SupersededClaim()
         assert ask((1, 0)) == Claimed(starts=1)
 
     def test_waiting_forgets_the_starts(self, store, ask, key):
@@ -291,13 +291,13 @@ class IdempotencyContract:
     def test_wait_never_moves_the_position_back(self, store, ask, key):
         ask((1, 5), token="a")
         store.settle(key, "a", Wait(position=Position(0, 9)))
-        assert ask((1, 4)) == Superseded()
+        assert ask((1, 4)) == SupersededClaim()
         assert ask((1, 5)) == Claimed(starts=1)
 
     def test_released_is_claimed_at_its_position_without_a_start(self, store, ask, key):
         ask((0, 3), token="a")
         assert store.settle(key, "a", Release())
-        assert ask((0, 2)) == Superseded()
+        assert ask((0, 2)) == SupersededClaim()
         assert ask((0, 3)) == Claimed(starts=1)
 
     def test_release_undoes_its_own_start_only(self, store, ask, key):
@@ -439,7 +439,7 @@ class IdempotencyContract:
         ask(token="a")
         store.settle(key, "a", Wait(position=Position(0, 1), delay=LONG, life=SHORT))
         let_pass(SHORT)
-        assert ask() == Superseded()
+        assert ask() == SupersededClaim()
 
     def test_pending_record_is_kept_while_deliveries_ask_for_it(
         self, make_store, key, living, let_pass

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from angzarr.ordering.lane import Elsewhere, Lane, Moved, Parked, Place, Step
+from angzarr.ordering.lane import Elsewhere, Lane, Moved, ParkedInLane, Place, Step
 from angzarr.ordering.lanes import Lanes
 from contracts.waiting_events import AT, MANY, MINUTE, early_of, new_lane, step_of
 
@@ -35,7 +35,7 @@ class Workers:
         lane, sequence = step.lane, step.sequence
         while sequence > self.lanes.look(lane).next_sequence:
             early = early_of(lane, sequence, text=f"{lane} {sequence}")
-            if isinstance(self.lanes.park(early, MANY), Parked):
+            if isinstance(self.lanes.park(early, MANY), ParkedInLane):
                 return None
         answer = self._move(step)
         if isinstance(answer, Elsewhere):
@@ -78,7 +78,7 @@ class LaneRacesContract:
             with ThreadPoolExecutor(2) as pool:
                 moving = pool.submit(lanes.move, step_of(lane, sequence))
                 early = early_of(lane, sequence + 1)
-                parked = isinstance(pool.submit(lanes.park, early, MANY).result(), Parked)
+                parked = isinstance(pool.submit(lanes.park, early, MANY).result(), ParkedInLane)
             assert moving.result() == Moved(early if parked else None)
             assert lanes.look(lane) == Place(sequence + 1, waiting=int(parked))
 
@@ -116,7 +116,7 @@ class LaneRacesContract:
         with ThreadPoolExecutor(8) as pool:
             early = [early_of(lane, sequence) for sequence in range(1, 17)]
             answers = list(pool.map(lambda one: lanes.park(one, 5), early))
-        assert sum(isinstance(answer, Parked) for answer in answers) == 5
+        assert sum(isinstance(answer, ParkedInLane) for answer in answers) == 5
         assert lanes.look(lane) == Place(0, waiting=5)
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from angzarr.aggregates.book import MAX_KEY_LENGTH, Address
-from angzarr.events.numbers import MAX_SEQUENCE
+from angzarr.events.headers import MAX_SEQUENCE
 from angzarr.ordering.lane import (
     Elsewhere,
     Full,
@@ -19,7 +19,7 @@ from angzarr.ordering.lane import (
     Known,
     Lane,
     Moved,
-    Parked,
+    ParkedInLane,
     Place,
     Ready,
     Standing,
@@ -85,7 +85,7 @@ class LanesContract:
     def test_a_lane_goes_as_far_as_sequences_do(self, lanes):
         lane = new_lane(first=MAX_SEQUENCE - 1)
         last = early_of(lane, MAX_SEQUENCE)
-        assert lanes.park(last, MANY) == Parked()
+        assert lanes.park(last, MANY) == ParkedInLane()
         assert lanes.move(step_of(lane, MAX_SEQUENCE - 1)) == Moved(last)
         assert lanes.move(step_of(lane, MAX_SEQUENCE)) == Moved(None)
         assert lanes.look(lane) == Place(MAX_SEQUENCE + 1)
@@ -139,7 +139,7 @@ class LanesContract:
         root = "\N{GRINNING FACE}" * MAX_KEY_LENGTH
         long = Lane("h\N{GRINNING FACE} %:" * 50, Address("d" * 64, root, root))
         near = long._replace(handler=f"{long.handler}x")
-        assert lanes.park(early_of(long, 1), MANY) == Parked()
+        assert lanes.park(early_of(long, 1), MANY) == ParkedInLane()
         assert lanes.move(step_of(long, 0, event_type="t" * 500)) == Moved(early_of(long, 1))
         assert lanes.look(near) == Place(0)
         assert lanes.waiting(long.handler) == [early_of(long, 1)]
@@ -147,8 +147,8 @@ class LanesContract:
 
     def test_what_is_parked_is_handed_out_by_who_comes_to_its_place(self, lanes, lane):
         strange = early_of(lane, 2, event_id="ü\x00\ud800", event_type="T\x00", text='{"ü": 1}')
-        assert lanes.park(strange, MANY) == Parked()
-        assert lanes.park(early_of(lane, 1), MANY) == Parked()
+        assert lanes.park(strange, MANY) == ParkedInLane()
+        assert lanes.park(early_of(lane, 1), MANY) == ParkedInLane()
         assert lanes.look(lane) == Place(0, waiting=2)
         assert lanes.move(step_of(lane, 0)) == Moved(early_of(lane, 1))
         assert lanes.move(step_of(lane, 1)) == Moved(strange)
@@ -199,17 +199,17 @@ class LanesContract:
         lanes.note(letter_of(lane, 0))
         lanes.note(retrying_of(lane, 3))
         for sequence in (1, 2):
-            assert isinstance(lanes.park(early_of(lane, sequence), 2), Parked)
+            assert isinstance(lanes.park(early_of(lane, sequence), 2), ParkedInLane)
         assert lanes.park(early_of(lane, 4), 2) == Full(2)
         assert lanes.park(early_of(lane, 3), 2) == Full(2)
-        assert isinstance(lanes.park(early_of(lane, 2, text="anew"), 2), Parked)
+        assert isinstance(lanes.park(early_of(lane, 2, text="anew"), 2), ParkedInLane)
         assert lanes.look(lane) == Place(0, waiting=4)
 
     def test_what_is_parked_again_is_replaced_and_waits_since_the_first_time(self, lanes, lane):
         lanes.park(early_of(lane, 5), MANY)
         again = early_of(lane, 5, text="second copy", since=AT + MINUTE)
-        assert lanes.park(again, MANY) == Parked()
-        assert lanes.park(again, MANY) == Parked()
+        assert lanes.park(again, MANY) == ParkedInLane()
+        assert lanes.park(again, MANY) == ParkedInLane()
         assert lanes.look(lane) == Place(0, waiting=1)
         assert lanes.waiting(lane.handler) == [replace(again, since=AT)]
 
@@ -219,7 +219,7 @@ class LanesContract:
             lanes.note(one)
             assert lanes.waiting(lane.handler) == [one]
             assert lanes.look(lane) == Place(0, waiting=1)
-        assert isinstance(lanes.park(early_of(lane, 1), MANY), Parked)
+        assert isinstance(lanes.park(early_of(lane, 1), MANY), ParkedInLane)
         assert lanes.waiting(lane.handler) == [early_of(lane, 1)]
 
     def test_a_letter_in_the_place_of_what_was_lent_is_lent_no_more(self, lanes, lane):

@@ -17,7 +17,7 @@ from angzarr.ordering.lane import (
     Gap,
     Lane,
     Moved,
-    Parked,
+    ParkedInLane,
     Place,
     Ready,
     Summary,
@@ -140,7 +140,7 @@ def run_random_histories(lanes: Lanes, checkpoints: Checkpoints, histories: int 
             else:
                 first = since if there is None else min(since, there.since)
                 known.put(replace(early, since=first))
-                assert answer == Parked()
+                assert answer == ParkedInLane()
 
         @rule(number=which, sequence=sequences, due_at=minutes, letter=st.booleans())
         def note(self, number: int, sequence: int, due_at: datetime, letter: bool) -> None:  # noqa: FBT001 - hypothesis gives it

@@ -31,8 +31,7 @@ from angzarr.dead_letters.letter import (
 from angzarr.dead_letters.record import ForeignRecord
 from angzarr.errors import LedgerUnavailable
 from angzarr.events import headers as names
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 
 LEASE = timedelta(seconds=30)
 HOLD = EntryDecision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="a bug")

@@ -12,23 +12,23 @@ from itertools import pairwise
 
 import pytest
 
-from angzarr.resilience import limit_rules as rules
-from angzarr.resilience.limit import Exceeded, Limit, Limits, Scope
+from angzarr.resilience import limit as rules
+from angzarr.resilience.limit import Exceeded, Limit, Limits, LimitScope
 
 #: Slow enough for a test to ask many times meanwhile.
 SLOW = Limit("slow", rate=0.1, burst=3)
 TWO = Limit("two", concurrency=2)
 
 
-def scopes(*limits: Limit, key: str = "") -> list[Scope]:
-    return [Scope(limit, key) for limit in limits]
+def scopes(*limits: Limit, key: str = "") -> list[LimitScope]:
+    return [LimitScope(limit, key) for limit in limits]
 
 
 def fresh() -> str:
     return uuid.uuid4().hex
 
 
-def let_through(limits: Limits, asked: Sequence[Scope], times: int) -> list[str]:
+def let_through(limits: Limits, asked: Sequence[LimitScope], times: int) -> list[str]:
     """Ask for *times* calls; return the tokens of those that were let through."""
     tokens = [fresh() for _ in range(times)]
     return [token for token in tokens if limits.take(asked, token) is None]

@@ -33,13 +33,12 @@ from angzarr.aggregates.book import (
     EventBooks,
     Reading,
     Unsent,
-    Verdict,
     Write,
+    WriteVerdict,
 )
-from angzarr.aggregates.command import Command, Origin
+from angzarr.aggregates.command import Command, MergeStrategy, Origin
 from angzarr.aggregates.deciding import Decider, read
 from angzarr.aggregates.execute import Intent, execute_with_retry
-from angzarr.aggregates.merge import MergeStrategy
 from angzarr.clock import SystemClock
 from angzarr.errors import (
     CommandAbortedError,
@@ -446,7 +445,7 @@ class MergingContract:
             decider(books, kind).execute(asked)
         assert not ran
         decision = books.read(address, cause=asked.id).decision
-        assert (decision.verdict, decision.events) == (Verdict.REJECTED, ())
+        assert (decision.verdict, decision.events) == (WriteVerdict.REJECTED, ())
         assert history() == [5]
 
     def test_a_rejection_that_a_person_hears_of_may_be_lifted(
@@ -468,7 +467,7 @@ class MergingContract:
             decider(books).execute(asked)
 
         decision = decider(Interrupted(books, [first])).execute(asked)
-        assert decision.verdict is Verdict.ACCEPTED
+        assert decision.verdict is WriteVerdict.ACCEPTED
 
     def test_a_rejection_with_a_long_reason_is_cut(self, books, address):
         class Wordy(Account):

@@ -12,18 +12,18 @@ import pytest
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin
 from angzarr.events.event import Event, Priority
-from angzarr.events.numbers import MAX_SEQUENCE
-from angzarr.sagas.flags import Step
+from angzarr.events.headers import MAX_SEQUENCE
+from angzarr.sagas.flags import CompensationStep
 from angzarr.sagas.log import (
     CLOSED,
     ENDED,
     MAX_REJECTION,
     SETTLED,
-    Asked,
+    AskedAgain,
     Case,
+    CaseFilter,
     RejectionLog,
-    Status,
-    Wanted,
+    RejectionStatus,
     case_of,
 )
 from angzarr.sagas.rejection import Rejection, read_rejection, rejection_of
@@ -33,7 +33,7 @@ LATER = AT + timedelta(minutes=5)
 ZONE = timezone(timedelta(hours=5, minutes=30))
 ODD = "ü\x00\u2028\ud800'\"\\%_"
 
-ASKED = Asked("kim@desk", LATER, "mended")
+ASKED = AskedAgain("kim@desk", LATER, "mended")
 
 
 def a_rejection(reason: str = "the table is full", *, data: object = 7, **origin: object):
@@ -51,7 +51,7 @@ def a_case(rejection: Rejection | None = None, **fields: object) -> Case:
     return replace(case_of(rejection or a_rejection(), AT), **fields)
 
 
-def ended(case: Case, status: Status = Status.FAILED, **fields: object) -> Case:
+def ended(case: Case, status: RejectionStatus = RejectionStatus.FAILED, **fields: object) -> Case:
     return replace(case, status=status, answer="it broke", changed_at=LATER, **fields)
 
 
@@ -78,9 +78,15 @@ class RejectionLogContract:
 
     def test_what_is_noted_is_looked_up_as_it_was(self, log, kept):
         case = a_case(
-            status=Status.COMPENSATED, answer="so", first_event=4, event_count=2, note="why",
-            steps=(Step.DEAD_LETTER, Step.ESCALATE), asked_again=3, asked_by="kim",
-        )  # fmt: skip
+            status=RejectionStatus.COMPENSATED,
+            answer="so",
+            first_event=4,
+            event_count=2,
+            note="why",
+            steps=(CompensationStep.DEAD_LETTER, CompensationStep.ESCALATE),
+            asked_again=3,
+            asked_by="kim",
+        )
         log.note(case)
         assert kept(case.id) == case
 
@@ -111,7 +117,7 @@ class RejectionLogContract:
         )  # fmt: skip
         log.note(case)
         assert kept(case.id) == case
-        listed = log.cases(Wanted(saga=f"{saga}{ODD}", correlation_id=ODD), limit=5)
+        listed = log.cases(CaseFilter(saga=f"{saga}{ODD}", correlation_id=ODD), limit=5)
         assert listed == [replace(case, rejection=None)]
         assert log.ask_again(case.id, ASKED).id == case.id
 
@@ -154,9 +160,9 @@ class RejectionLogContract:
     def test_one_end_follows_another(self, log, kept):
         case = a_case()
         log.note(ended(case))
-        log.note(ended(case, Status.COMPENSATED, first_event=4, event_count=1))
+        log.note(ended(case, RejectionStatus.COMPENSATED, first_event=4, event_count=1))
         found = kept(case.id)
-        assert (found.status, found.first_event) == (Status.COMPENSATED, 4)
+        assert (found.status, found.first_event) == (RejectionStatus.COMPENSATED, 4)
 
     def test_of_many_who_note_at_once_the_end_stays(self, log, kept):
         case = a_case()
@@ -167,10 +173,10 @@ class RejectionLogContract:
 
     # -- asking again ------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("status", sorted(set(Status) - SETTLED))
+    @pytest.mark.parametrize("status", sorted(set(RejectionStatus) - SETTLED))
     def test_who_asks_again_is_counted_and_the_case_is_told(self, log, kept, status):
         case = a_case()
-        log.note(ended(case, status, steps=(Step.ESCALATE,)))
+        log.note(ended(case, status, steps=(CompensationStep.ESCALATE,)))
         after = log.ask_again(case.id, ASKED)
         assert after == replace(
             case, asked_again=1, asked_by="kim@desk", note="mended", changed_at=LATER
@@ -230,25 +236,27 @@ class RejectionLogContract:
             log.note(case)
         first, second, third = cases
         wanted = [replace(case, rejection=None) for case in (third, first, second)]
-        assert log.cases(Wanted(saga=saga), limit=9) == wanted
-        assert log.cases(Wanted(saga=saga), limit=2) == wanted[:2]
+        assert log.cases(CaseFilter(saga=saga), limit=9) == wanted
+        assert log.cases(CaseFilter(saga=saga), limit=2) == wanted[:2]
 
     def test_pages_of_equal_times_leave_nothing_out_and_tell_nothing_twice(self, log, saga):
         for number in range(11):
             log.note(a_case(saga=saga, rejected_at=AT + timedelta(microseconds=number // 4)))
         found, before = [], None
-        while page := log.cases(Wanted(saga=saga), limit=3, before=before):
+        while page := log.cases(CaseFilter(saga=saga), limit=3, before=before):
             found += page
             before = (page[-1].rejected_at, page[-1].id)
         assert len({case.id for case in found}) == len(found) == 11
-        assert [case.id for case in found] == [c.id for c in log.cases(Wanted(saga=saga), limit=99)]
+        assert [case.id for case in found] == [
+            c.id for c in log.cases(CaseFilter(saga=saga), limit=99)
+        ]
 
     def test_the_place_of_a_page_may_be_told_in_any_zone(self, log, saga):
         for number in range(4):
             log.note(a_case(saga=saga, rejected_at=AT + timedelta(hours=number)))
-        first, second, *_ = log.cases(Wanted(saga=saga), limit=4)
+        first, second, *_ = log.cases(CaseFilter(saga=saga), limit=4)
         elsewhere = first.rejected_at.astimezone(ZONE)
-        assert log.cases(Wanted(saga=saga), limit=1, before=(elsewhere, first.id)) == [second]
+        assert log.cases(CaseFilter(saga=saga), limit=1, before=(elsewhere, first.id)) == [second]
 
     def test_a_list_is_of_what_is_wanted(self, log, saga):
         one = a_case(a_rejection(saga=saga, source=Address(f"d-{saga}", "r")))
@@ -258,13 +266,13 @@ class RejectionLogContract:
             log.note(case)
 
         def ids(**wanted):
-            return {case.id for case in log.cases(Wanted(**wanted), limit=9)}
+            return {case.id for case in log.cases(CaseFilter(**wanted), limit=9)}
 
         assert ids(saga=saga) == {one.id, two.id}
         assert ids(domain=f"d-{saga}") == {one.id}
-        assert ids(saga=saga, status=Status.FAILED) == {two.id}
+        assert ids(saga=saga, status=RejectionStatus.FAILED) == {two.id}
         assert ids(correlation_id=f"c-{saga}") == {two.id, three.id}
-        assert ids(correlation_id=f"c-{saga}", status=Status.TOLD) == {three.id}
+        assert ids(correlation_id=f"c-{saga}", status=RejectionStatus.TOLD) == {three.id}
         assert ids(saga=saga, domain="table") == set()
 
     # -- pruning -----------------------------------------------------------------------------
@@ -276,37 +284,37 @@ class RejectionLogContract:
             pass
 
     def test_closed_cases_go_once_they_are_old(self, log, saga, pruned):
-        cases = [a_case(saga=saga, status=status) for status in Status]
+        cases = [a_case(saga=saga, status=status) for status in RejectionStatus]
         for case in cases:
             log.note(case)
         assert log.prune(AT, limit=500) == 0
         assert log.prune(AT + timedelta(seconds=1), limit=500) == len(CLOSED)
-        left = {case.status for case in log.cases(Wanted(saga=saga), limit=99)}
-        assert left == {Status.TOLD, Status.FAILED}
+        left = {case.status for case in log.cases(CaseFilter(saga=saga), limit=99)}
+        assert left == {RejectionStatus.TOLD, RejectionStatus.FAILED}
 
     def test_cases_go_a_few_at_a_time(self, log, saga, pruned):
         for number in range(5):
-            log.note(a_case(id=f"{uuid4()}{number}", saga=saga, status=Status.COMPENSATED))
+            log.note(a_case(id=f"{uuid4()}{number}", saga=saga, status=RejectionStatus.COMPENSATED))
         there = (AT + timedelta(seconds=1)).astimezone(ZONE)
         assert [log.prune(there, limit=2) for _ in range(4)] == [2, 2, 1, 0]
-        assert log.cases(Wanted(saga=saga), limit=9) == []
+        assert log.cases(CaseFilter(saga=saga), limit=9) == []
 
     def test_an_old_case_that_changed_lately_stays(self, log, saga, pruned):
         case = a_case(saga=saga)
         log.note(case)
-        log.note(ended(case, Status.REVOKED))
+        log.note(ended(case, RejectionStatus.REVOKED))
         assert log.prune(LATER, limit=500) == 0
         assert log.prune(LATER + timedelta(seconds=1), limit=500) == 1
 
     def test_a_case_that_was_asked_again_stays_until_that_ended(self, log, saga, kept, pruned):
-        case = a_case(saga=saga, status=Status.DECLINED)
+        case = a_case(saga=saga, status=RejectionStatus.DECLINED)
         log.note(case)
         log.ask_again(case.id, ASKED)
         assert log.prune(LATER + timedelta(days=999), limit=500) == 0
-        assert kept(case.id).status is Status.TOLD
+        assert kept(case.id).status is RejectionStatus.TOLD
 
     def test_what_is_noted_of_a_case_that_is_gone_is_kept(self, log, saga, kept, pruned):
-        case = a_case(saga=saga, status=Status.COMPENSATED)
+        case = a_case(saga=saga, status=RejectionStatus.COMPENSATED)
         log.note(case)
         assert log.prune(LATER, limit=500) == 1
         assert log.ask_again(case.id, ASKED) is None

@@ -12,9 +12,9 @@ from decimal import Decimal
 import pytest
 from tests.contracts.schedule_model import run_random_histories
 
-from angzarr.delivery.schedule import OpenSchedule, id_of, read
+from angzarr.delivery.schedule import OpenSchedule, id_of, read_row
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 
 LONG = timedelta(minutes=10)
 WEEK = timedelta(days=7)
@@ -91,13 +91,13 @@ class ScheduleContract:
     def test_a_message_comes_back_as_it_was(self, schedule, put, odd):
         put(odd)
         (row,) = schedule.take("a", 10, LONG).rows
-        assert read(row.text) == odd
+        assert read_row(row.text) == odd
 
     def test_a_large_message_comes_back_as_it_was(self, schedule, put):
         large = message(body=b'["' + b"x" * 3_000_000 + b'"]')
         put(large)
         (row,) = schedule.take("a", 10, LONG).rows
-        assert read(row.text) == large
+        assert read_row(row.text) == large
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class ScheduleContract:
         put(message(properties={"reply_to": "first"}))
         put(message(properties={"reply_to": "second"}))
         (row,) = schedule.take("a", 10, LONG).rows
-        assert read(row.text).properties == {"reply_to": "second"}
+        assert read_row(row.text).properties == {"reply_to": "second"}
 
     def test_random_histories_lose_no_put(self, schedule, put, let_pass):
         run_random_histories(schedule, put, message, let_pass)

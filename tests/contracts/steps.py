@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from angzarr.delivery.compensation import LOG_LIFE, MOST_STEPS, Logged, Place, Step, StepLog
+from angzarr.delivery.compensation import (
+    LOG_LIFE,
+    MOST_STEPS,
+    FinishedStep,
+    Logged,
+    StepLog,
+    StepLogKey,
+)
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.idempotency import (
     AlreadyCompleted,
@@ -25,9 +32,9 @@ from angzarr.resilience.idempotency import (
 
 from .idempotency import SHORT, fresh
 
-RESERVE = Step("reserve", "shop.release", '{"n": 1}')
-CHARGE = Step("charge", "shop.refund", '[null, "\\u0000\\ud83d"]')
-SHIP = Step("ship ✈", "shop.recall")
+RESERVE = FinishedStep("reserve", "shop.release", '{"n": 1}')
+CHARGE = FinishedStep("charge", "shop.refund", '[null, "\\u0000\\ud83d"]')
+SHIP = FinishedStep("ship ✈", "shop.recall")
 
 MakeLog = Callable[[timedelta], StepLog]
 
@@ -56,7 +63,7 @@ class StepLogContract:
         """Claim a key as a new delivery of an owner without a lease; returns place and answer."""
 
         def claim(key: str | None = None, position: tuple[int, int] = (0, 0)):
-            place = Place(key or f"idempotency:app.handler:{fresh()}", fresh(), position[0])
+            place = StepLogKey(key or f"idempotency:app.handler:{fresh()}", fresh(), position[0])
             asked = Claim(
                 key=place.key, token=place.token, owner="dead", position=Position(*position)
             )
@@ -120,12 +127,12 @@ class StepLogContract:
 
     def test_a_log_is_bounded_and_says_what_to_do(self, log, held):
         for n in range(MOST_STEPS):
-            log.add(held, Step(f"step {n}", "undo"))
+            log.add(held, FinishedStep(f"step {n}", "undo"))
         with pytest.raises(ConfigurationError, match="register one step for many"):
-            log.add(held, Step("one more", "undo"))
-        assert log.add(held, Step("step 0", "undo", "2"))
+            log.add(held, FinishedStep("one more", "undo"))
+        assert log.add(held, FinishedStep("step 0", "undo", "2"))
         steps = log.read(held).steps
-        assert (len(steps), steps[-1]) == (MOST_STEPS, Step("step 0", "undo", "2"))
+        assert (len(steps), steps[-1]) == (MOST_STEPS, FinishedStep("step 0", "undo", "2"))
 
     def test_logs_of_other_events_and_replays_are_not_touched(self, log, held, claim):
         log.add(held, RESERVE)
@@ -162,7 +169,7 @@ class StepLogContract:
         assert log.read(held) == Logged()
 
     def test_who_never_claimed_writes_nothing(self, log):
-        nobody = Place(f"idempotency:app.handler:{fresh()}", "t")
+        nobody = StepLogKey(f"idempotency:app.handler:{fresh()}", "t")
         assert not log.add(nobody, RESERVE)
 
     # -- what the claim says of it ----------------------------------------------------------------
@@ -235,7 +242,7 @@ class StepLogContract:
             steps, undoing = {}, None
             for number, (verb, name) in enumerate(history):
                 if verb == "add":
-                    step = Step(name, "undo", str(number))
+                    step = FinishedStep(name, "undo", str(number))
                     assert log.add(place, step)
                     steps.pop(name, None)
                     steps[name], undoing = step, None

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
+from angzarr.resilience.switches import Selector, Switch, SwitchAction, SwitchChange
 from polling import wait_until
 
 SYNC = Selector("shop.sync", "order", "acme", "sales")
 HANDLER, TENANT = Selector(handler="shop.sync"), Selector(tenant="acme")
-PAUSE, DROP = Action.PAUSE, Action.DROP
+PAUSE, DROP = SwitchAction.PAUSE, SwitchAction.DROP
 #: A wait in tests that let it pass on a real server.
 SHORT = timedelta(milliseconds=300)
 HOUR = timedelta(hours=1)

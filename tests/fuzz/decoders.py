@@ -36,11 +36,9 @@ from angzarr.dead_letters import codec
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.delivery.delivery import read as read_delivery
-from angzarr.delivery.schedule import read as read_row
-from angzarr.delivery.schedule import row_of
+from angzarr.delivery.schedule import read_row, row_of
 from angzarr.errors import DecodeError
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 from angzarr.events.received import DamagedEnvelope
 from angzarr.settings.base import MessageSettings
 

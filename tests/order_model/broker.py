@@ -14,11 +14,11 @@ import pytest
 from hypothesis import strategies as st
 
 from angzarr.aggregates.book import Address
+from angzarr.delivery.delivery import Outcome, Parked
 from angzarr.delivery.gap_monitor import LaneKeeper
-from angzarr.delivery.outcome import Outcome, Parked
 from angzarr.errors import GiveUp
 from angzarr.events import headers as names
-from angzarr.events.numbers import number_or
+from angzarr.events.headers import number_or
 from angzarr.ordering.lane import Lane
 from angzarr.ordering.order import Order
 from angzarr.resilience.backoff import Jitter, Policy

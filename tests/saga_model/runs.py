@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from angzarr.sagas.log import Case, Status, Wanted
+from angzarr.sagas.log import Case, CaseFilter, RejectionStatus
 from saga_model.world import Told, World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -87,7 +87,7 @@ def run(site: Site, seed: int) -> Account:
     world = World(site.app, site.redis, seed)
     with _moody(site.cards.Player, chance):
         told = world.settle_all(room.commands())
-    cases = site.app._chains.get().rejections.cases(Wanted(), limit=10_000)
+    cases = site.app._chains.get().rejections.cases(CaseFilter(), limit=10_000)
     mine = [case for case in cases if case.source.root.startswith(room.id)]
     return Account(told, _count(mine), [*room.problems(), *_untold(mine)])
 
@@ -199,5 +199,5 @@ def _untold(cases: list[Case]) -> list[str]:
     return [
         f"{case.command_type} of {case.source} waits"
         for case in cases
-        if case.status is Status.TOLD
+        if case.status is RejectionStatus.TOLD
     ]

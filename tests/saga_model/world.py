@@ -17,7 +17,7 @@ from angzarr.analysis.replay.replay import replay_message
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.delivery import delivery as deliveries
 from angzarr.errors import GivenBack
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.facts import Fact
 from angzarr.wiring.delivery import build_chains, build_road
 from saga_model.crashes import Crash, Saboteur

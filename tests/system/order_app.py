@@ -27,9 +27,9 @@ from angzarr import Angzarr, GiveUp, Policy, Projection, handles
 from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.delivery import gap_monitor as lane_keeper
 from angzarr.delivery import ordering
-from angzarr.delivery.claims import Claiming
-from angzarr.delivery.turn import Turn
+from angzarr.delivery.claims import Claimer
 from angzarr.ordering.lane import Why
+from angzarr.ordering.lanes import Turn
 
 PREFIX = os.environ["ANGZARR_PREFIX"]
 DOMAIN = f"{PREFIX}.account"
@@ -226,7 +226,7 @@ def _of_letter(lanes: Any, waiting: Any) -> str:
 
 
 if POINTS:
-    _dying(Claiming, "ask", _of_delivery, after="after the claim")
+    _dying(Claimer, "ask", _of_delivery, after="after the claim")
     _dying(
         ordering.Ordering, "enter", lambda _ordering, turn, *_: _of_turn(turn),
         before="before the look", after="after the look",

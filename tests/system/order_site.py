@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, select
 
 from angzarr.aggregates.book import Address
 from angzarr.events import headers as names
-from angzarr.events.numbers import number_or
+from angzarr.events.headers import number_or
 from angzarr.events.publication import Publication
 from angzarr.ordering.lane import Lane
 from polling import wait_until

@@ -18,8 +18,7 @@ from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.analysis.replay.job import JobPlan, JobStatus, Selection
 from angzarr.dead_letters.letter import DeadLetter, Reason, letter_id
 from angzarr.events import headers as names
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 from angzarr.wiring.analysis_worker import open_worker
 from polling import wait_until
 from system.analysts import analysts

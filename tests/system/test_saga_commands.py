@@ -79,10 +79,10 @@ class Room:
 
     def case(self, root: str):
         """The case of the purse *root*, as the log has it; None: not yet."""
-        from angzarr.sagas.log import Wanted
+        from angzarr.sagas.log import CaseFilter
 
         with closing(self.app.open_shelves()) as shelves:
-            cases = shelves.rejections.cases(Wanted(domain=self.module.PURSE), limit=99)
+            cases = shelves.rejections.cases(CaseFilter(domain=self.module.PURSE), limit=99)
         found = [case for case in cases if case.source.root == root]
         return found[0] if found else None
 

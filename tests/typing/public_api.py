@@ -30,7 +30,7 @@ from angzarr import (
     Verdict,
     VerdictRule,
 )
-from angzarr.resilience.switches import Action, Selector
+from angzarr.resilience.switches import Selector, SwitchAction
 
 
 class OrderPlaced(BaseModel):
@@ -156,7 +156,9 @@ def plain(self: object, n: int) -> int:
 
 def pause_while_the_crm_moves() -> str:
     controls = app.switch_controls()
-    put = controls.put(Selector(tenant="acme"), Action.PAUSE, by="me", until=timedelta(hours=1))
+    put = controls.put(
+        Selector(tenant="acme"), SwitchAction.PAUSE, by="me", until=timedelta(hours=1)
+    )
     controls.resume([switch.id for switch in controls.switches()], by="me", reason="moved")
     return f"{put.id}: {[change.word for change in controls.history(10)]}"
 

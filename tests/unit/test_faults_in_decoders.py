@@ -22,10 +22,12 @@ from angzarr.adapters.sql.ledger import rows as ledger_rows
 from angzarr.adapters.sqs.transport import Channel
 from angzarr.analysis.replay import job_runner
 from angzarr.analysis.replay import job_view as edit_review
-from angzarr.dead_letters import codec, foreign_pages, sealing
+from angzarr.dead_letters import codec
+from angzarr.dead_letters import foreign_replay as foreign_pages
+from angzarr.dead_letters import protection as sealing
 from angzarr.dead_letters.record import ForeignRecord, wrapped
 from angzarr.errors import DecodeError
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 FAULTS = [
     MemoryError(),

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.fleet import (
+    FleetRelease,
     Member,
-    Release,
     newer_releases,
     read_member,
     running_releases,
@@ -23,7 +23,7 @@ from hand_clock import START
 names = st.text("ab12.", max_size=3)
 moments = st.integers(0, 5).map(lambda days: START + timedelta(days))
 releases = st.lists(
-    st.builds(Release, name=names, first_seen_at=moments, last_seen_at=st.just(START)),
+    st.builds(FleetRelease, name=names, first_seen_at=moments, last_seen_at=st.just(START)),
     unique_by=lambda release: release.name,
     max_size=5,
 )
@@ -41,10 +41,10 @@ members = st.builds(
 )
 
 
-def seen(*names: str) -> list[Release]:
+def seen(*names: str) -> list[FleetRelease]:
     """Releases that were first seen in this order."""
     return [
-        Release(name=name, first_seen_at=START + timedelta(n), last_seen_at=START)
+        FleetRelease(name=name, first_seen_at=START + timedelta(n), last_seen_at=START)
         for n, name in enumerate(names)
     ]
 

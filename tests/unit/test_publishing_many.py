@@ -29,7 +29,7 @@ from angzarr.adapters.celery.publish.message_template import MessageTemplate, js
 from angzarr.adapters.celery.publish.wires import OutgoingMessage
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read
-from angzarr.delivery.fanout import Subscription
+from angzarr.delivery.handlers import Subscription
 from angzarr.errors import (
     BrokerUnavailable,
     ConfigurationError,
@@ -40,8 +40,7 @@ from angzarr.errors import (
     UnserializableEvent,
 )
 from angzarr.events import headers as names
-from angzarr.events.event import Event, task_id_for
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message, task_id_for
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JSON = st.recursive(

@@ -88,8 +88,8 @@ class _KeptBack:
 
 def _any_order(_folder: Path) -> None:
     """Run what comes early as if it were its turn."""
+    from angzarr.delivery.delivery import Parked
     from angzarr.delivery.ordering import Ordering
-    from angzarr.delivery.outcome import Parked
 
     enter = Ordering.enter
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from angzarr.events.event import task_id_for
-from angzarr.events.message import Message
+from angzarr.events.event import Message, task_id_for
 from chaos.fates import GUARDED, LETHAL, LIMITED, MAIN, ORDERED, PAIR, QUEUE
 from chaos.garbage import raw
 from chaos.revocations import Revocation

@@ -20,8 +20,7 @@ from angzarr.analysis.classification.evidence import BreakerSeen, Evidence, Fit
 from angzarr.analysis.classification.rules import built_in_rules
 from angzarr.analysis.ledger.counts import PeerStats
 from angzarr.analysis.ledger.entry import FailureClass
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.refusal import Distrusted, NoTarget, Refusal
+from angzarr.dead_letters.letter import DeadLetter, Distrusted, NoTarget, Refusal
 from angzarr.resilience.breaker import Phase
 from angzarr.settings.analysis import AnalysisSettings
 

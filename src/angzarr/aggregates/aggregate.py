@@ -1,6 +1,8 @@
 """Aggregate: a state made of the events of a book, and the methods that decide commands (C1).
 
 It decides on its state alone: no I/O, so that a command may be decided again on fresh state.
+
+State ↔ the JSON of a snapshot, and JSON of one's own. Pure.
 """
 
 from __future__ import annotations
@@ -13,13 +15,11 @@ from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, get_args, 
 
 from google.protobuf.message import Message
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 
-from angzarr.aggregates import state as states
 from angzarr.aggregates.book import Address, Book, Retention, Snapshot
-from angzarr.aggregates.command import Command, id_after
+from angzarr.aggregates.command import Command, MergeStrategy, id_after
 from angzarr.aggregates.declaring import Method, Methods, methods_of
-from angzarr.aggregates.merge import MergeStrategy
-from angzarr.aggregates.state import copied
 from angzarr.errors import (
     AngzarrError,
     BookUnreadable,
@@ -29,8 +29,49 @@ from angzarr.errors import (
     UnknownCommand,
     UnserializableEvent,
 )
-from angzarr.events.codec import Typed, adapter_for, event_type_of, to_json
+from angzarr.events.codec import Typed, adapter_for, decoder_for, event_type_of, to_json
 from angzarr.events.event import Event
+
+
+def written(state_type: Any, state: object) -> Any:
+    """Return *state* as JSON from which it can be read; raises UnserializableEvent.
+
+    What is not read back as an equal state is refused: fields that are left out, keys that JSON
+    makes text, and types that compare nothing.
+    """
+    try:
+        data = adapter_for(state_type).dump_python(state, mode="json")
+        if read(state_type, data) == state:
+            return data
+        why = "another state is read from it"
+    except (PydanticSerializationError, DecodeError, ValueError, TypeError) as error:
+        why = type(error).__name__
+    name = getattr(state_type, "__name__", state_type)
+    msg = f"a state of type {name} cannot be kept as JSON: {why}"
+    raise UnserializableEvent(msg)
+
+
+def read(state_type: Any, data: Any) -> Any:
+    """Return the state that *data* is, which shares nothing with it; raises DecodeError."""
+    return decoder_for(state_type)(copied(data))
+
+
+def is_one(state_type: Any, state: object) -> bool:
+    """Tell whether *state* is of its type, as far as Python can tell."""
+    if not isinstance(state_type, type):
+        return True
+    try:
+        return isinstance(state, (int, float) if state_type is float else state_type)
+    except TypeError:  # a TypedDict is asked nothing
+        return True
+
+
+def copied(data: Any) -> Any:
+    """Return the JSON value *data*, which shares nothing with it that could be changed."""
+    if isinstance(data, dict):
+        return {key: copied(value) for key, value in data.items()}
+    return [copied(value) for value in data] if isinstance(data, list) else data
+
 
 State = TypeVar("State")
 
@@ -113,7 +154,7 @@ class Aggregate(Generic[State]):
             raise BookUnreadable(msg) from error
         if state is None:
             return
-        if not states.is_one(self.state_type, state):
+        if not is_one(self.state_type, state):
             msg = (
                 f"{type(self).__qualname__}.{method.name} returns {type(state).__name__}, which is"
                 f" no state: it returns {self.state_type.__name__} or nothing"
@@ -184,7 +225,7 @@ class Aggregate(Generic[State]):
         for index, event in enumerate(events):
             self.apply(replace(event, sequence=before + index))
         try:
-            state = states.written(self.state_type, self.state)
+            state = written(self.state_type, self.state)
         except UnserializableEvent as error:
             _log.warning("snapshot_not_kept: of %s: %s", self.address, error)
             return None
@@ -209,7 +250,7 @@ class Aggregate(Generic[State]):
         if snapshot.version != cls.state_version:
             msg = f"the snapshot has version {snapshot.version}, not {cls.state_version}"
             raise DecodeError(msg)
-        return states.read(cls.state_type, snapshot.state)
+        return read(cls.state_type, snapshot.state)
 
     def _first_state(self, book: Book) -> tuple[State, int]:
         """Return the state before the events of *book*, and how many it covers."""

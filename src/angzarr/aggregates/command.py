@@ -1,18 +1,65 @@
-"""Command: what is asked of an aggregate, and where that came from (spec C4)."""
+"""Command: what is asked of an aggregate, and where that came from (spec C4).
+
+Merge: what becomes of a command whose expected sequence is stale (spec C2). Pure.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum, IntEnum
 from typing import Any, Final
 
 from angzarr.aggregates.book import Address
-from angzarr.aggregates.merge import MergeStrategy
 from angzarr.events import headers as names
 from angzarr.events.event import Event, digest
-from angzarr.events.numbers import MAX_SEQUENCE, NoNumber, read_number
-from angzarr.resilience.keys import key_part
+from angzarr.events.headers import MAX_SEQUENCE, NoNumber, read_number
+from angzarr.resilience.idempotency import key_part
+
+
+class MergeStrategy(IntEnum):
+    """What a command handler wants done about a stale expectation; the numbers are the wire's."""
+
+    #: Refused with the current book, and retried with a command built from it.
+    COMMUTATIVE = 0
+    #: Refused for good.
+    STRICT = 1
+    #: Not checked: the aggregate decides.
+    AGGREGATE_HANDLES = 2
+    #: Refused for good, and a person decides: a dead letter.
+    MANUAL = 3
+
+
+class MergeRuling(Enum):
+    """What is done with a command."""
+
+    RUN = "run"
+    #: Refused; a command built from the current book may succeed (FAILED_PRECONDITION).
+    STALE = "stale"
+    #: Refused for good (ABORTED).
+    ABORT = "abort"
+    #: Refused for good (ABORTED), and a dead letter.
+    REVIEW = "review"
+
+
+_ON_CONFLICT = {
+    MergeStrategy.COMMUTATIVE: MergeRuling.STALE,
+    MergeStrategy.STRICT: MergeRuling.ABORT,
+    MergeStrategy.AGGREGATE_HANDLES: MergeRuling.RUN,
+    MergeStrategy.MANUAL: MergeRuling.REVIEW,
+}
+
+
+def merge_ruling(strategy: MergeStrategy, expected: int | None, actual: int) -> MergeRuling:
+    """Return what is done with a command that expects *expected* where the book is at *actual*.
+
+    A command that expects nothing is decided on whatever is there.
+    """
+    if expected is None or expected == actual:
+        return MergeRuling.RUN
+    return _ON_CONFLICT[strategy]
+
 
 _IDS: Final = uuid.UUID("0d4c9a1e-8f0a-5d0a-9a63-6f1b7d1f2c55")
 

@@ -18,12 +18,11 @@ from angzarr.aggregates.book import (
     EventBooks,
     Reading,
     Stale,
-    Verdict,
     Write,
+    WriteVerdict,
     check_address,
 )
-from angzarr.aggregates.command import Command
-from angzarr.aggregates.merge import MergeStrategy, Ruling, ruling
+from angzarr.aggregates.command import Command, MergeRuling, MergeStrategy, merge_ruling
 from angzarr.clock import Clock
 from angzarr.errors import (
     CommandAbortedError,
@@ -43,7 +42,7 @@ T = TypeVar("T")
 MAX_REASON: Final = 4_000
 
 
-class Mismatch(NamedTuple):
+class CommandMismatch(NamedTuple):
     """A command that a person must look at: where it believed its aggregate, and where that is."""
 
     command: Command
@@ -86,7 +85,7 @@ class Decider:
     #: Whether what it decides is sent by nobody for certain: see `Write.unsent`.
     unsent: bool = False
     #: Takes what a person must look at before the caller hears of it; may raise.
-    for_review: Callable[[Mismatch], None] = lambda _mismatch: None
+    for_review: Callable[[CommandMismatch], None] = lambda _mismatch: None
 
     def book(self, address: Address) -> Book:
         """Return the whole book at *address*; raises StoreUnavailable."""
@@ -104,7 +103,7 @@ class Decider:
         while isinstance(found := self._try(command), Stale):
             if command.expected is None:  # else it is stale now, and that is said at once
                 races.lost(command.address)
-        if found.verdict is Verdict.REJECTED:
+        if found.verdict is WriteVerdict.REJECTED:
             raise CommandRejectedError(found.reason)
         return found
 
@@ -122,7 +121,7 @@ class Decider:
         decision = self._decision(kind, reading.book, command)
         # Only a method knows whether what it decided still holds where others were appended.
         declared = kind.method(command.event.type).merge is MergeStrategy.AGGREGATE_HANDLES
-        free = declared or decision.verdict is Verdict.REJECTED
+        free = declared or decision.verdict is WriteVerdict.REJECTED
         expected = None if free else reading.book.next_sequence
         write = write_of(kind, reading.book, decision, self.clock, expected=expected)
         written = self.books.write(replace(write, unsent=self.unsent))
@@ -140,18 +139,18 @@ class Decider:
     def _check(self, command: Command, strategy: MergeStrategy, book: Book) -> None:
         """Raise what becomes of a stale command (spec C2)."""
         expected, actual = command.expected, book.next_sequence
-        done = ruling(strategy, expected, actual)
-        if done is Ruling.RUN or expected is None:
+        done = merge_ruling(strategy, expected, actual)
+        if done is MergeRuling.RUN or expected is None:
             return
         said = (
             f"{command.event.type} expects {command.address} at {expected},"
             f" it is at {actual} ({strategy.name})"
         )
-        if done is Ruling.STALE:
+        if done is MergeRuling.STALE:
             raise SequenceConflictError(said, self.book(command.address))
-        if done is Ruling.REVIEW:
-            self.for_review(Mismatch(command, expected, actual, strategy))
-        review = done is Ruling.REVIEW
+        if done is MergeRuling.REVIEW:
+            self.for_review(CommandMismatch(command, expected, actual, strategy))
+        review = done is MergeRuling.REVIEW
         raise CommandAbortedError(said, expected=expected, actual=actual, review=review)
 
     def _decision(self, kind: AggregateType, book: Book, command: Command) -> Decision:
@@ -168,7 +167,7 @@ class Decider:
             reason = text_of(rejected)[:MAX_REASON]
             return Decision(
                 cause=command.id,
-                verdict=Verdict.REJECTED,
+                verdict=WriteVerdict.REJECTED,
                 reason=reason,
                 digest=command.digest,
             )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from angzarr.aggregates.merge import MergeStrategy
+from angzarr.aggregates.command import MergeStrategy
 from angzarr.errors import ConfigurationError
 from angzarr.events.codec import decoder_for, event_type_of
 from angzarr.events.event import check_domain

@@ -16,7 +16,7 @@ from angzarr.aggregates.book import Address, Decision, EventBooks
 from angzarr.clock import Clock
 from angzarr.errors import BrokerUnavailable, Unavailable, text_of
 from angzarr.events.event import Event
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.aggregates")
 
@@ -36,7 +36,7 @@ class Relay:
     publish: Callable[[Sequence[Event]], None]
     clock: Clock
     chance: Callable[[], float]
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     #: What could not be sent, and when that was.
     _refused: dict[tuple[Address, str], datetime] = field(default_factory=dict, init=False)
 

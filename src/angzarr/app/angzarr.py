@@ -24,21 +24,21 @@ from angzarr.adapters.http.health_server import HealthServer
 from angzarr.app.projections import Projecting
 from angzarr.app.worker import Working
 from angzarr.clock import SystemClock
+from angzarr.delivery.admission import HeldHandlers
 from angzarr.delivery.eager import run_eagerly
-from angzarr.delivery.executor import Road
+from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.hooks import Hook
+from angzarr.delivery.invoke import Hook
 from angzarr.delivery.step_retry import InPlace
-from angzarr.delivery.switching import Holding
 from angzarr.errors import ConfigurationError
 from angzarr.facts import FactLog
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.resilience.tenure import Tenure
-from angzarr.runtime import forks
+from angzarr.runtime import per_process as forks
 from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.settings.settings import SETTINGS, Settings, load
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.delivery import (
@@ -124,7 +124,7 @@ class Angzarr(Working, Projecting):
         self._dlq_classifier = None
         self._lease: LeaseKeeper | None = None
         self._health: HealthServer | None = None
-        self._threads: list[TurnThread] = []
+        self._threads: list[PeriodicThread] = []
         self._schedule = OncePerProcess(lambda: open_schedule(self))
         self._claims = OncePerProcess(lambda: wiring.open_claims(self.settings, self.broker_url))
         self._tenure = OncePerProcess(lambda: Tenure(self.claims.leases))
@@ -161,7 +161,7 @@ class Angzarr(Working, Projecting):
     # -- the road of this process ------------------------------------------------------------
 
     @property
-    def road(self) -> Road:
+    def road(self) -> DeliveryExecutor:
         """The road of this process."""
         return self._road.get()
 
@@ -191,7 +191,7 @@ class Angzarr(Working, Projecting):
 
     def holding(self) -> Callable[[Handler], str | None]:
         """Return what tells why a handler is held back at this moment; for a worker's parent."""
-        return Holding(
+        return HeldHandlers(
             switches=self.flow.switches,
             breakers=self.flow.breakers,
             pausing=self.settings.flow.pausing,

@@ -10,7 +10,7 @@ from angzarr.adapters.celery.publish.outbox import CeleryOutbox
 from angzarr.aggregates.aggregate import Aggregate, check_event
 from angzarr.aggregates.book import Address, Book, Decision, check_address, root_text
 from angzarr.aggregates.command import Command, check_expected, origin_headers, task_of
-from angzarr.aggregates.deciding import Decider, Mismatch, read
+from angzarr.aggregates.deciding import CommandMismatch, Decider, read
 from angzarr.aggregates.execute import Build, Intent, execute_with_retry
 from angzarr.app.sagas import Enlisting
 from angzarr.clock import SystemClock
@@ -18,13 +18,12 @@ from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read as read_delivery
 from angzarr.delivery.failure_policy import GIVEN_UP
-from angzarr.delivery.unreadable import Salvage
+from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.errors import SequenceMismatch
-from angzarr.events.celery_message import celery_message
-from angzarr.events.codec import event_type_of, to_json
+from angzarr.events.codec import celery_message, event_type_of, to_json
 from angzarr.events.event import Event, Priority, task_id_for
 from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.sagas.outbox import Outbox
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring.delivery import build_judge, build_relay
@@ -35,7 +34,7 @@ B = TypeVar("B", bound=Aggregate[Any])
 class Commanding(Enlisting):
     """What an app does with commands."""
 
-    _salvage: OncePerProcess[Salvage]
+    _salvage: OncePerProcess[UnreadableMessages]
 
     def send_command(
         self,
@@ -104,20 +103,20 @@ class Commanding(Enlisting):
         """
         return replace(self._chains.get().decider, unsent=True, for_review=self._review)
 
-    def open_relay_thread(self) -> TurnThread | None:
+    def open_relay_thread(self) -> PeriodicThread | None:
         """Return what publishes decisions of processes that died; None without aggregates."""
         if not self.aggregates:
             return None
-        return TurnThread("angzarr-relay", lambda _stopping: build_relay(self))
+        return PeriodicThread("angzarr-relay", lambda _stopping: build_relay(self))
 
-    def open_pruning_thread(self) -> TurnThread | None:
+    def open_pruning_thread(self) -> PeriodicThread | None:
         """Return what forgets decisions that are old enough; None without aggregates."""
         if not self.aggregates:
             return None
         pruning = books_wiring.open_pruning(self.settings, self.broker_url)
-        return TurnThread("angzarr-pruning", lambda _stopping: pruning)
+        return PeriodicThread("angzarr-pruning", lambda _stopping: pruning)
 
-    def _review(self, mismatch: Mismatch) -> None:
+    def _review(self, mismatch: CommandMismatch) -> None:
         command, expected, actual, strategy = mismatch
         self.bury_command(command, SequenceMismatch(expected, actual, strategy))
 

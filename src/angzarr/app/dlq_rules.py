@@ -22,8 +22,8 @@ from angzarr.analysis.replay.replay import Replayer
 from angzarr.app.operations import Operating
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.protection import is_sealed
 from angzarr.dead_letters.redaction import hides
-from angzarr.dead_letters.sealing import is_sealed
 from angzarr.delivery.poison_wave import breaker_of
 from angzarr.errors import ConfigurationError, DecodeError
 from angzarr.fleet import newer_releases, running_releases

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from angzarr.app.dlq_rules import Ruling
 from angzarr.app.registry import Registering
-from angzarr.dead_letters.masking import compiled, masked
-from angzarr.dead_letters.words import Words
+from angzarr.dead_letters.masking import Words, compiled, masked
 from angzarr.errors import ConfigurationError
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.sagas.escalation import BREAKER, HANDLER, Escalation, deliver, shortened

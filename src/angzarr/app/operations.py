@@ -17,7 +17,7 @@ from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
-from angzarr.events.publisher import Publisher
+from angzarr.events.publication import Publisher
 from angzarr.fleet import Fleet
 from angzarr.maintenance.schema_versions import TablesUpkeep
 from angzarr.payloads.store import PayloadStore
@@ -25,7 +25,7 @@ from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.switches import SwitchControls
 from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import dead_letters as payload_wiring
 from angzarr.wiring import event_store as books_wiring
@@ -91,11 +91,11 @@ class Operating(Publishing):
         """Return what empties the spool, or the one at *path*; ConfigurationError without one."""
         return spool_wiring.open_forwarder(self.settings, self.broker_url, path)
 
-    def open_forwarder_thread(self) -> TurnThread | None:
+    def open_forwarder_thread(self) -> PeriodicThread | None:
         """Return a thread that empties the spool from time to time, if there is one."""
         return spool_wiring.open_forwarder_thread(self.settings, self.broker_url)
 
-    def open_depth_thread(self, duty_of: DutyOf | None = None) -> TurnThread | None:
+    def open_depth_thread(self, duty_of: DutyOf | None = None) -> PeriodicThread | None:
         """Return a thread that asks the dead-letter queues how full they are, if that is told.
 
         *duty_of* says which worker of the fleet asks; without it each process that calls does.
@@ -133,7 +133,7 @@ class Operating(Publishing):
 
         return alert_wiring.open_webhooks(self.settings.analysis.alerts)
 
-    def open_alert_threads(self) -> Sequence[TurnThread]:
+    def open_alert_threads(self) -> Sequence[PeriodicThread]:
         """Return the threads that raise and deliver alerts; none where alerts are off."""
         from angzarr.wiring import alerts as alert_wiring
 
@@ -218,10 +218,10 @@ class Operating(Publishing):
         wiring.clock_meters().observe(lambda: watch.ahead)
         return watch
 
-    def open_clock_thread(self) -> TurnThread | None:
+    def open_clock_thread(self) -> PeriodicThread | None:
         """Return a thread by which a process that is no worker goes by the fleet's clock."""
         watch = self.watch_clock()
-        return None if watch is None else TurnThread("angzarr-clock", lambda _stopping: watch)
+        return None if watch is None else PeriodicThread("angzarr-clock", lambda _stopping: watch)
 
     def find_handler(self, name: str) -> Handler | None:
         """Return the handler or plain task registered as *name*, as a worker would know it."""

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 from angzarr.adapters.celery.publish.outbox import GapResender
 from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher
-from angzarr.aggregates.event_store import EventStore
+from angzarr.aggregates.book import EventStore
 from angzarr.app.commands import Commanding
 from angzarr.clock import SystemClock
 from angzarr.delivery.gap_monitor import LaneKeeper
 from angzarr.errors import ConfigurationError
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.ordering.order import Order
-from angzarr.projections.stores import OrderingStores
-from angzarr.projections.watch import Watch
+from angzarr.projections.checkpoint import OrderingStores
+from angzarr.projections.lag import LagWatch
 from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import stores as wiring
 
@@ -58,11 +58,11 @@ class Ordered(Commanding):
                 )
                 raise ConfigurationError(msg)
 
-    def open_keeper_thread(self, set_aside: SetAside, bury: Bury) -> TurnThread | None:
+    def open_keeper_thread(self, set_aside: SetAside, bury: Bury) -> PeriodicThread | None:
         """Return what looks after lanes beside the road; None without ordered handlers."""
         if not self.ordered_handlers():
             return None
-        return TurnThread("angzarr-lanes", lambda _stopping: self._lane_keeper(set_aside, bury))
+        return PeriodicThread("angzarr-lanes", lambda _stopping: self._lane_keeper(set_aside, bury))
 
     def _lane_keeper(self, set_aside: SetAside, bury: Bury) -> LaneKeeper:
         publisher, events = SingleConnectionPublisher(self), self._event_store()
@@ -73,7 +73,7 @@ class Ordered(Commanding):
                 events.close()
 
         lanes, orders = self.ordering.lanes, self.ordered_handlers()
-        watch = Watch(
+        watch = LagWatch(
             orders=orders,
             lanes=lanes,
             store=events,

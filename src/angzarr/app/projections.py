@@ -16,9 +16,8 @@ from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event, check_domain
 from angzarr.ordering.lanes import Lanes
 from angzarr.ordering.order import Order, check_first
-from angzarr.projections.old_retries import policy_of
-from angzarr.projections.projection import Projection, handler_name
-from angzarr.projections.stores import OrderingStores
+from angzarr.projections.checkpoint import OrderingStores
+from angzarr.projections.projection import Projection, handler_name, policy_of
 from angzarr.resilience.backoff import Policy
 from angzarr.runtime.per_process import OncePerProcess
 

@@ -22,14 +22,14 @@ from angzarr.adapters.celery.publish.publisher import AWAY, is_refusal, unconfir
 from angzarr.adapters.celery.publish.wires import OutgoingMessage
 from angzarr.clock import SystemClock
 from angzarr.delivery.context import RUNNING
-from angzarr.delivery.fanout import (
+from angzarr.delivery.handlers import (
+    Handlers,
     Subscription,
     check_data,
     check_place,
     in_domain,
     subscriptions,
 )
-from angzarr.delivery.handlers import Handlers
 from angzarr.errors import (
     AngzarrError,
     BrokerUnavailable,

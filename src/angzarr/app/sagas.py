@@ -23,8 +23,7 @@ from angzarr.events import headers as names
 from angzarr.events.event import Event, check_domain
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.sagas.command_handlers import Chains, Reacting
-from angzarr.sagas.escalation import LONGEST_REASON, cut
-from angzarr.sagas.failure import HANDLER, SagaCompensationFailed
+from angzarr.sagas.escalation import FAILURE_HANDLER, LONGEST_REASON, SagaCompensationFailed, cut
 from angzarr.sagas.rejection import from_event, notification_task
 from angzarr.sagas.saga import ProcessManager, Saga
 from angzarr.wiring import event_store as books_wiring
@@ -149,7 +148,7 @@ class Enlisting(Escalating):
 
     def _watch_failures(self) -> None:
         """Register what counts and logs that compensations failed (spec C6), once."""
-        if self.handlers.get(HANDLER) is not None:
+        if self.handlers.get(FAILURE_HANDLER) is not None:
             return
 
         def saga_failures(event: SagaCompensationFailed, ctx: Context) -> None:
@@ -166,7 +165,7 @@ class Enlisting(Escalating):
             wiring.saga_meters().gave_up(event.saga_name)
 
         domain = self.settings.saga_compensation.fallback_domain
-        self.handler(SagaCompensationFailed, domain=domain, name=HANDLER)(saga_failures)
+        self.handler(SagaCompensationFailed, domain=domain, name=FAILURE_HANDLER)(saga_failures)
 
     def _said(self, text: str) -> str:
         """Return what a line of the log says of *text*."""

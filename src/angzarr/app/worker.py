@@ -25,16 +25,15 @@ from angzarr.adapters.celery.worker.worker import MoverThread, Stopping
 from angzarr.adapters.celery.worker.worker_health import StoreWatch, WorkerHealth
 from angzarr.adapters.http.health_server import HealthServer
 from angzarr.app.ordering import Ordered
-from angzarr.delivery import run_coroutine as colour
+from angzarr.delivery import async_runner as colour
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.delivery.unreadable import damaged
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.resilience.clock_watch import ClockWatch
-from angzarr.resilience.fleet_duty import FleetDuty
-from angzarr.resilience.keys import owner_lease_key
-from angzarr.resilience.tenure import Tenure
+from angzarr.resilience.idempotency import owner_lease_key
+from angzarr.resilience.tenure import FleetDuty, Tenure
 from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.wiring import fleet as fleet_wiring
 from angzarr.wiring import health as health_wiring
 from angzarr.wiring import startup_checks as checks
@@ -53,7 +52,7 @@ class Working(Ordered):
     movement: ConsumerState
     _lease: LeaseKeeper | None
     _health: HealthServer | None
-    _threads: list[TurnThread]
+    _threads: list[PeriodicThread]
     _schedule: OncePerProcess[OpenSchedule]
     _claims: OncePerProcess[wiring.Claims]
     _tenure: OncePerProcess[Tenure]
@@ -147,11 +146,11 @@ class Working(Ordered):
             for thread in self._threads:
                 thread.start()
 
-    def _open_watch_thread(self) -> TurnThread | None:
+    def _open_watch_thread(self) -> PeriodicThread | None:
         """Return what looks each minute whether its Redis still keeps what it was given."""
         if not checks.uses_redis(self):
             return None
-        return TurnThread("angzarr-watch", lambda _stopping: self.store_watch)
+        return PeriodicThread("angzarr-watch", lambda _stopping: self.store_watch)
 
     @cached_property
     def store_watch(self) -> StoreWatch:

@@ -15,7 +15,7 @@ from angzarr.cli.application import LOG_LEVEL, load_application
 from angzarr.cli.dlq.behind import open_behind
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.settings.dashboard import DashboardToken, Role
 from angzarr.wiring.analysis_worker import (
     follow_clock,
@@ -93,7 +93,7 @@ def _open_unread(app: Application, doors: ExitStack) -> Callable[[], Mapping[str
         watch = app.open_depth_watch()
     except ConfigurationError:  # a dashboard needs no place for letters
         return dict
-    thread = TurnThread("angzarr-depths", lambda _stopping: watch)
+    thread = PeriodicThread("angzarr-depths", lambda _stopping: watch)
     thread.start()
     doors.callback(thread.end)
     return watch.depths

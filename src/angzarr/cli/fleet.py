@@ -13,7 +13,7 @@ from rich.table import Table
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.entry_view import console, safe
 from angzarr.cli.standard_output import print_json
-from angzarr.fleet import Member, Release
+from angzarr.fleet import FleetRelease, Member
 from angzarr.runtime.text import ago
 
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
@@ -70,7 +70,7 @@ def _members(members: list[Member], now: datetime) -> Table:
     return table
 
 
-def _releases(found: list[Release], running: Counter[str], now: datetime) -> Table:
+def _releases(found: list[FleetRelease], running: Counter[str], now: datetime) -> Table:
     table = Table("release", "first seen", "last seen", "workers now")
     for one in found:
         workers = running[one.name]

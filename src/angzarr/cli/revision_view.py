@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from angzarr.maintenance.schema_versions import Revision, Standing, TablesUpkeep
+from angzarr.maintenance.schema_versions import Revision, SchemaStanding, TablesUpkeep
 
-_SAYS: Final[Mapping[Standing, str]] = {
-    Standing.MISSING: "no tables yet; they are made when {name} is first used",
-    Standing.BEHIND: "behind; `angzarr {cure}` brings it there",
-    Standing.CURRENT: "as this release needs it",
-    Standing.NEWER: "of a newer release, which alone can use it",
+_SAYS: Final[Mapping[SchemaStanding, str]] = {
+    SchemaStanding.MISSING: "no tables yet; they are made when {name} is first used",
+    SchemaStanding.BEHIND: "behind; `angzarr {cure}` brings it there",
+    SchemaStanding.CURRENT: "as this release needs it",
+    SchemaStanding.NEWER: "of a newer release, which alone can use it",
 }
 
 
@@ -27,14 +27,14 @@ def version_text(found: Revision, *, name: str, cure: str) -> str:
 
 def upgraded_text(before: Revision) -> str:
     """Say what an upgrade of tables that were at *before* did."""
-    if before.standing is Standing.CURRENT:
+    if before.standing is SchemaStanding.CURRENT:
         return f"{before.needed}: nothing to do"
     return f"upgraded from {before.found or 'nothing'} to {before.needed}"
 
 
 def differences_of(upkeep: TablesUpkeep, found: Revision, *, name: str, cure: str) -> list[str]:
     """Return how tables differ from what this release expects; those of others differ at all."""
-    if found.standing is Standing.CURRENT:
+    if found.standing is SchemaStanding.CURRENT:
         return list(upkeep.differences())
     return [standing_text(found, name=name, cure=cure)]
 

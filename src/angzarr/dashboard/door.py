@@ -12,7 +12,7 @@ from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.dashboard.access import Access, Caller, token_in, too_little
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.visits import note, place_of
-from angzarr.resilience.limit import Limit, Scope
+from angzarr.resilience.limit import Limit, LimitScope
 from angzarr.settings.dashboard import DashboardToken, Role
 
 #: Wrong tokens from one place, see `visits.place_of`: a person mistypes, a program guesses.
@@ -68,7 +68,7 @@ class Door:
         note("wrong-token", request.scope)
 
     def _slow_down(self, limit: Limit, whose: str) -> None:
-        exceeded = self.limits.take([Scope(limit, whose)], "")
+        exceeded = self.limits.take([LimitScope(limit, whose)], "")
         if exceeded is not None:
             seconds = math.ceil(exceeded.wait.least.total_seconds())
             msg = f"too many requests: ask again in {seconds} s"

@@ -20,7 +20,7 @@ from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.look import detail_of
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.revision import stale
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from angzarr.aggregates.book import Address, check_address
-from angzarr.aggregates.event_store import Head, Pending
+from angzarr.aggregates.book import Address, Head, Pending, check_address
 from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.ordered_desk import BOOKS, LANES
 from angzarr.dashboard.paging import no_cursor, text_after

@@ -15,7 +15,7 @@ from angzarr.dashboard.desk import Desk
 from angzarr.dashboard.paging import position_after
 from angzarr.dashboard.problem import not_found
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.resilience.breaker import State
+from angzarr.resilience.breaker import BreakerState
 
 
 def detail_of(desk: Desk, entry_id: str) -> EntryDetail:
@@ -68,7 +68,7 @@ def item_page(
     return found[:limit], str(found[limit - 1].position) if found[limit:] else ""
 
 
-def breaker_of(desk: Desk, name: str) -> State:
+def breaker_of(desk: Desk, name: str) -> BreakerState:
     """Return a breaker."""
     state = desk.breakers().states().get(name)
     if state is None:

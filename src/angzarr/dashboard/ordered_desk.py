@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from angzarr.aggregates.event_store import EventStore
+from angzarr.aggregates.book import EventStore
 from angzarr.errors import AngzarrError
 from angzarr.fleet import Member
 from angzarr.ordering.lane import Known
 from angzarr.ordering.order import Order
+from angzarr.projections.checkpoint import OrderingStores
 from angzarr.projections.ordered_handler import Ordered
 from angzarr.projections.projection import handler_name
-from angzarr.projections.stores import OrderingStores
 
 _PROJECTION: Final = handler_name("")
 #: What people call them where they do not answer.

@@ -23,7 +23,7 @@ from angzarr.errors import (
     StoreUnavailable,
     Unavailable,
 )
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -42,7 +42,7 @@ _SERVERS: Final[tuple[tuple[type[Unavailable], str], ...]] = (
     (PayloadStoreUnavailable, "the store of payloads"),
 )
 _log = logging.getLogger(__name__)
-_seldom = Seldom()
+_seldom = LogThrottle()
 
 
 class Problem(Exception):

@@ -10,10 +10,8 @@ from angzarr.dashboard.ordered_desk import BOOKS
 from angzarr.dashboard.paging import no_cursor
 from angzarr.dashboard.problem import asking, not_found
 from angzarr.events.event import Event
-from angzarr.sagas.hiding import Hiding
-from angzarr.sagas.log import MAX_FLOW, Wanted
-from angzarr.sagas.pages import Page, page_of
-from angzarr.sagas.story import Shelves, Story, story_of
+from angzarr.sagas.log import MAX_FLOW, CaseFilter, Page, page_of
+from angzarr.sagas.story import EventStores, Hiding, Story, story_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +19,12 @@ class RejectedDesk:
     """What is asked about rejected commands."""
 
     #: Raises ConfigurationError where no event books are kept.
-    shelves: Callable[[], Shelves]
+    shelves: Callable[[], EventStores]
     hide: Hiding
     #: Where `SagaCompensationFailed` belongs.
     fallback_domain: str
 
-    def page(self, wanted: Wanted, *, limit: int, after: str) -> Page:
+    def page(self, wanted: CaseFilter, *, limit: int, after: str) -> Page:
         """Return a page of cases without what is hidden; raises Problem, ConfigurationError."""
         flow = wanted.correlation_id
         wanted = wanted._replace(correlation_id=flow and flow[:MAX_FLOW])  # a case has no more

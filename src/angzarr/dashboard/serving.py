@@ -17,7 +17,7 @@ from angzarr.dashboard.access import is_loopback
 from angzarr.dashboard.connections import Connection
 from angzarr.dashboard.site import Site
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.settings.dashboard import DashboardSettings
 
 #: Connections at a time, streams of pages included.
@@ -86,7 +86,7 @@ class _Quiet(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether *record* is written."""

@@ -18,7 +18,7 @@ from angzarr.clock import Clock
 from angzarr.dashboard.ordered_desk import BOOKS, LANES, OrderedDesk
 from angzarr.dashboard.problem import Problem, asking, crash, not_found, problem_of
 from angzarr.projections.lag import Lag, lag_of
-from angzarr.projections.row import Row, row_of
+from angzarr.projections.ordered_handler import HandlerRow, row_of
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ Start: TypeAlias = Callable[[Callable[[], None]], object]
 class Seen(NamedTuple):
     """An ordered handler, and how it did."""
 
-    row: Row
+    row: HandlerRow
     #: False: the app of this process does not register it.
     is_registered: bool
     #: How many workers run it; None: not known.

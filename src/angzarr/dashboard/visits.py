@@ -10,7 +10,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 
 _LONGEST: Final = 200
@@ -43,7 +43,7 @@ class Refusals:
     """Notes answers that refuse. What a stranger can cause without end is told once a minute."""
 
     def __init__(self) -> None:
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def note(self, status: int, name: str, scope: Scope) -> None:
         """Write a 403 or a 429; *name* says which, where it is known."""

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from angzarr.dead_letters.foreign_replay import Routes, routed
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.foreign_replay import Routes, letter_for, routed
+from angzarr.dead_letters.letter import DeadLetter, Distrusted, Refusal
+from angzarr.dead_letters.protection import Cipher, is_sealed, key_id, opened
 from angzarr.dead_letters.queue import RawLetter
-from angzarr.dead_letters.record_replay import letter_for
 from angzarr.dead_letters.redaction import hides
-from angzarr.dead_letters.refusal import Distrusted, Refusal
-from angzarr.dead_letters.sealing import Cipher, is_sealed, key_id, opened
-from angzarr.dead_letters.signing import Signatures, Trust, Verdict
+from angzarr.dead_letters.signing import Signatures, SignatureVerdict, Trust
 
 _WHY: Final = {
     Trust.UNSIGNED: (
@@ -59,7 +57,7 @@ class Clearance:
 
     def record(self, given: RawLetter) -> DeadLetter | Refusal:
         """Return what is no letter as one with the message that a replay sends, or why not."""
-        verdict = Verdict(Trust.UNSIGNED)
+        verdict = SignatureVerdict(Trust.UNSIGNED)
         if given.record is not None and not self._passes(verdict):
             return Distrusted(_WHY[verdict.trust].format(key=""))
         return letter_for(given, self.routes)
@@ -77,7 +75,7 @@ class Clearance:
             told["sealed"] = f"key {key}" if key else "yes"
         return told
 
-    def _passes(self, verdict: Verdict) -> bool:
+    def _passes(self, verdict: SignatureVerdict) -> bool:
         if not self.signatures.keys or verdict.trust is Trust.VALID:
             return True
         return self.accept_unsigned and verdict.trust is Trust.UNSIGNED

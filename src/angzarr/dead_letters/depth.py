@@ -41,7 +41,7 @@ class TellsDepth(Protocol):
         """Return the depth of each of *domains*; it may lag, takes nothing and creates nothing."""
 
 
-class Duty(Protocol):
+class DepthDuty(Protocol):
     """Whose duty it is to ask, of several processes."""
 
     def is_ours(self) -> bool:
@@ -51,7 +51,7 @@ class Duty(Protocol):
         """Leave it to others."""
 
 
-class Said(NamedTuple):
+class SaidDepths(NamedTuple):
     """What a place said, and when."""
 
     at: datetime
@@ -89,8 +89,8 @@ class DepthWatch:
     #: Told of a place that did not answer.
     failed: Callable[[str, Exception], None]
     #: Which process of a fleet asks; None: this one does. Whoever does not ask tells nothing.
-    duty: Duty | None = None
-    _said: dict[str, Said] = field(default_factory=dict, init=False)
+    duty: DepthDuty | None = None
+    _said: dict[str, SaidDepths] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def turn(self) -> timedelta:
@@ -102,7 +102,7 @@ class DepthWatch:
         for name, opened in self.places.items():
             try:
                 with closing(opened()) as queue:
-                    said = Said(self.clock.now(), depths_of(queue, self.domains))
+                    said = SaidDepths(self.clock.now(), depths_of(queue, self.domains))
             except Exception as error:  # noqa: BLE001 - the thread must outlive it
                 self.failed(name, error)
                 continue

@@ -1,6 +1,8 @@
 """Forwarder: hands letters of a spool on to the queues that they were meant for (spec L4).
 
 First confirmed, then deleted: a forwarder that dies in between forwards twice, which is harmless.
+
+Spooled letters: those that wait on a disk until a dead-letter queue takes them (spec L4).
 """
 
 from __future__ import annotations
@@ -9,14 +11,64 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
 
 from angzarr.dead_letters.queue import Letterbox, Outgoing, TooLarge, put_all
-from angzarr.dead_letters.spooled import Aside, Spooled, SpooledLetters
 from angzarr.errors import AngzarrError, DeadLetterQueueUnavailable, DecodeError
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
+
+
+class Spooled(NamedTuple):
+    """A letter in the spool; `size` is that of its file, in bytes."""
+
+    name: str
+    at: datetime
+    size: int
+    letter_id: str
+
+
+class Aside(StrEnum):
+    """Where a letter goes that would keep the others waiting; a person looks at it."""
+
+    REFUSED = "refused"  # no queue will ever take it
+    DAMAGED = "damaged"  # what is on the disk is no letter, or not the one that was written
+
+
+class SpoolTally(NamedTuple):
+    """How much a spool holds; `size` counts what was set aside, too."""
+
+    letters: int
+    size: int
+    oldest_at: datetime | None
+    refused: int
+    damaged: int
+
+
+class SpooledLetters(Protocol):
+    """The way out of a spool. Every verb raises DeadLetterQueueUnavailable if the disk fails."""
+
+    def waiting(self) -> list[Spooled]:
+        """Return what waits, oldest first; nothing where there is no spool yet."""
+
+    def read(self, letter: Spooled, /) -> Outgoing | None:
+        """Return what was spooled, None if it was taken away; raises DecodeError if damaged."""
+
+    def done(self, letters: Sequence[Spooled], /) -> None:
+        """Delete these; one that is gone already is ignored."""
+
+    def set_aside(self, letter: Spooled, aside: Aside, /) -> None:
+        """Keep this one where it keeps no other from being forwarded."""
+
+    def alone(self) -> AbstractContextManager[bool]:
+        """Say whether this process is the only one to forward from this spool, for a while.
+
+        Never waits. It ends with the process, however that ends.
+        """
+
 
 _log = logging.getLogger("angzarr.dead_letters")
 
@@ -34,7 +86,7 @@ _NOTHING: Final = timedelta(0)
 
 
 @dataclass(slots=True, kw_only=True)
-class Batch:
+class SpoolBatch:
     """What became of one batch; `why` is why letters were kept, the last reason."""
 
     forwarded: int = 0
@@ -71,10 +123,10 @@ class Forwarder:
     _again_at: dict[str, float] = field(default_factory=dict, init=False)
     _forwarded: int = field(default=0, init=False)
     _wait: timedelta = field(default=FIRST_WAIT, init=False)
-    _seldom: Seldom = field(init=False)
+    _seldom: LogThrottle = field(init=False)
 
     def __post_init__(self) -> None:
-        self._seldom = Seldom(monotonic=self.monotonic)
+        self._seldom = LogThrottle(monotonic=self.monotonic)
 
     def turn(self) -> timedelta:
         """Forward one batch; return how long to wait before the next turn. Never raises."""
@@ -96,7 +148,7 @@ class Forwarder:
         """Close what the letters are put into."""
         self.queue.close()
 
-    def batch(self) -> Batch:
+    def batch(self) -> SpoolBatch:
         """Forward the oldest letters that are due; `busy` if another process does it.
 
         Raises DeadLetterQueueUnavailable where no queue or not the disk can be reached.
@@ -104,9 +156,9 @@ class Forwarder:
         if not self._listed:
             self._list()
         if not self._listed:
-            return Batch()
+            return SpoolBatch()
         with self.spool.alone() as ours:
-            return self._forward_next() if ours else Batch(busy=True)
+            return self._forward_next() if ours else SpoolBatch(busy=True)
 
     def _list(self) -> None:
         """List what waits, once for many batches, without what was tried just now."""
@@ -115,7 +167,7 @@ class Forwarder:
         self._again_at = {name: at for name, at in self._again_at.items() if name in known}
         self._listed.extend(one for one in waiting if self._again_at.get(one.name, now) <= now)
 
-    def _forward_next(self) -> Batch:
+    def _forward_next(self) -> SpoolBatch:
         self._delete_confirmed()
         due = _next_batch(self._listed)
         try:
@@ -127,8 +179,8 @@ class Forwarder:
             self._listed.clear()
         return batch
 
-    def _forward(self, due: Sequence[Spooled]) -> Batch:
-        batch = Batch()
+    def _forward(self, due: Sequence[Spooled]) -> SpoolBatch:
+        batch = SpoolBatch()
         read = [(one, letter) for one in due if (letter := self._read(one, batch)) is not None]
         if not read:
             return batch
@@ -149,7 +201,7 @@ class Forwarder:
             self.spool.done(self._confirmed)
             self._confirmed = []
 
-    def _read(self, one: Spooled, batch: Batch) -> Outgoing | None:
+    def _read(self, one: Spooled, batch: SpoolBatch) -> Outgoing | None:
         try:
             return self.spool.read(one)
         except DecodeError as error:
@@ -160,7 +212,7 @@ class Forwarder:
             self._keep(one, str(error), batch)
         return None
 
-    def _refused(self, one: Spooled, answer: str, batch: Batch) -> None:
+    def _refused(self, one: Spooled, answer: str, batch: SpoolBatch) -> None:
         if not isinstance(answer, TooLarge):
             self._keep(one, answer, batch)
             return
@@ -168,7 +220,7 @@ class Forwarder:
         batch.refused += 1
         _log.error("spool_letter_refused: %s is set aside: %s", one.name, answer)
 
-    def _keep(self, one: Spooled, why: str, batch: Batch) -> None:
+    def _keep(self, one: Spooled, why: str, batch: SpoolBatch) -> None:
         self._again_at[one.name] = self.monotonic() + KEPT_FOR.total_seconds()
         batch.kept += 1
         batch.why = why

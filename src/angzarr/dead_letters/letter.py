@@ -1,4 +1,7 @@
-"""DeadLetter: one event that one handler could not handle, and why (spec L3). A value, no I/O."""
+"""DeadLetter: one event that one handler could not handle, and why (spec L3). A value, no I/O.
+
+Refusal: why a letter is not replayed, in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 from angzarr.payloads.store import PayloadReference
-from angzarr.runtime.fast_init import quick_init
+from angzarr.runtime.fast_init import fast_init
 
 #: Longest stack trace a letter carries, in characters; the end is kept, it names the cause.
 MAX_STACK = 16_000
@@ -82,7 +84,7 @@ class ForeignCover(NamedTuple):
     event_type: str = ""
 
 
-@quick_init
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """A letter. Times are UTC-aware; `attempts` counts handler runs, `replay` earlier replays."""
@@ -158,3 +160,21 @@ def cut_message(message: str) -> str:
 
 def _hash(*parts: str) -> str:
     return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Refusal(str):
+    """A reason that stands in for what was asked of a letter."""
+
+    __slots__ = ()
+
+
+class Distrusted(Refusal):
+    """A reason to doubt who wrote the letter: nothing that it says decides what becomes of it."""
+
+    __slots__ = ()
+
+
+class NoTarget(Refusal):
+    """Nothing here takes the message: no such handler, no such queue."""
+
+    __slots__ = ()

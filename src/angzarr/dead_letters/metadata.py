@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from angzarr.dead_letters.letter import DeadLetter, Reason, cut_message, cut_stack
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 
 ID: Final = "id"
 LETTER_ID: Final = "letter_id"

@@ -50,7 +50,7 @@ _NAP: Final = timedelta(milliseconds=500)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class MoveCourse:
     """What a transfer carries and how fast."""
 
     domains: Sequence[str]
@@ -72,7 +72,7 @@ class Course:
 
 
 @dataclass(slots=True)
-class Account:
+class MoveAccount:
     """What became of the letters of one transfer; they are counted by the queue they came from."""
 
     carried: Counter[str] = field(default_factory=Counter)
@@ -100,13 +100,13 @@ class Transfer:
         self,
         source: DeadLetterQueue,
         carry: Carry,
-        course: Course,
+        course: MoveCourse,
         *,
         clock: Clock,
         stop: Callable[[], bool],
-        tell: Callable[[Account], None] = lambda _account: None,
+        tell: Callable[[MoveAccount], None] = lambda _account: None,
     ) -> None:
-        self.account = Account()
+        self.account = MoveAccount()
         self._source = source
         self._carry = carry
         self._course = course
@@ -118,7 +118,7 @@ class Transfer:
         #: The queues' verbs that have worked once.
         self._worked: set[str] = set()
 
-    def run(self) -> Account:
+    def run(self) -> MoveAccount:
         """Carry letters until the source is empty, the limit is reached or it is stopped."""
         began = self._clock.now()
         for receipts in self._batches():

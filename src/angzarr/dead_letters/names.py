@@ -1,12 +1,15 @@
-"""What each backend calls the queue of a domain (spec L2). Pure; published names never change."""
+"""What each backend calls the queue of a domain (spec L2). Pure; published names never change.
+
+Quorum queues of RabbitMQ for what must not be dropped: letters, and what it gave up itself.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from angzarr.dead_letters.queue import NAME_PREFIX, UNKNOWN_DOMAIN
 from angzarr.errors import InvalidDomainName
@@ -101,3 +104,20 @@ def check_domains(domains: Iterable[str]) -> None:
                 " ('.' is written as '-'): rename one of them"
             )
             raise InvalidDomainName(msg)
+
+
+#: The first release whose quorum queues drop a message after 20 returns unless told otherwise; it
+#: has no mirrored queues any more.
+LIMITS_BY_DEFAULT: Final = 4
+
+
+def arguments_for(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how such a queue is declared on the server with *properties*."""
+    limit = {"x-delivery-limit": -1} if release_of(properties) >= LIMITS_BY_DEFAULT else {}
+    return {"x-queue-type": "quorum", **limit}
+
+
+def release_of(properties: Mapping[str, Any]) -> int:
+    """Return the first number of a server's version; 0 where it tells none."""
+    number = str(properties.get("version", "")).partition(".")[0]
+    return int(number) if number.isascii() and number.isdecimal() else 0

@@ -24,8 +24,7 @@ from angzarr.dead_letters.task_message import (
     split_body,
 )
 from angzarr.dead_letters.text import to_json_text
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 from angzarr.payloads.store import PayloadReference
 from angzarr.wire.book_pb2 import MergeStrategy, PayloadStorageType
 

@@ -22,8 +22,7 @@ from angzarr.dead_letters.task_message import (
 )
 from angzarr.dead_letters.text import from_json_text, valid_text
 from angzarr.errors import DecodeError
-from angzarr.events.event import Event, Priority
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message, Priority
 from angzarr.runtime.json_bounds import Bounds
 from angzarr.wire.book_pb2 import MergeStrategy
 

@@ -1,16 +1,20 @@
-"""The dead-letter queue as a port: put, receive, done. Nothing here knows a broker."""
+"""The dead-letter queue as a port: put, receive, done. Nothing here knows a broker.
+
+Letters by reason: those of some reasons go to a letterbox of their own (spec C6).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.record import ForeignRecord, record_id
 from angzarr.errors import DeadLetterQueueUnavailable, LetterTooLarge
-from angzarr.runtime.fast_init import quick_init
+from angzarr.runtime.fast_init import fast_init
 
 #: Every queue, topic and subscription name starts with it (spec L2).
 NAME_PREFIX = "angzarr-dlq-"
@@ -43,7 +47,7 @@ class Room:
         self.bytes -= size
 
 
-@quick_init
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """A letter taken from its queue but not yet let go.
@@ -183,3 +187,42 @@ def put_one(queue: Letterbox, letter: DeadLetter) -> None:
         return
     msg = f"the dead-letter queue of {letter.domain!r} did not take the letter: {refusal}"
     raise (LetterTooLarge if isinstance(refusal, TooLarge) else DeadLetterQueueUnavailable)(msg)
+
+
+class LettersByReason:
+    """A letterbox before several: *own* by reason, *rest* for all other letters.
+
+    No letter goes to another than its own, also while that is away.
+    """
+
+    def __init__(self, rest: Letterbox, own: Mapping[Reason, Letterbox]) -> None:
+        self._rest = rest
+        self._own = dict(own)
+
+    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
+        """Put *letters* (see Letterbox); one that is away keeps none back from the others.
+
+        Raises DeadLetterQueueUnavailable if none of those that were needed could be asked.
+        """
+        boxes = [self._own.get(letter.reason, self._rest) for letter in letters]
+        answers: list[str | None] = [None] * len(letters)
+        away: list[DeadLetterQueueUnavailable] = []
+        needed = [box for box in (self._rest, *self._own.values()) if box in boxes]
+        for box in needed:
+            which = [at for at, one in enumerate(boxes) if one is box]
+            try:
+                told = box.put([letters[at] for at in which])
+            except DeadLetterQueueUnavailable as error:
+                away.append(error)
+                told = [str(error)] * len(which)
+            for at, answer in zip(which, told, strict=True):
+                answers[at] = answer
+        if away and len(away) == len(needed):
+            raise away[0]
+        return answers
+
+    def close(self) -> None:
+        """Close all of them."""
+        with ExitStack() as doors:
+            for box in (self._rest, *self._own.values()):
+                doors.callback(box.close)

@@ -11,16 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from angzarr.dead_letters.concealing import Concealing
+from angzarr.dead_letters.concealing import ALL, NOTHING, Concealing, Rests, after, start, words_of
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.masking import MARK, masked
+from angzarr.dead_letters.masking import MARK, Words, masked
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
-from angzarr.dead_letters.paths import ALL, NOTHING, Rests, after, start
-from angzarr.dead_letters.spelling import words_of
-from angzarr.dead_letters.words import Words
 from angzarr.events import headers as names
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 
 #: Headers by which a letter's event and handler are known; no pattern hides them.
 KEPT_HEADERS: Final = frozenset(

@@ -44,7 +44,7 @@ class Trust(StrEnum):
     UNVERIFIED = "not verified"
 
 
-class Verdict(NamedTuple):
+class SignatureVerdict(NamedTuple):
     """What a letter's signature is worth, and the id of the key it names."""
 
     trust: Trust
@@ -74,7 +74,7 @@ class Signatures:
         }
         return replace(letter, metadata={**letter.metadata, **signatures})
 
-    def judge(self, letter: DeadLetter) -> Verdict:
+    def judge(self, letter: DeadLetter) -> SignatureVerdict:
         """Return what the signature of *letter*, as it was read, is worth.
 
         Where it has both, the one that covers more is judged, and the other says nothing.
@@ -89,17 +89,17 @@ class Signatures:
         """Return the signature of *form* by the key that is called *key*; raises KeyError."""
         return f"{key}:{_mac(self.keys[key], form)}"
 
-    def verify(self, said: str, form: Callable[[], bytes]) -> Verdict:
+    def verify(self, said: str, form: Callable[[], bytes]) -> SignatureVerdict:
         """Return what the signature *said* is worth; *form* is asked for only where it counts."""
         key, _, mac = said.rpartition(":")
         if not self.keys:
-            return Verdict(Trust.UNVERIFIED if said else Trust.UNSIGNED, key)
+            return SignatureVerdict(Trust.UNVERIFIED if said else Trust.UNSIGNED, key)
         if not said:
-            return Verdict(Trust.UNSIGNED)
+            return SignatureVerdict(Trust.UNSIGNED)
         if (secret := self.keys.get(key)) is None:
-            return Verdict(Trust.UNKNOWN_KEY, key)
+            return SignatureVerdict(Trust.UNKNOWN_KEY, key)
         right = hmac.compare_digest(_mac(secret, form()).encode(), mac.encode("utf-8", "replace"))
-        return Verdict(Trust.VALID if right else Trust.FORGED, key)
+        return SignatureVerdict(Trust.VALID if right else Trust.FORGED, key)
 
 
 def body_digest(letter: DeadLetter) -> bytes:

@@ -12,8 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from angzarr.dead_letters.bounds import LETTER, check_texts, is_within
 from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
 from angzarr.errors import DecodeError
-from angzarr.events.event import Event, Priority
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message, Priority
 from angzarr.payloads.store import PayloadReference, StorageKind
 from angzarr.runtime.json_bounds import Bounds
 from angzarr.wire import book_pb2

@@ -3,33 +3,41 @@
 It stands between claim and handler. Whoever is stopped here holds no slot and has used no attempt.
 Switches are asked first, then breakers, the retry budget and limits: what is refused costs those
 behind it nothing, and whatever was taken before is given back.
+
+Switching: whether a person paused or dropped a delivery; asked before all else.
+
+A pause is a person's word: who waits for it uses no attempt and never grows too old.
+
+Holding: why a handler is held back as a whole, so that its queue need not be consumed.
+
+By a person, for a poison wave in its domain, or for a breaker that its settings let pause queues.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.delivery import Delivery, Postponed, Skipped
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.invoke import Ended, Stopped, stopped_by
-from angzarr.delivery.outcome import Postponed, Skipped
+from angzarr.delivery.poison_wave import breaker_of
 from angzarr.delivery.schedule import SLEPT
-from angzarr.delivery.switching import Switching
 from angzarr.errors import LimitExceededError, RetryBudgetSpentError
 from angzarr.resilience.breaker import Barred, Breakers, Permit
 from angzarr.resilience.budget import Budgets
 from angzarr.resilience.guarded import counted_within, next_call
-from angzarr.resilience.limit import Limits, Scope
+from angzarr.resilience.limit import Limits, LimitScope
+from angzarr.resilience.switches import Selector, SwitchAction, Switches, wait_of
 from angzarr.resilience.taxonomy import ILLNESS
 
 _log = logging.getLogger("angzarr.delivery")
 
 
 @dataclass(slots=True)
-class Passage:
+class Permits:
     """What a delivery was let through by; whoever has one must `leave` or `forgo` it, once."""
 
     token: str = ""
@@ -40,31 +48,31 @@ class Passage:
     #: The dependencies whose budgets it took a token from, since it is a retry.
     retried: tuple[str, ...] = ()
     #: Where it counts towards limits.
-    scopes: tuple[Scope, ...] = ()
+    scopes: tuple[LimitScope, ...] = ()
 
 
 #: Of the many handlers that name nothing.
-FREE = Passage()
+FREE = Permits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """Asks the switches, then all that a handler names. Safe to use from many threads."""
 
-    switching: Switching
+    switching: SwitchGate
     breakers: Breakers
     budgets: Budgets
     limits: Limits
     chance: Callable[[], float]
     sleep: Callable[[timedelta], object]
 
-    def enter(self, delivery: Delivery, handler: Handler) -> Passage | Stopped | Skipped:
+    def enter(self, delivery: Delivery, handler: Handler) -> Permits | Stopped | Skipped:
         """Return the passage of *delivery*, or what stops or drops it; then nothing is held."""
         if (halted := self.switching.halt(delivery, handler)) is not None:
             return halted
         if not (handler.breakers or handler.limits):
             return FREE
-        passage = Passage(delivery.token, next_call())
+        passage = Permits(delivery.token, next_call())
         try:
             stopped = self._ask(passage, delivery, handler)
         except BaseException:
@@ -75,7 +83,7 @@ class Admission:
         self.forgo(passage)
         return stopped
 
-    def leave(self, passage: Passage, handler: Handler, ended: Ended, took: timedelta) -> None:
+    def leave(self, passage: Permits, handler: Handler, ended: Ended, took: timedelta) -> None:
         """Tell those who let it through how the call ended; raises nothing.
 
         An error's own code may fail when it is looked at, and the call is over.
@@ -85,7 +93,7 @@ class Admission:
         except Exception:  # noqa: BLE001 - the delivery has its outcome
             _log.exception("admission_not_told")
 
-    def _leave(self, passage: Passage, handler: Handler, ended: Ended, took: timedelta) -> None:
+    def _leave(self, passage: Permits, handler: Handler, ended: Ended, took: timedelta) -> None:
         if isinstance(ended.outcome, Postponed | Stopped):
             self.forgo(passage)  # the handler says that it did not call
             return
@@ -106,7 +114,7 @@ class Admission:
         else:
             self.budgets.first(_names(handler))
 
-    def forgo(self, passage: Passage) -> None:
+    def forgo(self, passage: Permits) -> None:
         """Give back what was let through and is not called."""
         for permit in passage.permits:
             self.breakers.forgo(permit)
@@ -115,7 +123,7 @@ class Admission:
         if passage.scopes:
             self.limits.release(passage.scopes, passage.token)
 
-    def _ask(self, passage: Passage, delivery: Delivery, handler: Handler) -> Stopped | None:
+    def _ask(self, passage: Permits, delivery: Delivery, handler: Handler) -> Stopped | None:
         """Return what stops *delivery*; *passage* has what is held, also if this breaks off."""
         return (
             self._ask_breakers(passage, delivery, handler)
@@ -124,7 +132,7 @@ class Admission:
         )
 
     def _ask_breakers(
-        self, passage: Passage, delivery: Delivery, handler: Handler
+        self, passage: Permits, delivery: Delivery, handler: Handler
     ) -> Stopped | None:
         for guard in handler.breakers:
             answer = self.breakers.admit(guard.name, passage.token, delivery.turn)
@@ -134,7 +142,7 @@ class Admission:
         return None
 
     def _ask_budgets(
-        self, passage: Passage, delivery: Delivery, handler: Handler
+        self, passage: Permits, delivery: Delivery, handler: Handler
     ) -> Stopped | None:
         if delivery.attempt == 1 or not handler.breakers:
             return None
@@ -149,12 +157,12 @@ class Admission:
             RetryBudgetSpentError(spent.name),
         )
 
-    def _ask_limits(self, passage: Passage, delivery: Delivery, handler: Handler) -> Stopped | None:
+    def _ask_limits(self, passage: Permits, delivery: Delivery, handler: Handler) -> Stopped | None:
         """Ask the limits; a wait that a slot may sleep is slept, and they are asked again (15)."""
         if not handler.limits:
             return None
         passage.scopes = tuple(
-            Scope(limit, limit.key(delivery.event, handler.name)) for limit in handler.limits
+            LimitScope(limit, limit.key(delivery.event, handler.name)) for limit in handler.limits
         )
         left = SLEPT
         while exceeded := self.limits.take(passage.scopes, passage.token):
@@ -174,3 +182,59 @@ def _reached(name: str, wait: timedelta) -> Stopped:
 
 def _names(handler: Handler) -> tuple[str, ...]:
     return tuple(guard.name for guard in handler.breakers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchGate:
+    """Asks the switches. Safe to use from many threads."""
+
+    switches: Switches
+    #: Returns the domain of a handler, an event's own and a queue (`Domains.of_delivery`).
+    domain: Callable[[Handler, str | None, str], str]
+    chance: Callable[[], float]
+
+    def halt(self, delivery: Delivery, handler: Handler) -> Stopped | Skipped | None:
+        """Return what a switch makes of *delivery*, None if there is none for it."""
+        if not self.switches.any():
+            return None  # nearly always
+        event = delivery.event
+        domain = self.domain(handler, event.domain, delivery.message.queue)
+        subject = Selector(handler.name, event.type, event.tenant_id, domain)
+        switch = self.switches.of(subject)
+        if switch is None:
+            return None
+        if switch.action is SwitchAction.DROP:
+            return Skipped(reason=str(switch), switch=switch.id)
+        return Stopped(wait_of(switch, self.switches.now(), self.chance()), str(switch))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldHandlers:
+    """What is held back at this moment, as far as this process has heard; asks nobody."""
+
+    switches: Switches
+    breakers: Breakers
+    #: Whether a breaker pauses queues.
+    pausing: Callable[[str], bool]
+    #: Domains in which another process of this worker found a poison wave, if it tells no fleet.
+    domains: Collection[str] = ()
+
+    def why(self, handler: Handler) -> str | None:
+        """Return why *handler* is held back, or None: it is not."""
+        # Without a tenant: only what holds for the handler as a whole holds it back. An ordered one
+        # is sent events of all types, and those that it does not take move its lanes on.
+        event_type = handler.event_type if handler.order is None else None
+        selector = Selector(handler.name, event_type, None, handler.domain)
+        switch = self.switches.of(selector)
+        if switch is not None and switch.action is SwitchAction.PAUSE:
+            return f"{handler.name} is {switch}"
+        if handler.domain is not None and self._has_wave(handler.domain):
+            return f"domain {handler.domain} is held back"
+        if handler.fallback is not None:
+            return None  # it is called while a breaker is open
+        names = (guard.name for guard in handler.breakers if self.pausing(guard.name))
+        name = next(filter(self.breakers.refuses, names), None)
+        return None if name is None else f"breaker {name} is open"
+
+    def _has_wave(self, domain: str) -> bool:
+        return domain in self.domains or self.breakers.refuses(breaker_of(domain))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from angzarr.facts import Fact, FactLog
-from angzarr.resilience.breaker import Phase, Refusal, Transition
+from angzarr.resilience.breaker import BreakerRefusal, Phase, Transition
 from angzarr.resilience.switches import Selector, Switch, SwitchChange
 
 _log = logging.getLogger("angzarr.flow")
@@ -40,7 +40,7 @@ class BreakerLog:
         )  # fmt: skip
         self._append(transition_fact(transition))
 
-    def refused(self, refusal: Refusal, /) -> None:
+    def refused(self, refusal: BreakerRefusal, /) -> None:
         """Append the fact that calls are refused."""
         self._append(refusal_fact(refusal))
 
@@ -71,7 +71,7 @@ def transition_fact(transition: Transition) -> Fact:
     )
 
 
-def refusal_fact(refusal: Refusal) -> Fact:
+def refusal_fact(refusal: BreakerRefusal) -> Fact:
     """Return the fact that a breaker refuses calls."""
     return Fact(
         id=f"breaker:{refusal.name}:refused:{refusal.at.isoformat()}",

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.outcome import Outcome, Postponed
-from angzarr.delivery.retry_until_available import Hold
+from angzarr.delivery.delivery import Delivery, Outcome, Postponed
+from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.errors import DeliveryError, text_of
 from angzarr.resilience.idempotency import (
     Claim,
@@ -35,12 +34,12 @@ ASKED_AGAIN: Final = tuple(timedelta(milliseconds=pause) for pause in (5, 15, 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claiming:
+class Claimer:
     """Holds a delivery while the store is away. Safe to use from many threads."""
 
     store: IdempotencyStore
     tenure: Tenure
-    hold: Hold
+    hold: RetryUntilAvailable
 
     def ask(self, delivery: Delivery, claim: Claim) -> ClaimAnswer:
         """Return the store's answer to *claim*, which may be sent any number of times."""
@@ -83,7 +82,7 @@ class LastStarts:
     """One at a time in each process."""
 
     store: IdempotencyStore
-    hold: Hold
+    hold: RetryUntilAvailable
     #: Held by the event whose last start runs.
     _running: threading.Lock = field(default_factory=threading.Lock)
 

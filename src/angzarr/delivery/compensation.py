@@ -38,7 +38,7 @@ class CompensationAction:
     data: Any = None
 
 
-class Step(NamedTuple):
+class FinishedStep(NamedTuple):
     """A finished step: its name, that of the function that undoes it, and its data as JSON text."""
 
     name: str
@@ -46,7 +46,7 @@ class Step(NamedTuple):
     data: str = "null"
 
 
-class Place(NamedTuple):
+class StepLogKey(NamedTuple):
     """Whose log it is. Who no longer holds the claim of `key` by `token` changes nothing in it."""
 
     key: str
@@ -60,7 +60,7 @@ class Logged(NamedTuple):
     `undoing` is None while the handler goes forward.
     """
 
-    steps: Sequence[Step] = ()
+    steps: Sequence[FinishedStep] = ()
     undoing: str | None = None
 
 
@@ -71,23 +71,25 @@ class StepLog(Protocol):
     (`Complete.steps`).
     """
 
-    def add(self, place: Place, step: Step, /) -> bool:
+    def add(self, place: StepLogKey, step: FinishedStep, /) -> bool:
         """Write *step* last, in place of one of its name; from now on the handler goes forward.
 
         Return False, having written nothing, if the claim is lost. Raises ConfigurationError
         beyond `MOST_STEPS`.
         """
 
-    def read(self, place: Place, /) -> Logged:
+    def read(self, place: StepLogKey, /) -> Logged:
         """Return what the log holds, whoever holds the claim."""
 
-    def mark_undoing(self, place: Place, cause: str | None, /) -> Sequence[Step] | None:
+    def mark_undoing(
+        self, place: StepLogKey, cause: str | None, /
+    ) -> Sequence[FinishedStep] | None:
         """Note that the steps are being undone because of *cause*, or with None no longer.
 
         Return them, oldest first; None if the claim is lost.
         """
 
-    def remove(self, place: Place, name: str, /) -> bool:
+    def remove(self, place: StepLogKey, name: str, /) -> bool:
         """Forget the step *name*, which is undone; return False if the claim is lost."""
 
 
@@ -123,7 +125,7 @@ class Undos:
         """Return the names of those that are coroutine functions."""
         return [undo.name for undo in self._by_name.values() if undo.is_async]
 
-    def step(self, action: CompensationAction) -> Step:
+    def step(self, action: CompensationAction) -> FinishedStep:
         """Return *action* as the log keeps it.
 
         Raises ConfigurationError for a function that is not registered and UnserializableEvent for
@@ -132,7 +134,7 @@ class Undos:
         _check_name(action.name, "a step")
         for undo in self._by_name.values():
             if undo.function is action.execute:
-                return Step(action.name, undo.name, _json(action))
+                return FinishedStep(action.name, undo.name, _json(action))
         msg = (
             f"step {action.name!r} names {action.execute!r}, which no other process could find:"
             " give it a function of a module and put @app.undo above it"
@@ -152,12 +154,14 @@ class Undone(NamedTuple):
     left: Sequence[str] = ()
 
 
-def place_of(delivery: Delivery) -> Place:
+def step_log_key(delivery: Delivery) -> StepLogKey:
     """Return where the steps of *delivery* are."""
-    return Place(delivery.key, delivery.token, delivery.position.replay)
+    return StepLogKey(delivery.key, delivery.token, delivery.position.replay)
 
 
-def to_undo(logged: Sequence[Step], unwritten: Mapping[str, Step]) -> list[Step]:
+def to_undo(
+    logged: Sequence[FinishedStep], unwritten: Mapping[str, FinishedStep]
+) -> list[FinishedStep]:
     """Return the steps in the order in which they are undone: the last one first.
 
     *unwritten* are those of which no store said that it has them; they were finished last.

@@ -2,10 +2,13 @@
 
 Before the outcome is made true, and once more after a kill amid it. What an undo raises is
 recorded; it never stops the others, nor changes what becomes of the delivery.
+
+Steps: what one delivery finished, and knows of what earlier runs of its event finished.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -15,19 +18,113 @@ from functools import partial
 from typing import TypeVar
 
 from angzarr.dead_letters.metadata import STEPS_LEFT, STEPS_NOT_UNDONE, STEPS_UNDONE
-from angzarr.delivery.compensation import Logged, Step, StepLog, Undone, Undos, to_undo
+from angzarr.delivery.async_runner import INTERRUPTER
+from angzarr.delivery.async_runner import run as run_coroutine
+from angzarr.delivery.compensation import (
+    CompensationAction,
+    FinishedStep,
+    Logged,
+    StepLog,
+    StepLogKey,
+    Undone,
+    Undos,
+    step_log_key,
+    to_undo,
+)
 from angzarr.delivery.context import RUNNING, StepRetries
-from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.delivery import (
+    DeadLettered,
+    Delivery,
+    Handled,
+    Outcome,
+    Postponed,
+    Retried,
+    Skipped,
+)
 from angzarr.delivery.delivery_facts import step_fact
-from angzarr.delivery.failure_policy import Judge
+from angzarr.delivery.failure_policy import FailurePolicy
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.interrupt import BLADE
-from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Postponed, Retried, Skipped
-from angzarr.delivery.retry_until_available import Hold
-from angzarr.delivery.run_coroutine import run as run_coroutine
-from angzarr.delivery.steps import POLICY, Steps
-from angzarr.errors import ConfigurationError
+from angzarr.delivery.retry_until_available import RetryUntilAvailable
+from angzarr.errors import ConfigurationError, DeliveryError
 from angzarr.facts import FactLog
+
+#: How often a write is tried in place (spec D3).
+POLICY = "event_handler"
+
+
+class Steps:
+    """Made for each delivery, so it is light: nothing is asked or written unless a step is."""
+
+    __slots__ = ("_log", "_undos", "cause", "delivery", "handler", "known", "retries", "unwritten")
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        handler: Handler,
+        undos: Undos,
+        log: StepLog | None,
+        retries: Callable[[str], StepRetries],
+    ) -> None:
+        """*log* None: of a call that is not claimed, whose steps nobody else could undo."""
+        self.delivery = delivery
+        self.handler = handler
+        self._undos = undos
+        self._log = log
+        self.retries = retries
+        #: Whether something may be in the log.
+        self.known = False
+        #: Why the log says that undoing began, if a parent process said so.
+        self.cause = ""
+        #: The steps of this run that the log may lack, in their order.
+        self.unwritten: dict[str, FinishedStep] = {}
+
+    @property
+    def place(self) -> StepLogKey:
+        """Where its log is."""
+        return step_log_key(self.delivery)
+
+    def register(self, action: CompensationAction) -> None:
+        """See `Context.register_compensation`."""
+        step = self._noted(action)
+        _refuse_in_a_loop()
+        if self._log is not None:
+            add = partial(self._log.add, self.place, step)
+            self._written(step, ours=self.retries(POLICY).call(add))
+
+    async def aregister(self, action: CompensationAction) -> None:
+        """See `Context.aregister_compensation`."""
+        step = self._noted(action)
+        if self._log is not None:
+            add = partial(self._log.add, self.place, step)
+            done = await self.retries(POLICY).acall(lambda: asyncio.to_thread(add))
+            self._written(step, ours=done)
+
+    def _noted(self, action: CompensationAction) -> FinishedStep:
+        """Return the step, which is undone from here on should the log not get it."""
+        step = self._undos.step(action)
+        self.unwritten.pop(step.name, None)
+        self.unwritten[step.name] = step
+        self.known = True
+        return step
+
+    def _written(self, step: FinishedStep, *, ours: bool) -> None:
+        if not ours:
+            msg = f"step {step.name!r} is not kept: another delivery has taken this event over"
+            raise DeliveryError(msg)
+        self.unwritten.pop(step.name, None)
+
+
+def _refuse_in_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    msg = (
+        "ctx.register_compensation would block the event loop while the step is written: use"
+        " await ctx.aregister_compensation(…)"
+    )
+    raise ConfigurationError(msg)
+
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -35,14 +132,14 @@ _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undoing:
+class CompensationRunner:
     """Built once a process; safe to use from many threads."""
 
     undos: Undos
     log: StepLog
-    judge: Judge
+    judge: FailurePolicy
     facts: FactLog
-    hold: Hold
+    hold: RetryUntilAvailable
     #: Whether a user's code may run here. In a worker's parent it may not: it keeps its clocks.
     here: bool = True
     #: The error of a hard time limit: what it leaves a child undoes before it is judged.
@@ -132,7 +229,7 @@ class Undoing:
         except (ValueError, TypeError):
             return TimeoutError("the hard time limit")
 
-    def _mark(self, steps: Steps, cause: str | None) -> Sequence[Step] | None:
+    def _mark(self, steps: Steps, cause: str | None) -> Sequence[FinishedStep] | None:
         """Say whether its steps are being undone, and return them; None: they are another's."""
         ask = partial(self.log.mark_undoing, steps.place, cause)
         return self._hold(steps, "mark its steps", ask)
@@ -157,20 +254,20 @@ class Undoing:
             self._mark(steps, None)
         return Undone(ended[True], ended[False])
 
-    def _forgotten(self, steps: Steps, step: Step) -> bool:
+    def _forgotten(self, steps: Steps, step: FinishedStep) -> bool:
         steps.unwritten.pop(step.name, None)
         return self._hold(steps, "forget a step", lambda: self.log.remove(steps.place, step.name))
 
-    def _undo(self, steps: Steps, step: Step) -> Exception | None:
+    def _undo(self, steps: Steps, step: FinishedStep) -> Exception | None:
         """Return what went wrong, None if it is undone."""
         try:
-            with BLADE:
+            with INTERRUPTER:
                 call_undo(self.undos, step, steps.retries(POLICY))
         except Exception as error:  # noqa: BLE001 - one failing undo does not stop the rest
             return error
         return None
 
-    def _record(self, steps: Steps, step: Step, error: Exception | None) -> None:
+    def _record(self, steps: Steps, step: FinishedStep, error: Exception | None) -> None:
         delivery, now = steps.delivery, self.hold.clock.now()
         if error is None:
             _log.info("step_undone: event %s, step %r of %s", *_names(steps, step.name))
@@ -188,7 +285,7 @@ class Undoing:
         return self.hold.until_done(ask, what=what, delivery=steps.delivery)
 
 
-def call_undo(undos: Undos, step: Step, retries: StepRetries) -> None:
+def call_undo(undos: Undos, step: FinishedStep, retries: StepRetries) -> None:
     """Undo *step*, trying in place; raises what its function raises last."""
     undo = undos.get(step.undo)
     if undo is None:

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 from angzarr.delivery.compensation import CompensationAction
 from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.turn import Turn
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
+from angzarr.ordering.lanes import Turn
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import keyed

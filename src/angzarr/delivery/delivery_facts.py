@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.outcome import (
+from angzarr.delivery.delivery import (
     WORDS,
     DeadLettered,
+    Delivery,
     Handled,
     Outcome,
     Parked,

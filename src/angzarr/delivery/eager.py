@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from angzarr.delivery.async_runner import run as run_coroutine
 from angzarr.delivery.compensation import Undos, to_undo
-from angzarr.delivery.compensation_runner import call_undo
+from angzarr.delivery.compensation_runner import POLICY, Steps, call_undo
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import read
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.run_coroutine import run as run_coroutine
 from angzarr.delivery.step_retry import InPlace
-from angzarr.delivery.steps import POLICY, Steps
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.resilience.breaker_guard import BreakerGuard
 
 _log = logging.getLogger("angzarr.delivery")

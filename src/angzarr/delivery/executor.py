@@ -9,13 +9,10 @@ from datetime import timedelta
 from typing import NoReturn
 
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.failure_policy import POISON
-from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.interrupt import Cut
-from angzarr.delivery.last_words import written
-from angzarr.delivery.outcome import (
+from angzarr.delivery.async_runner import Interrupt
+from angzarr.delivery.delivery import (
     DeadLettered,
+    Delivery,
     Duplicate,
     Handled,
     Outcome,
@@ -26,13 +23,16 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
+from angzarr.delivery.failure_policy import POISON
+from angzarr.delivery.invoke import Hooks
+from angzarr.delivery.letter_builder import write_last_words
 from angzarr.delivery.pipeline import Pipeline
-from angzarr.delivery.poison_wave import Waves
-from angzarr.delivery.retry_until_available import Hold
+from angzarr.delivery.poison_wave import PoisonWaveBreaker
+from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.delivery.settle import Settler
 from angzarr.errors import DeliveryError, GivenBack, LetterTooLarge
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, Release
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -41,16 +41,16 @@ TOO_LARGE_WAIT = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Road:
+class DeliveryExecutor:
     """The whole road of one event within one process."""
 
     pipeline: Pipeline
     settler: Settler
     store: IdempotencyStore
-    hold: Hold
+    hold: RetryUntilAvailable
     hooks: Hooks
     #: The guard against poison waves; None where only what cannot be handled is settled.
-    waves: Waves | None = None
+    waves: PoisonWaveBreaker | None = None
     #: Whether the worker begins nothing any more (16); who settles in the parent begins nothing.
     closed: Callable[[], bool] = lambda: False
 
@@ -71,7 +71,7 @@ class Road:
         except GivenBack:
             self.release(delivery, counted=False)
             raise
-        except Cut as cut:
+        except Interrupt as cut:
             _log.warning("cut_short: event %s, it runs again elsewhere", delivery.event.id)
             self.release(delivery, counted=False)
             msg = "its worker's grace has ended"
@@ -155,7 +155,7 @@ class Road:
         Its start counts. If none settles, the letter says what ended the last of them.
         """
         letter = self.pipeline.judge.autopsy.letter(delivery, None, error, Reason.POISON, POISON)
-        self.release(delivery, counted=True, last_words=written(letter))
+        self.release(delivery, counted=True, last_words=write_last_words(letter))
 
     def release(self, delivery: Delivery, *, counted: bool, last_words: str = "") -> None:
         """End the claim (decisions 4); where the store is away the owner's lease ends it."""

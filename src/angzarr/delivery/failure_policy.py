@@ -11,10 +11,9 @@ from datetime import timedelta
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.delivery import DeadLettered, Delivery, Outcome, Retried, Skipped
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.letter_builder import Autopsy
-from angzarr.delivery.outcome import DeadLettered, Outcome, Retried, Skipped
+from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.errors import (
     CircuitOpenError,
     DeliveryError,
@@ -28,8 +27,7 @@ from angzarr.errors import (
     text_of,
 )
 from angzarr.resilience.backoff import Policy, next_delay
-from angzarr.resilience.policy_conditions import Case
-from angzarr.resilience.policy_rules import PolicyRules
+from angzarr.resilience.policy_rules import PolicyCase, PolicyRules
 from angzarr.resilience.taxonomy import (
     Category,
     Classification,
@@ -84,10 +82,10 @@ _WAITED_FOR: dict[type[DeliveryError], str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
+class FailurePolicy:
     """Knows the app's rules; each handler brings its own, which come first."""
 
-    autopsy: Autopsy
+    autopsy: DeadLetterBuilder
     clock: Clock
     chance: Callable[[], float]
     policies: PolicyRules
@@ -110,7 +108,7 @@ class Judge:
         )
         event = delivery.event
         return plan.quick(event.priority) or plan.choose(
-            Case(
+            PolicyCase(
                 handler=handler.name,
                 operation=handler.operation,
                 event_type=event.type,

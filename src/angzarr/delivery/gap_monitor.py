@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from angzarr.clock import Clock
 from angzarr.delivery.retry_until_available import MOST_TRIES
-from angzarr.delivery.schedule import read
+from angzarr.delivery.schedule import read_row
 from angzarr.errors import (
     BrokerUnavailable,
     DecodeError,
@@ -26,13 +26,12 @@ from angzarr.errors import (
     is_absence,
     text_of,
 )
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.facts import Fact, FactLog
 from angzarr.ordering.lane import Gap, Summary, Waiting, Why
 from angzarr.ordering.lanes import Lanes
-from angzarr.runtime.failure_counts import FailureCounts
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import FailureCounts, is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.ordering")
 
@@ -87,7 +86,7 @@ class LaneKeeper:
     #: Names this keeper among those of the fleet.
     name: str
     close: Callable[[], None]
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     #: How often a parked event could not be sent though no server was away.
     _refusals: FailureCounts = field(default_factory=FailureCounts, init=False)
     _look_at: datetime | None = field(default=None, init=False)
@@ -121,7 +120,7 @@ class LaneKeeper:
     def _send(self, waiting: Waiting) -> None:
         text = waiting.text or ""
         try:
-            message = read(text)
+            message = read_row(text)
         except DecodeError as error:
             self.set_aside(text.encode("utf-8", "surrogatepass"), error)
             _log.error("parked_unreadable: %s is a dead letter now (%s)", _of(waiting), error)

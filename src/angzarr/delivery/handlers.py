@@ -1,16 +1,26 @@
-"""Handlers: who takes which event, and by which rules."""
+"""Handlers: who takes which event, and by which rules.
+
+Domains: whose a delivery is, and into whose queue its letter goes (decisions 20).
+
+Both are the handler's, else the event's, else the queue's, else the app's own. They differ in what
+an event may say: its domain is a header that any publisher writes.
+
+Fan-out: who gets an event. One message for each handler (decisions 13). Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
-from angzarr.errors import DuplicateHandler
-from angzarr.ordering.order import Order
+from angzarr.errors import DecodeError, DuplicateHandler, EventDoesNotFit, InvalidDomainName
+from angzarr.events.event import Event, check_domain
+from angzarr.ordering.order import Order, lane_of
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.guarded import Guard
 from angzarr.resilience.limit import Limit
@@ -116,3 +126,138 @@ class Handlers:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domains:
+    """What an app says of domains. Safe to use from many threads."""
+
+    #: The domains whose letters the analysis worker reads.
+    read: frozenset[str] = frozenset()
+    of_queue: Callable[[str], str | None] = lambda _queue: None
+    #: The app's own, where nothing else names one.
+    default: str = UNKNOWN_DOMAIN
+
+    def of_delivery(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
+        """Return the domain by which people mean a delivery; nothing is named after it."""
+        return self._first(handler, of_event if _is_valid(of_event) else None, queue)
+
+    def of_letter(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
+        """Return the domain whose letter it is; an event's own counts only if it is read.
+
+        Else the letter would wait where nobody looks, and whoever sends messages could make up
+        any number of queues.
+        """
+        return self._first(handler, of_event if of_event in self.read else None, queue)
+
+    def _first(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
+        of_handler = handler.domain if handler is not None else None
+        return of_handler or of_event or self.of_queue(queue) or self.default
+
+
+def _is_valid(name: str | None) -> bool:
+    try:
+        check_domain(name or "")
+    except InvalidDomainName:
+        return False
+    return True
+
+
+#: After a domain: all its events, of whatever type.
+ALL: Final = "/*"
+
+
+class Subscription(NamedTuple):
+    """A handler by task name; no `queue`: wherever Celery's own routing sends the task."""
+
+    handler: str
+    queue: str | None = None
+
+
+def subscriptions(
+    event_type: str,
+    domain: str | None,
+    handlers: Handlers,
+    routes: Mapping[str, Sequence[Subscription]],
+) -> list[Subscription]:
+    """Return who gets an event: registered here, or named in the settings; each once.
+
+    Ordered handlers get every event of their domains. A route may move a registered handler to
+    another queue; one of the type wins over one of the domain, and none brings an ordered handler
+    the events of another domain. What undoes a handler of the same
+    type takes the event where it is to be undone, and not where it is published.
+    """
+    taking, ordered = handlers.of_type(event_type), _ordered(domain, handlers)
+    undoing = {one.compensation for one in (*taking, *handlers.ordered_of_type(event_type))}
+    found = {
+        handler.name: Subscription(handler.name, handler.queue)
+        for handler in (*taking, *ordered)
+        if handler.name not in undoing
+    }
+    for_all = () if domain is None else routes.get(domain + ALL, ())
+    for route in (*for_all, *routes.get(event_type, ())):
+        handler = handlers.get(route.handler)
+        if handler is None or handler.order is None or domain in handler.order.domains:
+            found[route.handler] = route
+    return list(found.values())
+
+
+def in_domain(event: Event, handlers: Handlers) -> Event:
+    """Return *event* with the domain from which ordered handlers take its type, if it has none.
+
+    Raises EventDoesNotFit if they take it from several.
+    """
+    if event.domain is not None:
+        return event
+    domains = sorted(
+        {
+            domain
+            for handler in handlers.ordered_of_type(event.type)
+            if handler.order is not None
+            for domain in handler.order.domains
+        }
+    )
+    if not domains:
+        return event
+    if len(domains) > 1:
+        msg = (
+            f"ordered handlers take {event.type!r} from the domains {', '.join(domains)}, and this"
+            " event says no domain: publish it with domain=…"
+        )
+        raise EventDoesNotFit(msg)
+    return replace(event, domain=domains[0])
+
+
+def check_place(event: Event, handlers: Handlers) -> None:
+    """Refuse an event that has no place in the lanes of an ordered handler known here.
+
+    Raises EventDoesNotFit.
+    """
+    for handler in _ordered(event.domain, handlers):
+        if handler.order is not None:
+            try:
+                lane_of(event, handler.name, handler.order)
+            except DecodeError as error:
+                raise EventDoesNotFit(str(error)) from error
+
+
+def check_data(event: Event, handlers: Handlers) -> None:
+    """Refuse data that a handler known here could never read; others check when they run.
+
+    Raises EventDoesNotFit.
+    """
+    for handler in (*handlers.of_type(event.type), *_ordered(event.domain, handlers)):
+        if handler.decode is not None and _takes(handler, event):
+            try:
+                handler.decode(event.data)
+            except DecodeError as error:
+                msg = f"{error}; {handler.name} could not take it (check=False sends it anyway)"
+                raise EventDoesNotFit(msg) from error
+
+
+def _takes(handler: Handler, event: Event) -> bool:
+    return handler.order is None or event.type in handler.order.types
+
+
+def _ordered(domain: str | None, handlers: Handlers) -> Sequence[Handler]:
+    return () if domain is None else handlers.ordered(domain)

@@ -1,34 +1,136 @@
-"""Calling: run a handler, and say how that ended. It decides nothing about what comes before."""
+"""Calling: run a handler, and say how that ended. It decides nothing about what comes before.
+
+Hooks: watch each attempt and each settled delivery. They never decide and never fail one.
+
+Asked: what a run asked for while it went on. How the run ends is judged by it.
+
+Celery's `self.retry` may be called and not be the end of a run: with ``throw=False`` it returns,
+and where no retry is left it raises an error that the task may catch.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.asked import ASKED, Asked
+from angzarr.delivery.async_runner import INTERRUPTER
+from angzarr.delivery.async_runner import run as run_coroutine
 from angzarr.delivery.claims import Results
 from angzarr.delivery.context import RUNNING, Context
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.failure_policy import GIVEN_UP, Judge, cause_of
+from angzarr.delivery.delivery import Delivery, Handled, Outcome, Postponed, Skipped
+from angzarr.delivery.failure_policy import GIVEN_UP, FailurePolicy, cause_of
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.interrupt import BLADE
-from angzarr.delivery.outcome import Handled, Outcome, Postponed, Skipped
-from angzarr.delivery.run_coroutine import run as run_coroutine
-from angzarr.errors import CircuitOpenError, DeliveryError, GiveUp, Postpone, RetryLater, Skip
+from angzarr.errors import (
+    CircuitOpenError,
+    DeliveryError,
+    Directive,
+    GiveUp,
+    Postpone,
+    RetryLater,
+    Skip,
+)
 from angzarr.resilience.breaker import Barred
 from angzarr.resilience.breaker_rules import chance_of
 from angzarr.resilience.taxonomy import Classification
+
+
+@dataclass(slots=True)
+class RetryRequest:
+    """Belongs to one run; only that run's own code writes it."""
+
+    #: The retry that the run wants once it has ended, however it ends; the last one counts. One
+    #: that is raised, too: code that catches it has asked all the same.
+    retry: RetryLater | None = None
+    #: Whether the run was told that it has no retry left: then no error of its is tried again.
+    used_up: bool = False
+
+    def instead_of(self, error: Exception) -> Exception:
+        """Return the error that counts for *error*, which ended the run.
+
+        A retry that was asked for before wins, with *error* as its cause. What the run says
+        outright by a `Directive` came later, and wins over that.
+        """
+        if self.retry is None or isinstance(error, Directive):
+            return error
+        self.retry.cause = error
+        return self.retry
+
+
+#: What the run that goes on here has asked for; None: nothing runs here.
+RETRY_REQUEST: ContextVar[RetryRequest | None] = ContextVar("angzarr_asked", default=None)
+
+
+_log = logging.getLogger("angzarr.hooks")
+
+
+class Hook(Protocol):
+    """Something that watches. What it raises is logged and goes no further."""
+
+    def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
+        """Return a context that is open while the handler runs."""
+
+    def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
+        """See a delivery whose outcome is true."""
+
+
+class Hooks:
+    """All hooks as one, each fenced off from the delivery."""
+
+    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        self._hooks = tuple(hooks)
+
+    def attempt(self, delivery: Delivery) -> AbstractContextManager[object]:
+        """Return a context around the handler, made of every hook's own."""
+        return _Attempt(self._hooks, delivery)
+
+    def settled(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Show a settled delivery to every hook."""
+        for hook in self._hooks:
+            try:
+                hook.settled(delivery, outcome)
+            except Exception:  # noqa: BLE001 - a hook must not fail a delivery
+                _log.exception("hook_failed")
+
+
+class _Attempt:
+    """The open contexts of one attempt: an ExitStack whose members cannot break it."""
+
+    __slots__ = ("_delivery", "_hooks", "_open")
+
+    def __init__(self, hooks: Sequence[Hook], delivery: Delivery) -> None:
+        self._hooks = hooks
+        self._delivery = delivery
+        self._open: list[AbstractContextManager[object]] = []
+
+    def __enter__(self) -> None:
+        for hook in self._hooks:
+            try:
+                context = hook.attempt(self._delivery)
+                context.__enter__()
+                self._open.append(context)
+            except Exception:  # noqa: BLE001 - a hook must not fail a delivery
+                _log.exception("hook_failed")
+
+    def __exit__(self, *error: object) -> None:
+        for context in reversed(self._open):
+            try:
+                context.__exit__(None, None, None)
+            except Exception:  # noqa: BLE001 - a hook must not fail a delivery
+                _log.exception("hook_failed")
+
 
 #: How long a handler that says Postpone without a delay waits.
 POSTPONE_WAIT = timedelta(seconds=2)
 
 
-class Run(NamedTuple):
+class HandlerCall(NamedTuple):
     """What there is to call for a delivery: its handler, and what instead while it may not be."""
 
     call: Callable[[], Any]
@@ -63,38 +165,38 @@ def stopped_by(breaker: str, barred: Barred, delivery: Delivery) -> Stopped:
     return Stopped(wait, f"breaker {breaker} is open", open_for_long, breaker)
 
 
-def run_of(delivery: Delivery, handler: Handler, context: Context) -> Run:
+def handler_call(delivery: Delivery, handler: Handler, context: Context) -> HandlerCall:
     """Bind *delivery* to its handler; raises DecodeError if the event does not fit."""
     call = handler.bind(delivery, context)
     if handler.fallback is None:
-        return Run(call)
-    return Run(call, handler.fallback(delivery, context))
+        return HandlerCall(call)
+    return HandlerCall(call, handler.fallback(delivery, context))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class HandlerInvoker:
     """Safe to use from many threads."""
 
     results: Results
-    judge: Judge
+    judge: FailurePolicy
     hooks: Hooks
 
     def call(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Ended:
         """Run *call* for *delivery*; what ends the process or the thread is raised."""
-        asked = Asked()
-        running, asking = RUNNING.set(delivery), ASKED.set(asked)
+        asked = RetryRequest()
+        running, asking = RUNNING.set(delivery), RETRY_REQUEST.set(asked)
         try:
             with self.hooks.attempt(delivery):
                 return self._call(delivery, handler, call, asked)
         finally:
             RUNNING.reset(running)
-            ASKED.reset(asking)
+            RETRY_REQUEST.reset(asking)
 
     def _call(  # noqa: PLR0911 - one for each end
-        self, delivery: Delivery, handler: Handler, call: Callable[[], Any], asked: Asked
+        self, delivery: Delivery, handler: Handler, call: Callable[[], Any], asked: RetryRequest
     ) -> Ended:
         try:
-            with BLADE:
+            with INTERRUPTER:
                 value = call()
                 if inspect.iscoroutine(value):
                     value = run_coroutine(value)
@@ -120,7 +222,7 @@ class Caller:
             return self._failed(delivery, handler, asked.instead_of(error), asked)
 
     def _failed(
-        self, delivery: Delivery, handler: Handler, error: Exception, asked: Asked
+        self, delivery: Delivery, handler: Handler, error: Exception, asked: RetryRequest
     ) -> Ended:
         cause = cause_of(error)
         if isinstance(cause, CircuitOpenError) and not _edited(error):

@@ -1,11 +1,17 @@
-"""Autopsy: write the dead letter of a delivery: what failed, how, and all that a replay needs."""
+"""Autopsy: write the dead letter of a delivery: what failed, how, and all that a replay needs.
+
+Last words: what ended a run that its handler's process did not outlive, for its poison letter.
+
+They are kept in the claim's record until the event is claimed again. Pure.
+"""
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.fingerprint import fingerprint
@@ -20,8 +26,7 @@ from angzarr.dead_letters.letter import (
     letter_id,
 )
 from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.domains import Domains
-from angzarr.delivery.handlers import Handler
+from angzarr.delivery.handlers import Domains, Handler
 from angzarr.errors import DecodeError, SequenceMismatch, text_of
 from angzarr.events.event import Event
 from angzarr.ordering.order import lane_of
@@ -40,7 +45,7 @@ _AFTER_A_RUN: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Autopsy:
+class DeadLetterBuilder:
     """Knows the worker it happens in; everything else it reads from the delivery."""
 
     clock: Clock
@@ -167,3 +172,40 @@ def _explain(reason: Reason, delivery: Delivery, error: BaseException) -> str:
             return f"could not be delivered: {what}"
         case _:
             return what
+
+
+#: Characters that are kept of the error's text, and of the end of its stack.
+LAST_WORDS_TEXT, LAST_WORDS_STACK = 500, 4000
+
+
+class LastWords(NamedTuple):
+    """How the last run of an event ended."""
+
+    #: Class and text of the error.
+    error: str
+    stack: str
+
+
+class EndOfLastRun(Exception):
+    """What the letter's stack shows as the cause of its poison: the stack of another process."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def write_last_words(letter: DeadLetter) -> str:
+    """Return the last words of a run that *letter* tells of; it hides already what it must."""
+    error = f"{letter.error_type}: {letter.error_message}" if letter.error_message else ""
+    shown = (error or letter.error_type)[:LAST_WORDS_TEXT]
+    return json.dumps([shown, letter.error_stack[-LAST_WORDS_STACK:]])
+
+
+def read_last_words(text: str) -> LastWords | None:
+    """Return what `write_last_words` wrote; None if it is something else."""
+    try:
+        error, stack = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if not (isinstance(error, str) and isinstance(stack, str)):
+        return None
+    return LastWords(error, stack)

@@ -14,10 +14,9 @@ from typing import Any, Final, TypeVar
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.delivery.delivery import Delivery, position_of
-from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.outcome import (
+from angzarr.delivery.delivery import (
     DeadLettered,
+    Delivery,
     Duplicate,
     Handled,
     Outcome,
@@ -25,18 +24,18 @@ from angzarr.delivery.outcome import (
     Postponed,
     Retried,
     Skipped,
+    position_of,
 )
-from angzarr.delivery.retry_until_available import Hold
-from angzarr.delivery.schedule import FURTHEST, Schedule, read, row_of
-from angzarr.delivery.turn import Turn
+from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.retry_until_available import RetryUntilAvailable
+from angzarr.delivery.schedule import FURTHEST, Schedule, read_row, row_of
 from angzarr.errors import BrokerUnavailable, DecodeError
-from angzarr.events.event import Event
+from angzarr.events.event import Event, Message
 from angzarr.events.headers import check_sequence, from_headers, skip_of
-from angzarr.events.message import Message
 from angzarr.ordering.lane import Full, Moved, Place, Ready, Step, Taken, Waiting, Why
-from angzarr.ordering.lanes import Lanes
+from angzarr.ordering.lanes import Lanes, Turn
 from angzarr.ordering.order import Order, lane_of
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.ordering")
 
@@ -68,14 +67,14 @@ class Ordering:
 
     lanes: Callable[[], Lanes]
     handlers: Handlers
-    hold: Hold
+    hold: RetryUntilAvailable
     schedule: Schedule
     clock: Clock
     #: Events that may be parked in one lane.
     most_parked: int
     #: Told a handler and how long ago the event occurred that it has just handled.
     late: Callable[[str, timedelta], object] = lambda _handler, _behind: None
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
 
     def turn(self, delivery: Delivery, handler: Handler) -> Turn | None:
         """Return the turn of *delivery*, None without an order, or where a skip has no place.
@@ -258,7 +257,7 @@ class Ordering:
         if moved.successor is None:
             return
         try:
-            message = read(moved.successor.text or "")
+            message = read_row(moved.successor.text or "")
         except DecodeError as error:  # its keeper makes a letter of it
             _log.error("parked_unreadable: event %s: %s", moved.successor.event_id, error)
             return

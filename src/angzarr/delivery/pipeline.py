@@ -15,26 +15,13 @@ from typing import Any
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery import last_words
 from angzarr.delivery.admission import FREE, Admission
-from angzarr.delivery.claims import SKIPPED, Claiming, LastStarts, Results
-from angzarr.delivery.compensation_runner import Undoing
+from angzarr.delivery.claims import SKIPPED, Claimer, LastStarts, Results
+from angzarr.delivery.compensation_runner import CompensationRunner, Steps
 from angzarr.delivery.context import Context
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.failure_policy import (
-    NO_FOLLOWER,
-    NO_HANDLER,
-    POISON,
-    UNREADABLE,
-    UNSETTLED,
-    Judge,
-    too_old,
-)
-from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.invoke import Caller, Run, Stopped, run_of
-from angzarr.delivery.ordering import Ordering, skipped_by_person
-from angzarr.delivery.outcome import (
+from angzarr.delivery.delivery import (
     WORDS,
+    Delivery,
     Duplicate,
     Handled,
     Outcome,
@@ -43,10 +30,21 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
+from angzarr.delivery.failure_policy import (
+    NO_FOLLOWER,
+    NO_HANDLER,
+    POISON,
+    UNREADABLE,
+    UNSETTLED,
+    FailurePolicy,
+    too_old,
+)
+from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.invoke import HandlerCall, HandlerInvoker, Stopped, handler_call
+from angzarr.delivery.letter_builder import EndOfLastRun, read_last_words
+from angzarr.delivery.ordering import Ordering, skipped_by_person
 from angzarr.delivery.schedule import SLEPT
 from angzarr.delivery.step_retry import InPlace
-from angzarr.delivery.steps import Steps
-from angzarr.delivery.turn import Turn
 from angzarr.errors import (
     DecodeError,
     DeliveryError,
@@ -54,10 +52,11 @@ from angzarr.errors import (
     text_of,
 )
 from angzarr.events.headers import skip_of
+from angzarr.ordering.lanes import Turn
 from angzarr.resilience import idempotency as claims
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.taxonomy import Classification
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -72,18 +71,18 @@ class Pipeline:
     """Decides. Built once a process; safe to use from many threads."""
 
     handlers: Handlers
-    claiming: Claiming
+    claiming: Claimer
     ordering: Ordering
     admission: Admission
-    caller: Caller
+    caller: HandlerInvoker
     results: Results
-    judge: Judge
+    judge: FailurePolicy
     clock: Clock
     make_log: Callable[[Mapping[str, Any]], Any]
     #: Makes a breaker around one call inside a handler.
     make_breaker: Callable[[Handler | None, str], BreakerGuard]
     in_place: InPlace
-    undoing: Undoing
+    undoing: CompensationRunner
     last_starts: LastStarts
     most_starts: int = MOST_STARTS
 
@@ -118,7 +117,7 @@ class Pipeline:
             if reason is not None:  # its body need fit nothing, and it may have no order any more
                 go_on = partial(self._pass_over, steps, turn=turn, reason=reason)
             elif failed is None:
-                run = run_of(delivery, handler, context)
+                run = handler_call(delivery, handler, context)
                 go_on = partial(self._begin, steps, turn=turn, run=run)
             else:
                 go_on = partial(self._fail, steps, turn=turn, error=failed)
@@ -185,7 +184,7 @@ class Pipeline:
                 return self._duplicate(result)
             case claims.AlreadyFailed(error=error):
                 return Refused(error=self.results.read_error(error))
-            case claims.Superseded():
+            case claims.SupersededClaim():
                 return Superseded()
             case claims.InProgress():
                 return Postponed(delay=IN_PROGRESS_WAIT, why="in progress", claimed=False)
@@ -223,7 +222,9 @@ class Pipeline:
             return self._poison(steps, claimed)
         return self.undoing.after(steps, self.judge.ended(delivery, handler, error), error)
 
-    def _begin(self, steps: Steps, claimed: claims.Claimed, turn: Turn | None, run: Run) -> Outcome:
+    def _begin(
+        self, steps: Steps, claimed: claims.Claimed, turn: Turn | None, run: HandlerCall
+    ) -> Outcome:
         """Run it when it is its turn, and say how that moved its lane."""
         if turn is None:
             return self._start(steps, claimed, run)
@@ -247,7 +248,7 @@ class Pipeline:
         """Return how often it was started before and never came to an end."""
         return claimed.starts if delivery.rides else claimed.starts - 1
 
-    def _start(self, steps: Steps, claimed: claims.Claimed, run: Run) -> Outcome:
+    def _start(self, steps: Steps, claimed: claims.Claimed, run: HandlerCall) -> Outcome:
         """Run it, the last start that it has beside no other one: an undo may kill, too."""
         starts, delivery = claimed.starts, steps.delivery
         if not self.claiming.holds(delivery, claimed):
@@ -262,7 +263,7 @@ class Pipeline:
             return self._poison(steps, claimed)
         return self.last_starts.alone(delivery, partial(self._poison, steps, claimed))
 
-    def _run(self, steps: Steps, run: Run) -> Outcome:
+    def _run(self, steps: Steps, run: HandlerCall) -> Outcome:
         """Run it, once what was left half undone is undone; then undo what it leaves behind."""
         failed = self.undoing.resume(steps) if steps.known else None
         if failed is not None:
@@ -271,7 +272,7 @@ class Pipeline:
             outcome = self._admit(steps.delivery, steps.handler, run)
         return self.undoing.after(steps, outcome) if steps.known else outcome
 
-    def _admit(self, delivery: Delivery, handler: Handler, run: Run) -> Outcome:
+    def _admit(self, delivery: Delivery, handler: Handler, run: HandlerCall) -> Outcome:
         passage = self.admission.enter(delivery, handler)
         if isinstance(passage, Stopped):
             return self._stopped(delivery, handler, run, passage)
@@ -289,7 +290,9 @@ class Pipeline:
             return self._stopped(delivery, handler, run, ended.outcome)
         return ended.outcome
 
-    def _stopped(self, delivery: Delivery, handler: Handler, run: Run, stopped: Stopped) -> Outcome:
+    def _stopped(
+        self, delivery: Delivery, handler: Handler, run: HandlerCall, stopped: Stopped
+    ) -> Outcome:
         """Return what becomes of a delivery that may not call its handler now; no attempt used."""
         if stopped.breaker is not None and run.instead is not None:
             ended = self.caller.call(delivery, handler, run.instead)
@@ -308,13 +311,13 @@ class Pipeline:
 
     def _poison(self, steps: Steps, claimed: claims.Claimed) -> Outcome:
         """Return its letter; if starts go on, it is an undo that kills, and is not called again."""
-        starts, last = claimed.starts, last_words.read(claimed.last_words)
+        starts, last = claimed.starts, read_last_words(claimed.last_words)
         error = PoisonError(
             f"started {starts - 1} times and never finished: it kills its worker, or is cut short"
             + (f"; the last run ended by {last.error}" if last else "")
         )
         if last:
-            error.__cause__ = last_words.EndOfLastRun(last.stack)
+            error.__cause__ = EndOfLastRun(last.stack)
         dead = self.judge.dead(steps.delivery, steps.handler, error, Reason.POISON, POISON)
         if starts > self.most_starts + 1:
             return self.undoing.leave(steps, dead)

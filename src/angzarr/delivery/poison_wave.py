@@ -17,16 +17,15 @@ from datetime import datetime, timedelta
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.delivery import DeadLettered, Delivery, Handled, Outcome, Postponed, Skipped
 from angzarr.delivery.delivery_facts import wave_fact
 from angzarr.delivery.handlers import Handlers
-from angzarr.delivery.letter_builder import Autopsy
-from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Postponed, Skipped
+from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.facts import FactLog
 from angzarr.resilience.breaker import Barred, Breakers, Permit
 from angzarr.resilience.breaker_rules import PROBE_WAIT, chance_of
 from angzarr.resilience.guarded import WAVE
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -37,17 +36,17 @@ def breaker_of(domain: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waves:
+class PoisonWaveBreaker:
     """The guard of one process; safe to use from many threads."""
 
     breakers: Breakers
     handlers: Handlers
-    autopsy: Autopsy
+    autopsy: DeadLetterBuilder
     facts: FactLog
     clock: Clock
     #: Told a domain and until when it is held back, where others do not hear of breakers.
     on_held: Callable[[str, datetime], object] | None = None
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
 
     def enter(self, delivery: Delivery) -> Permit | Postponed | None:
         """Return the permit of *delivery*, or a postponement if its domain is held back.

@@ -18,8 +18,8 @@ from typing import TypeVar
 from angzarr.clock import Clock
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DeliveryError, GivenBack, NotYet, is_absence, text_of
-from angzarr.runtime.failure_counts import FailureCounts
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.failures import FailureCounts
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -34,13 +34,13 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
-class Hold:
+class RetryUntilAvailable:
     """Tries a step again, with jitter, until it works or the worker stops."""
 
     clock: Clock
     chance: Callable[[], float]
     stopping: Callable[[], bool]
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
 
     def until_done(self, step: Callable[[], T], *, what: str, delivery: Delivery) -> T:
         """Return *step*'s value once it works; raise GivenBack when the worker stops first.
@@ -92,7 +92,7 @@ class Hold:
 
 
 @dataclass(slots=True, kw_only=True)
-class TriedOnce(Hold):
+class TryOnce(RetryUntilAvailable):
     """Waits for nobody: where one thread serves many deliveries, one must not block the others."""
 
     #: How often the steps of deliveries that are tried again later failed though no server is away.

@@ -20,10 +20,9 @@ from angzarr.dead_letters.text import exact_json_text, from_json_text
 from angzarr.delivery.delivery import Delivery, position_of
 from angzarr.errors import DecodeError, DeliveryError
 from angzarr.events import headers as names
-from angzarr.events.headers import WAITED_FOR, event_id_of
-from angzarr.events.message import Message
-from angzarr.events.numbers import NoNumber, read_number
-from angzarr.resilience.keys import key_part
+from angzarr.events.event import Message
+from angzarr.events.headers import WAITED_FOR, NoNumber, event_id_of, read_number
+from angzarr.resilience.idempotency import key_part
 
 #: A wait up to this long may be slept in the worker's slot: cheaper than a round trip (15).
 SLEPT = timedelta(milliseconds=100)
@@ -56,7 +55,7 @@ class Row(NamedTuple):
     text: str
 
 
-class Taken(NamedTuple):
+class TakenRows(NamedTuple):
     """What a mover took, and when there may be more: None if nothing waits."""
 
     rows: Sequence[Row]
@@ -71,7 +70,7 @@ class DueMessages(Protocol):
     StoreUnavailable, and all may be repeated.
     """
 
-    def take(self, token: str, limit: int, lease: timedelta, /) -> Taken:
+    def take(self, token: str, limit: int, lease: timedelta, /) -> TakenRows:
         """Lend up to *limit* due rows, the longest overdue first, for *lease* under *token*.
 
         A token whose lease runs gets the same rows again. What is not let go comes back by itself.
@@ -177,7 +176,7 @@ def row_of(message: Message) -> Row:
         raise DeliveryError(msg) from error
 
 
-def read(text: str) -> Message:
+def read_row(text: str) -> Message:
     """Return the message that `row_of` was given; raises DecodeError."""
     try:
         found = from_json_text(text)

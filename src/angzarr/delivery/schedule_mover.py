@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from angzarr.delivery.schedule import REFUSED_FOR, DueMessages, Row, read
+from angzarr.delivery.schedule import REFUSED_FOR, DueMessages, Row, read_row
 from angzarr.errors import DecodeError, StoreUnavailable, Unavailable
-from angzarr.events.message import Message
-from angzarr.runtime.failure_counts import FailureCounts
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.events.event import Message
+from angzarr.runtime.failures import FailureCounts, is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.schedule")
 
@@ -76,12 +75,12 @@ class Mover:
     _token: str = field(default="", init=False)
     _verdicts: _Verdicts = field(default_factory=_Verdicts, init=False)
     _wait: timedelta = field(default=FIRST_WAIT, init=False)
-    _seldom: Seldom = field(init=False)
+    _seldom: LogThrottle = field(init=False)
     #: How often rows were refused for good here.
     _refusals: FailureCounts = field(default_factory=FailureCounts, init=False)
 
     def __post_init__(self) -> None:
-        self._seldom = Seldom(monotonic=self.monotonic)
+        self._seldom = LogThrottle(monotonic=self.monotonic)
 
     def turn(self) -> timedelta:
         """Move one batch; return how long to wait before the next turn. Never raises."""
@@ -136,7 +135,7 @@ class Mover:
         The broker is away, or this machine lacks memory, threads or files: no row is at fault.
         """
         try:
-            message = read(row.text)
+            message = read_row(row.text)
         except DecodeError as error:
             return not self._lacks(error) and self._set_aside(row, error)
         try:

@@ -18,12 +18,10 @@ from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Letterbox, put_one
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.delivery.claims import SKIPPED, Results
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.delivery_facts import fact_of, fenced_fact
-from angzarr.delivery.ordering import Ordering
-from angzarr.delivery.outcome import (
+from angzarr.delivery.delivery import (
     WORDS,
     DeadLettered,
+    Delivery,
     Duplicate,
     Handled,
     Outcome,
@@ -34,9 +32,11 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
+from angzarr.delivery.delivery_facts import fact_of, fenced_fact
+from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
 from angzarr.errors import BrokerUnavailable, GiveUp, is_absence
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.facts import FactLog
 from angzarr.resilience.idempotency import (
     Complete,
@@ -46,7 +46,7 @@ from angzarr.resilience.idempotency import (
     Position,
     Wait,
 )
-from angzarr.runtime.failure_counts import FailureCounts
+from angzarr.runtime.failures import FailureCounts
 
 _log = logging.getLogger("angzarr.delivery")
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from angzarr.clock import Clock
 from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.failure_policy import Judge
+from angzarr.delivery.failure_policy import FailurePolicy
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.retry_until_available import NOTICE
 from angzarr.errors import CircuitOpenError, ConfigurationError, Directive, GivenBack
@@ -41,7 +41,7 @@ _ENDLESS = 1e9
 class InPlace:
     """Makes what tries again for each delivery. Safe to use from many threads."""
 
-    judge: Judge
+    judge: FailurePolicy
     #: Whether the worker stops: then nothing waits here any longer.
     stopping: Callable[[], bool]
     #: How long a handler may run, by its name; None: without end, or not known.
@@ -69,7 +69,7 @@ class Retrying:
     """Tries steps of one delivery again under one policy."""
 
     policy: Policy
-    judge: Judge
+    judge: FailurePolicy
     stopping: Callable[[], bool]
     delivery: Delivery
     handler: Handler

@@ -2,11 +2,19 @@
 
 There is no delivery then: no event, often no task. What is left are the bytes, what headers there
 are, and the queue.
+
+Reader deaths: how a message is read that came back from workers that died. Pure.
+
+What kills its reader has to be known before it is read. The count is kept outside of the process
+that reads: our Redis transport writes it before the message itself, others note it in the claim
+store. A broker's own counter tells nothing: a message that is given back on purpose raises it too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import (
@@ -20,18 +28,18 @@ from angzarr.dead_letters.queue import DeadLetterQueue, put_one
 from angzarr.delivery.delivery import Delivery, position_of
 from angzarr.delivery.delivery_facts import details_of, fenced_fact
 from angzarr.delivery.handlers import Handlers
-from angzarr.delivery.letter_builder import Autopsy, component_type_of
+from angzarr.delivery.letter_builder import DeadLetterBuilder, component_type_of
 from angzarr.errors import text_of
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.facts import Fact, FactLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Salvage:
+class UnreadableMessages:
     """Knows the worker it happens in."""
 
-    autopsy: Autopsy
+    autopsy: DeadLetterBuilder
     handlers: Handlers
     dead_letters: DeadLetterQueue
     facts: FactLog
@@ -131,3 +139,41 @@ def _fact(letter: DeadLetter) -> Fact:
         tool_id=letter.handler or None,
         data={"outcome": "dead_lettered", **details_of(letter)},
     )
+
+
+#: Deaths after which nobody reads it any more.
+MOST_DEATHS: Final = 3
+
+
+class ReadMode(Enum):
+    """How a message is read."""
+
+    WITH_OTHERS = auto()
+    #: Before any other one is, while it is written down that this is done.
+    ALONE = auto()
+    NEVER = auto()
+
+
+class ReadersDied(ValueError):
+    """Why a message is not read: workers died of it, as it seems.
+
+    *deaths* workers died that had it in hand, *reading* of them, at least, while they read it.
+    """
+
+    code = "READERS_DIED"
+
+    def __init__(self, deaths: int, reading: int) -> None:
+        super().__init__(
+            f"{deaths} workers died, at least {reading} of them while they read this message:"
+            " it is kept as it came, and read by none"
+        )
+
+
+def reading_after(deaths: int, *, redelivered: bool = False) -> ReadMode:
+    """Return how a message is read of which *deaths* are known.
+
+    One that was *redelivered* may have killed a worker that had noted nothing of it.
+    """
+    if deaths >= MOST_DEATHS:
+        return ReadMode.NEVER
+    return ReadMode.ALONE if deaths or redelivered else ReadMode.WITH_OTHERS

@@ -21,7 +21,7 @@ from angzarr.demo.journal import PUBLISHED, Pair
 from angzarr.demo.script import Script
 from angzarr.demo.traffic import Publisher, again_if_incomplete
 from angzarr.events.codec import event_type_of
-from angzarr.sagas.log import Case, Status, Wanted
+from angzarr.sagas.log import Case, CaseFilter, RejectionStatus
 from angzarr.wiring.event_store import Shelves, open_shelves
 
 #: Nothing is on its way once all adds up and nothing was settled for so many seconds.
@@ -127,7 +127,7 @@ class ChainScript(Script):
             if letter.status in UNDER_WAY:
                 yield f"the dead letter of {letter.event_id} still waits: {letter.status}"
         for case in self._cases():
-            if case.status is Status.TOLD:
+            if case.status is RejectionStatus.TOLD:
                 yield f"{case.source} has not answered the rejection of its {case.command_type}"
         if not undecided:
             yield from self._example.reckon([one.ask for one in self._errands_all()]).problems
@@ -157,7 +157,7 @@ class ChainScript(Script):
     def _cases(self) -> Iterator[Case]:
         """Yield the rejections of this run, the newest first: the log is shared."""
         before = None
-        while page := self._shelves.rejections.cases(Wanted(), limit=_PAGE, before=before):
+        while page := self._shelves.rejections.cases(CaseFilter(), limit=_PAGE, before=before):
             for case in page:
                 if case.correlation_id.startswith(f"{self.app.run.id}:"):
                     yield case

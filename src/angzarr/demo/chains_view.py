@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from angzarr.events.event import Event
-from angzarr.sagas.log import Case, Status
+from angzarr.sagas.log import Case, RejectionStatus
 from angzarr.sagas.saga import ProcessManager
 
 #: The most problems that are printed.
@@ -24,7 +24,7 @@ class Balance:
 
     commands: int
     ends: Counter[str]
-    cases: Counter[Status]
+    cases: Counter[RejectionStatus]
     #: Dead letters by what became one, and why.
     letters: Counter[str]
     story: Sequence[str]
@@ -66,7 +66,7 @@ def story(app: Any, cases: Sequence[Case], command: str) -> list[str]:
     told = [
         case
         for case in reversed(cases)
-        if case.status is Status.COMPENSATED and case.command_type == command
+        if case.status is RejectionStatus.COMPENSATED and case.command_type == command
     ]
     return ["One of the chains:", *_chain(app, told[0])] if told else []
 

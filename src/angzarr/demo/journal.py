@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 
 from angzarr.adapters.sql.engine.private_file import make_private
 from angzarr.delivery.context import Context
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.outcome import WORDS, Outcome
+from angzarr.delivery.delivery import WORDS, Delivery, Outcome
 from angzarr.errors import Postpone, RetryLater, Skip
 
 PUBLISHED: Final = "published"

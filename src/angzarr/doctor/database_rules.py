@@ -9,7 +9,7 @@ from typing import Final
 
 from angzarr.doctor import server_rules
 from angzarr.doctor.finding import Area, Check, Finding, Severity
-from angzarr.maintenance.schema_versions import Revision, Standing
+from angzarr.maintenance.schema_versions import Revision, SchemaStanding
 
 _DATABASE, _CRITICAL, _ERROR = Area.DATABASE, Severity.CRITICAL, Severity.ERROR
 _WARNING = Severity.WARNING
@@ -152,10 +152,10 @@ def _tables(seen: DatabaseSeen, tables: TablesSeen) -> Iterator[Finding]:
     at, revision = f"{seen.at}, {tables.schema}", tables.revision
     told = f"revision {revision.found or 'none'}, this release needs {revision.needed}"
     match revision.standing:
-        case Standing.NEWER:
+        case SchemaStanding.NEWER:
             yield NEWER.found(at, told, "run the newer release here too")
-        case Standing.BEHIND | Standing.MISSING:
-            milder = Severity.INFO if revision.standing is Standing.MISSING else _WARNING
+        case SchemaStanding.BEHIND | SchemaStanding.MISSING:
+            milder = Severity.INFO if revision.standing is SchemaStanding.MISSING else _WARNING
             yield BEHIND.found(
                 at,
                 told,

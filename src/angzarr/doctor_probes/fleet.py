@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from angzarr.aggregates.event_store import EventStore
+from angzarr.aggregates.book import EventStore
 from angzarr.doctor import fleet_rules
 from angzarr.doctor.finding import Finding
 from angzarr.doctor.fleet_rules import FleetSeen
@@ -17,7 +17,7 @@ from angzarr.doctor_probes import databases, redis
 from angzarr.doctor_probes.fleet_registry import members
 from angzarr.doctor_probes.target import Patient
 from angzarr.errors import Unavailable
-from angzarr.maintenance.schema_versions import Standing
+from angzarr.maintenance.schema_versions import SchemaStanding
 from angzarr.projections.ordered_handler import Ordered
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import ordering as ordering_wiring
@@ -79,11 +79,11 @@ def _ordered(patient: Patient) -> list[Ordered]:
 
 def _over_history(patient: Patient, ordered: list[Ordered]) -> Iterator[Finding]:
     books, lanes = databases.standing(patient, "books"), databases.standing(patient, "ordering")
-    if books is None or books.standing is not Standing.CURRENT:
+    if books is None or books.standing is not SchemaStanding.CURRENT:
         return  # no books, or tables that another probe tells of
-    if lanes is not None and lanes.standing not in (Standing.CURRENT, Standing.MISSING):
+    if lanes is not None and lanes.standing not in (SchemaStanding.CURRENT, SchemaStanding.MISSING):
         return
-    made = lanes is not None and lanes.standing is Standing.CURRENT
+    made = lanes is not None and lanes.standing is SchemaStanding.CURRENT
     store = books_wiring.open_event_store(patient.settings, patient.broker_url)
     with closing(store):
         before = {one.name: _events(patient, store, one, made=made) for one in ordered}

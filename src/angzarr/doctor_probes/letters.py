@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from angzarr.dead_letters.chain import SPOOL
+from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, CountsWaiting
 from angzarr.doctor import letter_rules
 from angzarr.doctor.finding import Finding, Fix

@@ -2,15 +2,18 @@
 
 A handler may declare a pydantic model, a dataclass, a TypedDict, a protobuf message or a plain
 ``dict`` (spec D1). Adapters are built once a type; decoding is strict only where the model is.
+
+The message that Celery would send for an event, written without a broker (protocol 2).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from google.protobuf import json_format
 from google.protobuf.message import Message as ProtobufMessage
@@ -19,6 +22,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from pydantic_core import to_json as to_json_text
 
 from angzarr.errors import ConfigurationError, DecodeError, UnserializableEvent
+from angzarr.events.event import Event, Message
+from angzarr.events.headers import QUEUE, to_headers
 
 _FIELD = re.compile(r"Failed to parse (\w+) field")
 
@@ -148,3 +153,63 @@ def _explain(error: ValidationError) -> str:
         f"{'.'.join(str(part) for part in problem['loc']) or 'the whole body'}: {problem['msg']}"
         for problem in problems[:10]
     )
+
+
+#: What a Celery publisher writes behind the arguments.
+_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+#: Celery's own bound for its texts of the arguments.
+_LONGEST_REPR: Final = 1024
+
+
+def celery_message(
+    task: str,
+    task_id: str,
+    event: Event,
+    queue: str,
+    *,
+    origin: str,
+    headers: Mapping[str, Any] | None = None,
+) -> Message:
+    """Return the message that gives *event* to *task* by way of *queue* (decisions 14).
+
+    *origin* says who wrote it; *headers* are sent besides those of the event.
+    """
+    return Message(
+        body=json.dumps([[event.data], {}, _EMBED]).encode(),
+        content_type="application/json",
+        content_encoding="utf-8",
+        headers={
+            **_celery_headers(task, task_id, [event.data], origin),
+            **to_headers(event),
+            **(headers or {}),
+            QUEUE: queue,
+        },
+        queue=queue,
+        exchange="",
+        routing_key=queue,
+        properties={"correlation_id": task_id, "reply_to": ""},
+    )
+
+
+def _celery_headers(task: str, task_id: str, args: list[Any], origin: str) -> dict[str, Any]:
+    return {
+        "lang": "py",
+        "task": task,
+        "id": task_id,
+        "shadow": None,
+        "eta": None,
+        "expires": None,
+        "group": None,
+        "group_index": None,
+        "retries": 0,
+        "timelimit": [None, None],
+        "root_id": task_id,
+        "parent_id": None,
+        "argsrepr": repr(args)[:_LONGEST_REPR],
+        "kwargsrepr": "{}",
+        "origin": origin,
+        "ignore_result": False,
+        "replaced_task_nesting": 0,
+        "stamped_headers": None,
+        "stamps": {},
+    }

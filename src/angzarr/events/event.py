@@ -1,4 +1,7 @@
-"""Event: what happened, and to whom it belongs (spec D1). A value; it does no I/O."""
+"""Event: what happened, and to whom it belongs (spec D1). A value; it does no I/O.
+
+Message: a broker message as it was received, complete enough to be published again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from angzarr.errors import InvalidDomainName
-from angzarr.runtime.fast_init import quick_init
+from angzarr.runtime.fast_init import fast_init
 
 #: Long enough for people, short enough for every backend: SQS allows 80 characters and
 #: ``angzarr-dlq-`` takes 12 of them (spec L2).
@@ -31,7 +34,7 @@ class Priority(StrEnum):
     DEFAULT = "default"
 
 
-@quick_init
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """One event as a handler sees it; `data` is a JSON value."""
@@ -93,3 +96,29 @@ def compensation_id_for(event_id: str, handler: str, task: str) -> str:
     itself besides: each of these has a claim of its own.
     """
     return str(uuid.uuid5(_TASK_IDS, f"{event_id}\x00{handler}\x00compensated by\x00{task}"))
+
+
+@fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One broker message, raw. `queue` is where it was first sent, never a delay queue's name."""
+
+    body: bytes
+    content_type: str
+    content_encoding: str
+    headers: Mapping[str, Any]
+    queue: str
+    exchange: str = ""
+    routing_key: str = ""
+    priority: int | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def task(self) -> str:
+        """The Celery task name, or an empty string for a foreign message."""
+        return str(self.headers.get("task") or "")
+
+    @property
+    def id(self) -> str:
+        """The Celery task id, or an empty string for a foreign message."""
+        return str(self.headers.get("id") or "")

@@ -1,4 +1,7 @@
-"""Publication: an event as its publisher gives it, and the error that accounts for many."""
+"""Publication: an event as its publisher gives it, and the error that accounts for many.
+
+Publisher: the port that hands a raw message to the broker. Confirmed, or an error.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from angzarr.errors import EventDoesNotFit, PublishIncomplete
 from angzarr.events.codec import event_type_of, to_json
-from angzarr.events.event import Event, Priority, check_domain
-from angzarr.events.headers import sequence_problem
-from angzarr.events.numbers import MAX_SEQUENCE
+from angzarr.events.event import Event, Message, Priority, check_domain
+from angzarr.events.headers import MAX_SEQUENCE, sequence_problem
 
 _TEXTS: Final = ("type", "edition", "correlation_id", "causation_id", "tenant_id")
 
@@ -151,3 +153,14 @@ class NotAllPublished(PublishIncomplete):
     def __reduce__(self) -> tuple[type[NotAllPublished], tuple[Any, ...]]:
         told = (self.confirmed, self.uncertain, self.unsent, self.missing, self.cause)
         return type(self), told
+
+
+class Publisher(Protocol):
+    """Sends raw messages to the queue they name."""
+
+    def publish(self, message: Message, /) -> None:
+        """Return once the broker confirmed *message*.
+
+        Body and headers go out as they are. Raises BrokerUnavailable when it was not confirmed;
+        it may then have been sent all the same, which the claim makes harmless.
+        """

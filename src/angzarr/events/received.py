@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from itertools import chain
 from typing import Any, Final, cast
 
-from angzarr.events.numbers import NoNumber, read_number
+from angzarr.events.headers import NoNumber, read_number
 from angzarr.runtime.json_bounds import Bounds
 
 #: The most that an envelope of JSON parses to; its body is one text in it.

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class Standing(StrEnum):
+class SchemaStanding(StrEnum):
     """Where tables stand against what this release needs."""
 
     MISSING = "missing"
@@ -29,13 +29,13 @@ class Revision:
     needed: str
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> SchemaStanding:
         """Where the tables stand."""
         if not self.found:
-            return Standing.MISSING
+            return SchemaStanding.MISSING
         if self.found == self.needed:
-            return Standing.CURRENT
-        return Standing.BEHIND if self.found < self.needed else Standing.NEWER
+            return SchemaStanding.CURRENT
+        return SchemaStanding.BEHIND if self.found < self.needed else SchemaStanding.NEWER
 
 
 class TablesUpkeep(Protocol):

@@ -86,7 +86,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class ParkedInLane:
     """It is kept."""
 
 
@@ -108,7 +108,7 @@ class Taken(NamedTuple):
     event_id: str
 
 
-ParkAnswer: TypeAlias = Parked | Ready | Full | Taken
+ParkAnswer: TypeAlias = ParkedInLane | Ready | Full | Taken
 
 
 class Moved(NamedTuple):

@@ -1,18 +1,22 @@
-"""Lane view: a lane in which something waits, and why, for people. Pure but for the asking."""
+"""Lane view: a lane in which something waits, and why, for people. Pure but for the asking.
+
+Sample: what somebody last saw of an ordered handler, for metrics. A value.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
 from angzarr.aggregates.book import Address
-from angzarr.ordering.lane import Lane, Standing, Waiting, Why
+from angzarr.ordering.lane import Gap, Lane, Standing, Summary, Waiting, Why
 from angzarr.ordering.lanes import Lanes
 
 
-class State(StrEnum):
+class LaneState(StrEnum):
     """What a lane waits for."""
 
     BLOCKED = "blocked"  # a dead letter
@@ -42,14 +46,14 @@ class LaneView:
         return next((one for one in self.waiting if one.sequence > self.next_sequence), None)
 
     @property
-    def state(self) -> State:
+    def state(self) -> LaneState:
         """What it waits for."""
         if self.head is None:
-            return State.GAP if self.first_behind else State.EMPTY
+            return LaneState.GAP if self.first_behind else LaneState.EMPTY
         states = {
-            Why.DEAD_LETTER: State.BLOCKED,
-            Why.RETRYING: State.RETRYING,
-            Why.EARLY: State.READY,
+            Why.DEAD_LETTER: LaneState.BLOCKED,
+            Why.RETRYING: LaneState.RETRYING,
+            Why.EARLY: LaneState.READY,
         }
         return states[self.head.why]
 
@@ -75,3 +79,35 @@ def lane_at(lanes: Lanes, lane: Lane, limit: int) -> LaneView:
     waiting = lanes.waiting(lane.handler, address=lane.address, limit=limit)
     place = lanes.places(lane.handler, [lane.address]).get(lane.address, lane.first)
     return LaneView(address=lane.address, next_sequence=place, waiting=tuple(waiting))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderingSample:
+    """How much of a handler's work waits, and in how many of its lanes."""
+
+    #: Its task name.
+    handler: str
+    #: Events that are parked behind others.
+    parked: int
+    #: Lanes that a dead letter holds up, and those whose next event nobody knows of.
+    blocked: int
+    gaps: int
+    #: Events that it has not passed; None: nobody counted them.
+    events_behind: int | None = None
+
+
+def samples_of(
+    summaries: Iterable[Summary], gaps: Iterable[Gap], behind: Mapping[str, int] | None = None
+) -> list[OrderingSample]:
+    """Return a sample for each of *summaries*; *behind*: events that handlers have not passed."""
+    missing = Counter(gap.lane.handler for gap in gaps)
+    return [
+        OrderingSample(
+            handler=one.handler,
+            parked=one.parked,
+            blocked=one.blocked,
+            gaps=missing[one.handler],
+            events_behind=(behind or {}).get(one.handler),
+        )
+        for one in summaries
+    ]

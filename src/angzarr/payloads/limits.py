@@ -53,7 +53,7 @@ def turn() -> Iterator[None]:
         mine.end()
 
 
-class Openings:
+class PayloadReadLimit:
     """A payload store for people: *store*, with payloads of *most* bytes at most."""
 
     def __init__(self, store: PayloadStore, most: int, at_once: int = AT_ONCE) -> None:

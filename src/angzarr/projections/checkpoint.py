@@ -1,6 +1,8 @@
 """Checkpoint: how far a projection has come, for people; port Checkpoints (spec P2).
 
 Order is not kept by it but by lanes (`angzarr.ordering`); whoever moves a lane counts here.
+
+OrderingStores: where lanes and checkpoints are kept, together.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from angzarr.ordering.lanes import Lanes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +44,14 @@ class Checkpoints(Protocol):
     @abstractmethod
     def reset(self, projection: str, /) -> None:
         """Clear it; safe to repeat."""
+
+
+class OrderingStores(NamedTuple):
+    """What is kept in the database of the order. To be closed."""
+
+    lanes: Lanes
+    checkpoints: Checkpoints
+
+    def close(self) -> None:
+        """Let connections go, those of both; safe to call twice."""
+        self.lanes.close()

@@ -12,29 +12,29 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple, TypeAlias
 
-from angzarr.aggregates.event_store import EventStore
+from angzarr.aggregates.book import EventStore
 from angzarr.clock import Clock
 from angzarr.errors import RebuildError, StoreUnavailable
-from angzarr.projections.green import (
-    Ahead,
-    Behind,
-    Busy,
-    Compared,
-    Green,
-    Plan,
-    Progress,
-    SwitchedOver,
-    TransactionEnded,
-)
-from angzarr.projections.rebuild_pace import Pace
-from angzarr.projections.rebuild_putting import Putting
-from angzarr.projections.rebuild_reading import (
+from angzarr.projections.rebuild_events import (
+    Pace,
+    Putting,
     Survey,
     batches,
     events_in,
     head_after,
     heads,
     missing,
+)
+from angzarr.projections.shadow_table import (
+    Ahead,
+    Behind,
+    Busy,
+    Compared,
+    Plan,
+    Progress,
+    ShadowTable,
+    SwitchedOver,
+    TransactionEnded,
 )
 
 #: Events of one transaction.
@@ -46,7 +46,7 @@ _TRIES: Final = 30
 _PAUSE: Final = timedelta(seconds=1)
 
 
-class Standing(NamedTuple):
+class RebuildStanding(NamedTuple):
     """How far a rebuild is. `total` is what was in the store when it was counted last."""
 
     done: int
@@ -54,14 +54,14 @@ class Standing(NamedTuple):
     failed: int
 
 
-class Stopped(NamedTuple):
+class RebuildStopped(NamedTuple):
     """Somebody asked it to stop; what is done is `kept`, but for a comparison's."""
 
     events: int
     kept: bool = True
 
 
-Ending: TypeAlias = SwitchedOver | Compared | Stopped
+Ending: TypeAlias = SwitchedOver | Compared | RebuildStopped
 
 
 class _Stop(Exception):
@@ -74,7 +74,7 @@ class Rebuild:
 
     plan: Plan
     store: EventStore
-    green: Green
+    green: ShadowTable
     clock: Clock
     batch: int = BATCH
     #: Events a second; None: as fast as it goes.
@@ -86,20 +86,20 @@ class Rebuild:
     force: bool = False
     stop: Callable[[], bool] = lambda: False
     begun: Callable[[Progress], object] = lambda _progress: None
-    tell: Callable[[Standing], object] = lambda _standing: None
+    tell: Callable[[RebuildStanding], object] = lambda _standing: None
 
     def __post_init__(self) -> None:
         self._pace = Pace(self.clock, self.throttle)
         self._putting = Putting(green=self.green, keep_going=self.keep_going)
         self._total = 0
 
-    def run(self) -> SwitchedOver | Stopped:
+    def run(self) -> SwitchedOver | RebuildStopped:
         """Rebuild and switch over; raises RebuildError, StoreUnavailable with all kept so far."""
         try:
             self._make(self._begun(verifies=False), force=self.force)
             return self._switch_over()
         except _Stop:
-            return Stopped(self._putting.events)
+            return RebuildStopped(self._putting.events)
         except TransactionEnded as ended:
             try:
                 self.green.spoil()
@@ -107,7 +107,7 @@ class Rebuild:
                 raise TransactionEnded(_unnoted(ended, away)) from ended
             raise
 
-    def verify(self) -> Compared | Stopped:
+    def verify(self) -> Compared | RebuildStopped:
         """Rebuild and compare with the live read model, which stays; raises as `run` does.
 
         The space goes, however that ends: a later run may have other code, and must not compare or
@@ -118,7 +118,7 @@ class Rebuild:
             self._make(progress, force=True)  # no effect is given up by it
             return self._compare()
         except _Stop:
-            return Stopped(self._putting.events, kept=False)
+            return RebuildStopped(self._putting.events, kept=False)
         finally:
             with suppress(StoreUnavailable):  # else the next run removes it
                 self.green.abandon()
@@ -233,7 +233,7 @@ class Rebuild:
 
     def _tell(self) -> None:
         done = self._putting.events
-        self.tell(Standing(done, max(self._total, done), len(self._putting.stuck)))
+        self.tell(RebuildStanding(done, max(self._total, done), len(self._putting.stuck)))
 
 
 def _in_the_way(plan: Plan) -> str:

@@ -1,4 +1,7 @@
-"""Backoff: how long until the next attempt (spec D3). Pure: chance comes in, a span goes out."""
+"""Backoff: how long until the next attempt (spec D3). Pure: chance comes in, a span goes out.
+
+Fields of settings and policies: what each must be, said of all that are wrong at once.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,16 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from angzarr.errors import ConfigurationError
 from angzarr.resilience.category import Category
-from angzarr.resilience.fields import check_fields
+
+
+def check_fields(what: str, *checks: tuple[bool, str]) -> None:
+    """Raise ConfigurationError naming *what* and what is said where a check does not hold."""
+    wrong = [said for fits, said in checks if not fits]
+    if wrong:
+        msg = f"{what}: {'; '.join(wrong)}"
+        raise ConfigurationError(msg)
 
 
 class Jitter(StrEnum):
@@ -105,7 +116,7 @@ def next_delay(
     return max(wanted, least + wanted - delay(policy, attempt, 0.0))
 
 
-class Wait(NamedTuple):
+class BackoffWait(NamedTuple):
     """The wait after run number `attempt`, and how long after the first failure it ends.
 
     Spans of which each is the shortest and the longest; how long runs take is not in them.
@@ -118,7 +129,7 @@ class Wait(NamedTuple):
     ends_latest: timedelta
 
 
-def waits(policy: Policy, least: timedelta | None = None) -> Iterator[Wait]:
+def waits(policy: Policy, least: timedelta | None = None) -> Iterator[BackoffWait]:
     """Yield every wait of an event that fails each time and is told *least* each time."""
     first = last = timedelta(0)
     for attempt in range(1, policy.max_attempts):
@@ -126,7 +137,7 @@ def waits(policy: Policy, least: timedelta | None = None) -> Iterator[Wait]:
         assert earliest is not None  # noqa: S101 - it is not the last run
         assert latest is not None  # noqa: S101
         first, last = first + earliest, last + latest
-        yield Wait(attempt, earliest, latest, first, last)
+        yield BackoffWait(attempt, earliest, latest, first, last)
 
 
 def _steady(policy: Policy, attempt: int) -> timedelta:

@@ -7,6 +7,8 @@
                                                          isolated: held open by an operator
 
 The nouns and the port; how they change is `breaker_rules`. Who keeps them is the port's matter.
+
+Breakers as JSON, for programs: the command line's `--json` and the HTTP API say the same.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from angzarr.errors import CircuitOpenError
-from angzarr.resilience.fields import check_fields
+from angzarr.resilience.backoff import check_fields
 
 _ZERO = timedelta(0)
 
@@ -33,7 +35,7 @@ class Phase(StrEnum):
     ISOLATED = "isolated"
 
 
-class Reason(StrEnum):
+class TransitionReason(StrEnum):
     """Why a breaker changed its phase, as its fact says it."""
 
     THRESHOLD_EXCEEDED = "threshold_exceeded"  # too many failures or slow calls
@@ -93,7 +95,7 @@ class Tally(NamedTuple):
     slow: int = 0
 
 
-class Probe(NamedTuple):
+class BreakerProbe(NamedTuple):
     """A call let through in half-open, owned by the call and not by its process."""
 
     token: str
@@ -112,7 +114,7 @@ NOTHING = Counts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class BreakerState:
     """All that is known of one breaker. A new one is closed."""
 
     phase: Phase = Phase.CLOSED
@@ -122,11 +124,11 @@ class State:
     in_a_row: int = 0  # closed: failures since the last success
     ramp_from: datetime | None = None  # closed: since when traffic is let in gradually
     retry_at: datetime | None = None  # open
-    probes: tuple[Probe, ...] = ()  # half-open
+    probes: tuple[BreakerProbe, ...] = ()  # half-open
     successes: int = 0  # half-open
     ill_since: datetime | None = None  # not closed: since it was closed last
     changed_at: datetime | None = None
-    reason: Reason | None = None  # of the last change
+    reason: TransitionReason | None = None  # of the last change
     judged: Counts = NOTHING  # by which it was made
 
 
@@ -137,7 +139,7 @@ class Transition:
     name: str
     before: Phase
     after: Phase
-    reason: Reason
+    reason: TransitionReason
     counts: Counts
     era: int
     at: datetime
@@ -145,7 +147,7 @@ class Transition:
     by: str = ""
 
 
-class Refusal(NamedTuple):
+class BreakerRefusal(NamedTuple):
     """Calls that are refused, of which this was one."""
 
     name: str
@@ -232,7 +234,7 @@ class BreakerControls(Protocol):
     def reset(self, name: str, /, *, by: str) -> None:
         """Close the breaker and forget what it saw; traffic is let in gradually."""
 
-    def states(self) -> Mapping[str, State]:
+    def states(self) -> Mapping[str, BreakerState]:
         """Return every breaker that is known, by name."""
 
     def history(self, limit: int) -> Sequence[Transition]:
@@ -245,7 +247,7 @@ class BreakerWatch(Protocol):
     def changed(self, transition: Transition, /) -> None:
         """See a transition that this process caused."""
 
-    def refused(self, refusal: Refusal, /) -> None:
+    def refused(self, refusal: BreakerRefusal, /) -> None:
         """See that calls are refused: at most one a breaker and minute."""
 
 
@@ -259,7 +261,49 @@ class Watches(tuple[BreakerWatch, ...]):
         for watch in self:
             watch.changed(transition)
 
-    def refused(self, refusal: Refusal, /) -> None:
+    def refused(self, refusal: BreakerRefusal, /) -> None:
         """Tell each."""
         for watch in self:
             watch.refused(refusal)
+
+
+def state_json(name: str, state: BreakerState) -> dict[str, Any]:
+    """Return a breaker as a JSON object."""
+    calls, failures, slow = counts(state)
+    return {
+        "name": name,
+        "state": state.phase.value,
+        "changed_at": state.changed_at and state.changed_at.isoformat(),
+        "reason": state.reason and state.reason.value,
+        "calls": calls,
+        "failures": failures,
+        "slow": slow,
+        "failures_in_a_row": state.in_a_row,
+        "retry_at": state.retry_at and state.retry_at.isoformat(),
+        "probes": len(state.probes),
+        "probe_successes": state.successes,
+        "ramp_from": state.ramp_from and state.ramp_from.isoformat(),
+    }
+
+
+def transition_json(change: Transition) -> dict[str, Any]:
+    """Return a change as a JSON object."""
+    return {
+        "at": change.at.isoformat(),
+        "previous_state": change.before.value,
+        "new_state": change.after.value,
+        "reason": change.reason.value,
+        "request_count": change.counts.requests,
+        "failure_count": change.counts.failures,
+        "success_count": change.counts.successes,
+        "by": change.by or None,
+    }
+
+
+def counts(state: BreakerState) -> tuple[int, int, int]:
+    """Return calls, failures and slow calls within the window."""
+    return (
+        sum(tally.calls for tally in state.tallies),
+        sum(tally.failures for tally in state.tallies),
+        sum(tally.slow for tally in state.tallies),
+    )

@@ -35,7 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Call(NamedTuple):
+class _GuardedCall(NamedTuple):
     """A call that was let through."""
 
     permit: Permit
@@ -45,7 +45,7 @@ class _Call(NamedTuple):
 
 #: The ``with`` blocks around the code that runs here, outermost first: the calls that have entered
 #: the block's guard, and the number of this one.
-_Here: TypeAlias = tuple[tuple[dict[int, _Call], int], ...]
+_Here: TypeAlias = tuple[tuple[dict[int, _GuardedCall], int], ...]
 _HERE: ContextVar[_Here] = ContextVar("angzarr_guarded", default=())
 
 #: Tokens name calls; a process's own are told from others' by what they begin with.
@@ -81,7 +81,7 @@ class BreakerGuard:
     whose: Callable[[], str] = str
     _clock: Callable[[], float] = field(default=time.perf_counter)
     #: The calls within ``with`` blocks, by number.
-    _entered: dict[int, _Call] = field(
+    _entered: dict[int, _GuardedCall] = field(
         default_factory=dict, init=False, repr=False, compare=False, hash=False
     )
 
@@ -200,10 +200,10 @@ class BreakerGuard:
         if isinstance(permit := answer.result(), Permit):
             self.breakers().forgo(permit)
 
-    def _begin(self, answer: Permit | Barred) -> _Call | None:
+    def _begin(self, answer: Permit | Barred) -> _GuardedCall | None:
         """Return the call that begins now; None: it is refused, and there is a fallback."""
         if isinstance(answer, Permit):
-            return _Call(answer, next_call(), self._clock())
+            return _GuardedCall(answer, next_call(), self._clock())
         if self.fallback is not None:
             return None
         raise answer.error(self.name)
@@ -215,11 +215,11 @@ class BreakerGuard:
     def _push(self, answer: Permit | Barred) -> None:
         if isinstance(answer, Barred):
             raise answer.error(self.name)
-        call = _Call(answer, next_call(), self._clock())
+        call = _GuardedCall(answer, next_call(), self._clock())
         self._entered[call.number] = call
         _HERE.set((*_still_here(), (self._entered, call.number)))
 
-    def _pop(self) -> _Call | None:
+    def _pop(self) -> _GuardedCall | None:
         """Return the call of the ``with`` block that ends: the innermost of this guard here.
 
         A block may end elsewhere than it began, as an async generator's does that another task
@@ -233,7 +233,7 @@ class BreakerGuard:
                 return call
         return None
 
-    def _end(self, call: _Call, error: BaseException | None) -> None:
+    def _end(self, call: _GuardedCall, error: BaseException | None) -> None:
         """Tell how *call* ended; raises nothing."""
         ok = self._judged(call, error)
         if ok is None:
@@ -244,7 +244,7 @@ class BreakerGuard:
         took = timedelta(seconds=self._clock() - call.began)
         self.breakers().record(call.permit, ok=ok, took=took)
 
-    async def _aend(self, call: _Call, error: BaseException | None) -> None:
+    async def _aend(self, call: _GuardedCall, error: BaseException | None) -> None:
         """Tell how *call* ended, elsewhere if that may take a moment."""
         if error is None and not call.permit.probe:
             self._end(call, None)
@@ -253,7 +253,7 @@ class BreakerGuard:
         else:
             self._end(call, error)  # cancelled: nothing may be awaited any more
 
-    def _judged(self, call: _Call, error: BaseException | None) -> bool | None:
+    def _judged(self, call: _GuardedCall, error: BaseException | None) -> bool | None:
         """Return whether the dependency is well, None if *error* is no answer of it."""
         if error is None:
             return True

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from angzarr.resilience.breaker import (
     Barred,
+    BreakerProbe,
     BreakerSettings,
+    BreakerState,
     Counts,
     Permit,
     Phase,
-    Probe,
-    Reason,
-    State,
     Tally,
     Transition,
+    TransitionReason,
 )
 
 _ZERO = timedelta(0)
@@ -42,7 +42,7 @@ UNEVEN = timedelta(seconds=1)
 FIRST_SHARE = 0.1
 
 
-class Batch(NamedTuple):
+class CallBatch(NamedTuple):
     """Calls that ended, in order: how many, and the runs of failures among them."""
 
     calls: int = 0
@@ -53,14 +53,14 @@ class Batch(NamedTuple):
     longest: int = 0
     tail: int = 0
 
-    def with_call(self, *, ok: bool, slow: bool = False) -> Batch:
+    def with_call(self, *, ok: bool, slow: bool = False) -> CallBatch:
         """Return the batch with one call more at its end."""
         calls, failures, slows, lead, longest, tail = self
         if ok:
-            return Batch(calls + 1, failures, slows + slow, lead, longest, 0)
+            return CallBatch(calls + 1, failures, slows + slow, lead, longest, 0)
         tail += 1
         lead += lead == calls  # nothing but failures so far
-        return Batch(calls + 1, failures + 1, slows + slow, lead, max(longest, tail), tail)
+        return CallBatch(calls + 1, failures + 1, slows + slow, lead, max(longest, tail), tail)
 
     def in_a_row(self, before: int) -> int:
         """Return the failures since the last success, *before* of which came before the batch."""
@@ -72,8 +72,13 @@ class Batch(NamedTuple):
 
 
 def admit(  # noqa: PLR0917 - the port's arguments, and what a rule is told
-    state: State, name: str, token: str, now: datetime, settings: BreakerSettings, whose: str = ""
-) -> tuple[State, Permit | Barred]:
+    state: BreakerState,
+    name: str,
+    token: str,
+    now: datetime,
+    settings: BreakerSettings,
+    whose: str = "",
+) -> tuple[BreakerState, Permit | Barred]:
     """Return the state after a call asked to be made, and its permit or why there is none."""
     match state.phase:
         case Phase.CLOSED:
@@ -83,13 +88,17 @@ def admit(  # noqa: PLR0917 - the port's arguments, and what a rule is told
         case Phase.OPEN if (left := _left(state.retry_at, now, settings.open_for)) > _ZERO:
             return state, Barred(retry_after=left, spread=spread(state, now, settings))
         case Phase.OPEN:
-            half_open = _changed(state, Phase.HALF_OPEN, now, Reason.TIMEOUT_ELAPSED, Counts())
+            half_open = _changed(
+                state, Phase.HALF_OPEN, now, TransitionReason.TIMEOUT_ELAPSED, Counts()
+            )
             return _probe(half_open, name, token, now, settings)
         case _:
             return _probe(state, name, token, now, settings)
 
 
-def report(state: State, era: int, batch: Batch, now: datetime, settings: BreakerSettings) -> State:
+def report(
+    state: BreakerState, era: int, batch: CallBatch, now: datetime, settings: BreakerSettings
+) -> BreakerState:
     """Return the state after the calls of *batch*, none of them a probe, ended.
 
     Calls that were let through in another *era*, so before the breaker opened, change nothing
@@ -108,7 +117,7 @@ def report(state: State, era: int, batch: Batch, now: datetime, settings: Breake
     )
     if ill:
         judged = Counts(calls, failures, calls - failures)
-        return _opened(state, now, settings, Reason.THRESHOLD_EXCEEDED, judged)
+        return _opened(state, now, settings, TransitionReason.THRESHOLD_EXCEEDED, judged)
     ramp_from = state.ramp_from
     if ramp_from is not None and ramp_from > now + UNEVEN:
         ramp_from = now
@@ -117,8 +126,8 @@ def report(state: State, era: int, batch: Batch, now: datetime, settings: Breake
 
 
 def probed(
-    state: State, token: str, now: datetime, settings: BreakerSettings, *, ok: bool
-) -> State:
+    state: BreakerState, token: str, now: datetime, settings: BreakerSettings, *, ok: bool
+) -> BreakerState:
     """Return the state after the probe of *token* ended.
 
     One whose lease ran out and was given to another changes nothing any more.
@@ -127,34 +136,34 @@ def probed(
         return state
     if not ok:
         judged = Counts(state.successes + 1, 1, state.successes)
-        return _opened(state, now, settings, Reason.HALF_OPEN_FAILED, judged)
+        return _opened(state, now, settings, TransitionReason.HALF_OPEN_FAILED, judged)
     successes = state.successes + 1
     if successes >= settings.successes_to_close:
         judged = Counts(successes, 0, successes)
-        return _closed(state, now, settings, Reason.THRESHOLD_MET, judged)
+        return _closed(state, now, settings, TransitionReason.THRESHOLD_MET, judged)
     return replace(forgone(state, token), successes=successes)
 
 
-def forgone(state: State, token: str) -> State:
+def forgone(state: BreakerState, token: str) -> BreakerState:
     """Return the state without the probe of *token*, which tells nothing."""
     return replace(state, probes=tuple(probe for probe in state.probes if probe.token != token))
 
 
-def isolated(state: State, now: datetime) -> State:
+def isolated(state: BreakerState, now: datetime) -> BreakerState:
     """Return the state of a breaker that an operator holds open."""
     if state.phase is Phase.ISOLATED:
         return state
-    return _changed(state, Phase.ISOLATED, now, Reason.OPERATOR, Counts())
+    return _changed(state, Phase.ISOLATED, now, TransitionReason.OPERATOR, Counts())
 
 
-def reset(state: State, now: datetime, settings: BreakerSettings) -> State:
+def reset(state: BreakerState, now: datetime, settings: BreakerSettings) -> BreakerState:
     """Return the state of a breaker that an operator closed: traffic comes back gradually."""
     if state.phase is Phase.CLOSED:
-        return State(era=state.era, changed_at=state.changed_at, reason=state.reason)
-    return _closed(state, now, settings, Reason.OPERATOR, Counts())
+        return BreakerState(era=state.era, changed_at=state.changed_at, reason=state.reason)
+    return _closed(state, now, settings, TransitionReason.OPERATOR, Counts())
 
 
-def share(state: State, now: datetime, settings: BreakerSettings) -> float:
+def share(state: BreakerState, now: datetime, settings: BreakerSettings) -> float:
     """Return the share of the calls that a closed breaker lets through: all but in a ramp-up."""
     if state.ramp_from is None or not settings.ramp_up:
         return 1.0
@@ -163,7 +172,7 @@ def share(state: State, now: datetime, settings: BreakerSettings) -> float:
 
 
 def known(
-    state: State, name: str, now: datetime, settings: BreakerSettings
+    state: BreakerState, name: str, now: datetime, settings: BreakerSettings
 ) -> Permit | Barred | None:
     """Return what every call is told now, None if it depends on the call."""
     refused = state.phase is Phase.ISOLATED or (
@@ -174,7 +183,7 @@ def known(
     return None
 
 
-def refuses(state: State, name: str, now: datetime, settings: BreakerSettings) -> bool:
+def refuses(state: BreakerState, name: str, now: datetime, settings: BreakerSettings) -> bool:
     """Tell whether no new call is let through now."""
     if state.phase is Phase.CLOSED:
         return False  # in a ramp-up some are
@@ -187,7 +196,7 @@ def chance_of(whose: str) -> float:
     return int.from_bytes(digest) / 2**32
 
 
-def transition(name: str, before: Phase, after: State, by: str = "") -> Transition | None:
+def transition(name: str, before: Phase, after: BreakerState, by: str = "") -> Transition | None:
     """Return the change of phase from *before* to *after*, if there is one."""
     if before is after.phase or after.reason is None or after.changed_at is None:
         return None
@@ -203,7 +212,7 @@ def transition(name: str, before: Phase, after: State, by: str = "") -> Transiti
     )
 
 
-def spread(state: State, now: datetime, settings: BreakerSettings) -> timedelta:
+def spread(state: BreakerState, now: datetime, settings: BreakerSettings) -> timedelta:
     """Return over how long those who wait are spread: the ramp-up, or half of the outage so far.
 
     The longer it lasts, the more of them there are, and the less often each of them asks.
@@ -213,7 +222,7 @@ def spread(state: State, now: datetime, settings: BreakerSettings) -> timedelta:
 
 
 def _ramped(
-    state: State, name: str, whose: str, now: datetime, settings: BreakerSettings
+    state: BreakerState, name: str, whose: str, now: datetime, settings: BreakerSettings
 ) -> Permit | Barred:
     if state.ramp_from is None or (chance := chance_of(whose)) < share(state, now, settings):
         return Permit(name, state.era)
@@ -229,14 +238,14 @@ def _left(end: datetime | None, now: datetime, span: timedelta) -> timedelta:
 
 
 def _probe(
-    state: State, name: str, token: str, now: datetime, settings: BreakerSettings
-) -> tuple[State, Permit | Barred]:
+    state: BreakerState, name: str, token: str, now: datetime, settings: BreakerSettings
+) -> tuple[BreakerState, Permit | Barred]:
     lease = settings.probe_lease
     out = tuple(probe for probe in state.probes if _left(probe.ends_at, now, lease) > _ZERO)
     if any(probe.token == token for probe in out):
         return replace(state, probes=out), Permit(name, state.era, token)
     if len(out) < settings.probes:
-        probe = Probe(token, now + lease)
+        probe = BreakerProbe(token, now + lease)
         return replace(state, probes=(*out, probe)), Permit(name, state.era, token)
     soonest = min(probe.ends_at for probe in out) - now
     wait = min(soonest, PROBE_WAIT)
@@ -245,7 +254,7 @@ def _probe(
 
 
 def _with_batch(
-    tallies: tuple[Tally, ...], batch: Batch, now: datetime, settings: BreakerSettings
+    tallies: tuple[Tally, ...], batch: CallBatch, now: datetime, settings: BreakerSettings
 ) -> tuple[Tally, ...]:
     """Return the tallies of the window that ends *now*, the batch included."""
     if tallies and _ZERO <= now - tallies[-1].began_at < settings.window / SLICES:
@@ -258,22 +267,32 @@ def _with_batch(
 
 
 def _opened(
-    state: State, now: datetime, settings: BreakerSettings, reason: Reason, judged: Counts
-) -> State:
+    state: BreakerState,
+    now: datetime,
+    settings: BreakerSettings,
+    reason: TransitionReason,
+    judged: Counts,
+) -> BreakerState:
     opened = _changed(state, Phase.OPEN, now, reason, judged)
     return replace(opened, retry_at=now + settings.open_for)
 
 
 def _closed(
-    state: State, now: datetime, settings: BreakerSettings, reason: Reason, judged: Counts
-) -> State:
+    state: BreakerState,
+    now: datetime,
+    settings: BreakerSettings,
+    reason: TransitionReason,
+    judged: Counts,
+) -> BreakerState:
     closed = _changed(state, Phase.CLOSED, now, reason, judged)
     return replace(closed, ramp_from=now if settings.ramp_up else None)
 
 
-def _changed(state: State, phase: Phase, now: datetime, reason: Reason, judged: Counts) -> State:
+def _changed(
+    state: BreakerState, phase: Phase, now: datetime, reason: TransitionReason, judged: Counts
+) -> BreakerState:
     """Return a fresh state of *phase*, one era on."""
-    return State(
+    return BreakerState(
         phase=phase,
         era=state.era + 1,
         ill_since=None if phase is Phase.CLOSED else state.ill_since or now,

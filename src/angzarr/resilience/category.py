@@ -1,10 +1,16 @@
-"""The nine categories of failure and what one classification says (spec D2). Values, no rules."""
+"""The nine categories of failure and what one classification says (spec D2). Values, no rules.
+
+What becomes of a failed delivery, by category and event type (spec D2, decisions 26).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
+from angzarr.errors import ConfigurationError
 
 
 class Category(StrEnum):
@@ -43,3 +49,49 @@ class Classification:
 def retryable(category: Category, *, idempotent: bool = True) -> bool:
     """Return whether another run may help; SERVER errors ask for an idempotent handler (26)."""
     return category in RETRYABLE and (idempotent or category is not Category.SERVER)
+
+
+class Verdict(StrEnum):
+    """What to do about an error. RETRY holds only while the policy has attempts left."""
+
+    RETRY = "retry"
+    DEAD_LETTER = "dead_letter"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRule:
+    """What becomes of errors of `category` that are not retried; empty `event_type`: of all."""
+
+    category: Category
+    verdict: Verdict
+    event_type: str = ""
+
+    def __post_init__(self) -> None:
+        if self.verdict is Verdict.RETRY:
+            msg = (
+                f"{self.category} errors cannot be declared retryable; "
+                "give the error another category with a Rule instead"
+            )
+            raise ConfigurationError(msg)
+        if self.category in RETRYABLE - {Category.SERVER}:
+            msg = f"{self.category} errors are always retried; a verdict for them has no effect"
+            raise ConfigurationError(msg)
+
+
+def verdict_for(
+    category: Category,
+    rules: Iterable[VerdictRule] = (),
+    *,
+    event_type: str = "",
+    idempotent: bool = True,
+    named: bool = False,
+) -> Verdict:
+    """Return the verdict; a rule for the event type beats one for all, a later one an earlier.
+
+    *named*: the policy names the error's type. Then it is retried where nobody classified it.
+    """
+    if retryable(category, idempotent=idempotent) or (named and category is Category.UNKNOWN):
+        return Verdict.RETRY
+    verdicts = {rule.event_type: rule.verdict for rule in rules if rule.category is category}
+    return verdicts.get(event_type) or verdicts.get("") or Verdict.DEAD_LETTER

@@ -15,7 +15,7 @@ from typing import Final
 
 from angzarr.clock import follow, stands_in
 from angzarr.runtime.health_report import Condition
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -50,7 +50,7 @@ class ClockWatch:
         self._own = own
         self._monotonic = monotonic
         self._again_at = float("-inf")
-        self._seldom = Seldom(600.0, monotonic)
+        self._seldom = LogThrottle(600.0, monotonic)
         #: How far this machine's clock is ahead of the store's, beyond what the way to the store
         #: explains; None: not known yet.
         self.ahead: timedelta | None = None

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.keys import printable_part
+from angzarr.resilience.idempotency import printable_part
 
 Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 #: A breaker's name, several, or names with the errors that each of them counts.

@@ -26,12 +26,12 @@ from angzarr.resilience.idempotency import (
     InProgress,
     Position,
     Release,
-    Superseded,
+    SupersededClaim,
     Wait,
 )
 
 
-class Status(StrEnum):
+class ClaimStatus(StrEnum):
     """What a record says; its value is what stores write."""
 
     PENDING = "pending"
@@ -42,14 +42,14 @@ class Status(StrEnum):
 
 
 #: Where a record still has the last words of a run.
-_OPEN = (Status.PENDING, Status.RELEASED)
+_OPEN = (ClaimStatus.PENDING, ClaimStatus.RELEASED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The record of one key. `token` is the delivery that holds it, or the last that did."""
 
-    status: Status
+    status: ClaimStatus
     token: str
     owner: str
     position: Position = FIRST
@@ -68,10 +68,10 @@ def answer_of(record: Record | None, claim: Claim, alive: Callable[[str], bool])
         return Claimed(starts=starts_of(claim))
     if _another_body(record, claim):
         return Conflict()
-    if record.status is Status.COMPLETED:
+    if record.status is ClaimStatus.COMPLETED:
         completed = AlreadyCompleted(result=record.result)
         return Claimed(starts=starts_of(claim)) if claim.anew else completed
-    if record.status is Status.FAILED:
+    if record.status is ClaimStatus.FAILED:
         passes = claim.position.replay > record.position.replay
         failed = AlreadyFailed(error=record.result or "{}")
         return Claimed(starts=starts_of(claim)) if passes else failed
@@ -80,9 +80,9 @@ def answer_of(record: Record | None, claim: Claim, alive: Callable[[str], bool])
 
 def _answer_of_open(record: Record, claim: Claim, alive: Callable[[str], bool]) -> ClaimAnswer:
     if claim.position < record.position:
-        return Superseded()
-    same = record.status is Status.PENDING and record.token == claim.token
-    if record.status is Status.PENDING and not same and alive(record.owner):
+        return SupersededClaim()
+    same = record.status is ClaimStatus.PENDING and record.token == claim.token
+    if record.status is ClaimStatus.PENDING and not same and alive(record.owner):
         return InProgress()
     starts = record.starts if same else record.starts + starts_of(claim)
     return Claimed(starts=starts, last_words=_last_words(record) or "")
@@ -112,7 +112,7 @@ def held_by(claim: Claim, starts: int, record: Record | None) -> Record:
     if not fingerprint and record and record.position.replay == claim.position.replay:
         fingerprint = record.fingerprint
     return Record(
-        status=Status.PENDING,
+        status=ClaimStatus.PENDING,
         token=claim.token,
         owner=claim.owner,
         position=claim.position,
@@ -124,7 +124,7 @@ def held_by(claim: Claim, starts: int, record: Record | None) -> Record:
 
 def holds(record: Record | None, token: str) -> bool:
     """Return whether the delivery with *token* holds the record."""
-    return record is not None and record.status is Status.PENDING and record.token == token
+    return record is not None and record.status is ClaimStatus.PENDING and record.token == token
 
 
 def was_ended(record: Record | None, token: str, ending: Ending) -> bool:
@@ -132,17 +132,17 @@ def was_ended(record: Record | None, token: str, ending: Ending) -> bool:
     return record is not None and record.token == token and record.status is status_of(ending)
 
 
-def status_of(ending: Ending) -> Status:
+def status_of(ending: Ending) -> ClaimStatus:
     """Return the status that *ending* leaves."""
     match ending:
         case Complete():
-            return Status.COMPLETED
+            return ClaimStatus.COMPLETED
         case Fail():
-            return Status.FAILED
+            return ClaimStatus.FAILED
         case Wait():
-            return Status.WAITING
+            return ClaimStatus.WAITING
         case Release():
-            return Status.RELEASED
+            return ClaimStatus.RELEASED
     assert_never(ending)
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 
-class Wait(NamedTuple):
+class LineWait(NamedTuple):
     """How long to wait before asking again: at least so long, and up to `spread` longer."""
 
     least: timedelta
@@ -24,7 +24,7 @@ class Wait(NamedTuple):
 
 def next_place(
     line: float, soonest: float, *, pace: float, longest: float
-) -> tuple[float | None, Wait]:
+) -> tuple[float | None, LineWait]:
     """Return the end of the line behind one more who joins it, None: he does not; and his wait.
 
     *line* is where the next place would be, *soonest* how early there can be one.
@@ -32,5 +32,5 @@ def next_place(
     place = max(line, soonest)
     if place > longest:
         half = timedelta(seconds=longest / 2)
-        return None, Wait(half, half)
-    return place + pace, Wait(timedelta(seconds=place))
+        return None, LineWait(half, half)
+    return place + pace, LineWait(timedelta(seconds=place))

@@ -3,18 +3,141 @@
 What code says is rules, too: a handler's own policy, its operation's, those of priorities, and the
 default. Rules of the settings come before those of code that are as specific, so that an operator
 has the last word without a deploy.
+
+Policy conditions: what a rule asks of a case, and how much it says by that (spec D3). Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from operator import eq
 from typing import Any, Final, NamedTuple
 
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.category import Category
 from angzarr.resilience.policies import named
-from angzarr.resilience.policy_conditions import ORDER, Case, Condition, PolicyRule
+
+#: The conditions of a rule, the weightiest first: a rule is more specific than another if it says
+#: more on the first of these on which they differ, whatever it says on those that follow.
+ORDER: Final = (
+    "handler", "operation", "event_type", "tenant", "category", "domain", "priority", "time_left",
+)  # fmt: skip
+
+
+class PolicyCase(NamedTuple):
+    """What a policy is chosen by. None, and an empty text: there is none, or it is not known."""
+
+    handler: str = ""
+    operation: str | None = None
+    event_type: str = ""
+    tenant: str | None = None
+    #: Known once a run failed.
+    category: Category | None = None
+    domain: str | None = None
+    priority: str = "default"
+    #: Until the message expires; None: it does not.
+    time_left: timedelta | None = None
+
+
+class PolicyCondition(NamedTuple):
+    """What a rule asks of one part of a case."""
+
+    name: str
+    wanted: Any
+    fits: Callable[[Any], bool]
+
+    def __str__(self) -> str:
+        if self.name == "time_left":
+            return f"time_left < {self.wanted.total_seconds():g} s"
+        return f"{self.name} {self.wanted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRule:
+    """Give `policy` where all conditions hold; None: no condition.
+
+    `handler` and `event_type` may be patterns: ``*`` is any text, ``?`` one character. `time_left`
+    holds while less than that is left until the message expires. Raises ConfigurationError for a
+    pattern that cannot be one.
+    """
+
+    policy: Policy
+    #: Who said it, for people: ``retry.rules[2]``.
+    source: str
+    by_operator: bool = False
+    #: Whether the handler itself says it: then no other condition makes it more specific, so that
+    #: an operator who names the handler overrides all that it says.
+    by_handler: bool = False
+    handler: str | None = None
+    operation: str | None = None
+    event_type: str | None = None
+    tenant: str | None = None
+    category: Category | None = None
+    domain: str | None = None
+    priority: str | None = None
+    time_left: timedelta | None = None
+    conditions: tuple[PolicyCondition, ...] = field(init=False, compare=False)
+    #: Compared as a tuple; the greater is the more specific.
+    weight: tuple[float, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        asked = [(name, getattr(self, name)) for name in ORDER]
+        conditions = (_condition(self.source, *one) for one in asked if one[1] is not None)
+        object.__setattr__(self, "conditions", tuple(conditions))
+        weighed = ("handler",) if self.by_handler else ORDER
+        weight = (_weight(name, wanted if name in weighed else None) for name, wanted in asked)
+        object.__setattr__(self, "weight", tuple(weight))
+
+    def missed(self, case: PolicyCase) -> PolicyCondition | None:
+        """Return the first condition that does not hold of *case*, or None: the rule fits."""
+        for condition in self.conditions:
+            if not condition.fits(getattr(case, condition.name)):
+                return condition
+        return None
+
+
+def _condition(source: str, name: str, wanted: Any) -> PolicyCondition:
+    if name == "time_left":
+        return PolicyCondition(name, wanted, lambda left: left is not None and left < wanted)
+    if name not in _MAY_BE_PATTERNS:
+        return PolicyCondition(name, wanted, partial(eq, wanted))
+    if not wanted or (_is_pattern(wanted) and set(wanted) & set("[]")):
+        msg = (
+            f"{source}: {name} cannot be {wanted!r}: use a name, or a pattern with *"
+            " text and ? one character, without brackets"
+        )
+        raise ConfigurationError(msg)
+    if not _is_pattern(wanted):
+        return PolicyCondition(name, wanted, partial(eq, wanted))
+    parts = ({"*": ".*", "?": "."}.get(c) or re.escape(c) for c in wanted)
+    fullmatch = re.compile("".join(parts), re.DOTALL).fullmatch
+    return PolicyCondition(name, wanted, lambda text: fullmatch(text) is not None)
+
+
+#: Conditions on names that a program has many of, often with a common beginning.
+_MAY_BE_PATTERNS: Final = ("handler", "event_type")
+
+
+def _is_pattern(text: str) -> bool:
+    return "*" in text or "?" in text
+
+
+def _weight(name: str, wanted: Any) -> float:
+    """Return how much a condition says: a name more than a pattern, a longer pattern more."""
+    if name == "time_left":
+        return -math.inf if wanted is None else -wanted.total_seconds()
+    if wanted is None:
+        return 0
+    if name in _MAY_BE_PATTERNS and _is_pattern(wanted):
+        return 1 + sum(c not in "*?" for c in wanted)
+    return math.inf
+
 
 #: Priorities that have a policy of their own.
 _PRIORITIES: Final = ("background", "realtime")
@@ -22,11 +145,11 @@ _PRIORITIES: Final = ("background", "realtime")
 _NONE: Final[Mapping[str, Policy]] = {}
 
 
-class Tried(NamedTuple):
+class TriedRule(NamedTuple):
     """A rule that was tried, and the condition that it missed; None: it fits."""
 
     rule: PolicyRule
-    missed: Condition | None
+    missed: PolicyCondition | None
 
 
 def ranked(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
@@ -40,16 +163,16 @@ def ranked(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
     return tuple(rule for _, rule in numbered)
 
 
-def explain(rules: Sequence[PolicyRule], case: Case) -> list[Tried]:
+def explain(rules: Sequence[PolicyRule], case: PolicyCase) -> list[TriedRule]:
     """Return what becomes of each of the *ranked* rules; the first without a miss decides."""
-    return [Tried(rule, rule.missed(case)) for rule in rules]
+    return [TriedRule(rule, rule.missed(case)) for rule in rules]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PolicyPlan:
     """The rules that may fit the deliveries of one handler, made ready to be asked often."""
 
-    steps: tuple[tuple[tuple[Condition, ...], Policy], ...]
+    steps: tuple[tuple[tuple[PolicyCondition, ...], Policy], ...]
     #: Priority → policy, where nothing else matters; the rest gets the last step's.
     _by_priority: Mapping[str, Policy] | None
 
@@ -59,7 +182,7 @@ class Plan:
             return None
         return self._by_priority.get(priority) or self.steps[-1][1]
 
-    def choose(self, case: Case) -> Policy:
+    def choose(self, case: PolicyCase) -> Policy:
         """Return the policy of *case*."""
         for conditions, policy in self.steps:
             for name, _, fits in conditions:
@@ -78,7 +201,7 @@ class PolicyRules:
     #: Those that hold for all handlers: the settings', the priorities', the default.
     general: tuple[PolicyRule, ...]
     #: The plans made so far, by handler.
-    plans: dict[str, Plan] = field(default_factory=dict)
+    plans: dict[str, PolicyPlan] = field(default_factory=dict)
 
     def named(self, given: Policy | str) -> Policy:
         """Return the policy *given*, or called so; raises ConfigurationError where none is."""
@@ -134,7 +257,7 @@ class PolicyRules:
         domain: str | None = None,
         own: Policy | str | None = None,
         by_type: Mapping[str, Policy] = _NONE,
-    ) -> Plan:
+    ) -> PolicyPlan:
         """Return the plan of *handler*, made at the first call; *domain* is the handler's own."""
         made = self.plans.get(handler)
         if made is None:
@@ -188,9 +311,9 @@ def _of_settings(
     return PolicyRule(policy=policy, source=source, by_operator=True, **conditions)
 
 
-def _plan(rules: Sequence[PolicyRule], fixed: Mapping[str, Any]) -> Plan:
+def _plan(rules: Sequence[PolicyRule], fixed: Mapping[str, Any]) -> PolicyPlan:
     """Leave out what cannot fit, and what is *fixed* of those that can."""
-    steps: list[tuple[tuple[Condition, ...], Policy]] = []
+    steps: list[tuple[tuple[PolicyCondition, ...], Policy]] = []
     for rule in rules:
         if any(c.name in fixed and not c.fits(fixed[c.name]) for c in rule.conditions):
             continue
@@ -201,6 +324,6 @@ def _plan(rules: Sequence[PolicyRule], fixed: Mapping[str, Any]) -> Plan:
     by_priority: dict[str, Policy] = {}
     for conditions, policy in steps[:-1]:
         if [condition.name for condition in conditions] != ["priority"]:
-            return Plan(tuple(steps), None)
+            return PolicyPlan(tuple(steps), None)
         by_priority.setdefault(conditions[0].wanted, policy)
-    return Plan(tuple(steps), by_priority)
+    return PolicyPlan(tuple(steps), by_priority)

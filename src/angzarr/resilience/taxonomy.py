@@ -8,10 +8,17 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.category import ILLNESS, Category, Classification, retryable
+from angzarr.resilience.category import (
+    ILLNESS,
+    Category,
+    Classification,
+    Verdict,
+    VerdictRule,
+    retryable,
+    verdict_for,
+)
 from angzarr.resilience.taxonomy_evidence import DEPTH, evidence
 from angzarr.resilience.taxonomy_sources import class_paths
-from angzarr.resilience.verdict import Verdict, VerdictRule, verdict_for
 
 __all__ = [
     "ILLNESS",

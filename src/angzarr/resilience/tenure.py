@@ -3,22 +3,32 @@
 Claims hold while the lease of their owner runs. A process that stood still for longer, or whose
 store was away for longer, may have lost them without a word: before it runs what it claimed then,
 it has to ask. So that it need not ask each time it remembers until when the lease runs for certain.
+
+FleetDuty: what one worker of a fleet does for all of them, and who that is.
+
+It is a claim as any event's: it holds while the lease of its owner runs. Whoever dies or loses its
+lease is followed by another worker, which asks for it in turns.
 """
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from angzarr.errors import StoreUnavailable
 from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
     Claimed,
     IdempotencyStore,
     OwnerLeases,
+    Release,
+    key_for,
 )
 
 #: How long an owner counts as alive after its last sign of life (2).
@@ -92,3 +102,37 @@ class Tenure:
     def is_over(self, until: float) -> bool:
         """Tell whether a lease that ran *until* then may have ended since."""
         return self._monotonic() >= until
+
+
+#: Stands in its keys where claims of events name their handler.
+_HANDLER = "angzarr.fleet_duty"
+
+
+class FleetDuty:
+    """The duty *name*, asked for by *owner*. For one thread.
+
+    While the claim store is away whoever had the duty keeps it: it is for work that may be done
+    twice, and that is missed where nobody does it.
+    """
+
+    def __init__(self, tenure: Tenure, store: IdempotencyStore, owner: str, name: str) -> None:
+        self._tenure = tenure
+        self._store = store
+        self._claim = Claim(
+            key=key_for(_HANDLER, name), token=uuid.uuid4().hex, owner=owner, counted=False
+        )
+        self._ours = False
+
+    def is_ours(self) -> bool:
+        """Take the duty if no living worker has it; return whether it is this one's."""
+        with suppress(StoreUnavailable):
+            [answer] = self._tenure.claim(self._store, [self._claim])
+            self._ours = isinstance(answer, Claimed)
+        return self._ours
+
+    def end(self) -> None:
+        """Let another worker take the duty at once; if the store is away, once the lease ends."""
+        if self._ours:
+            self._ours = False
+            with suppress(StoreUnavailable):
+                self._store.settle(self._claim.key, self._claim.token, Release(was_counted=False))

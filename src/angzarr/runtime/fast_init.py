@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 _Value = TypeVar("_Value")
 
 
-def quick_init(cls: type[_Value]) -> type[_Value]:
+def fast_init(cls: type[_Value]) -> type[_Value]:
     """Give *cls*, a frozen dataclass with slots and keywords only, such an `__init__`."""
     given = fields(cls)  # type: ignore[arg-type]
     scope: dict[str, Any] = {f"_set_{one.name}": getattr(cls, one.name).__set__ for one in given}

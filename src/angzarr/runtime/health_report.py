@@ -1,9 +1,13 @@
-"""Report: the conditions of a probe, and whether all of them hold."""
+"""Report: the conditions of a probe, and whether all of them hold.
+
+Pulse: when something last moved. It is beaten often and looked at seldom.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 #: The most characters that a condition says.
@@ -41,3 +45,19 @@ class Report(NamedTuple):
 def since(seconds: float) -> str:
     """Return a span as a probe says it."""
     return f"{seconds:.1f} s"
+
+
+class Heartbeat:
+    """One monotonic stamp, written by whoever moves and read by any thread."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._beaten_at = monotonic()
+
+    def beat(self) -> None:
+        """Say that it moved."""
+        self._beaten_at = self._monotonic()
+
+    def age(self) -> float:
+        """Return how many seconds ago it moved last, or was made."""
+        return max(self._monotonic() - self._beaten_at, 0.0)

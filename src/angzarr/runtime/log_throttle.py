@@ -10,7 +10,7 @@ from typing import Final
 A_MINUTE: Final = 60.0
 
 
-class Seldom:
+class LogThrottle:
     """Says yes at most once in so many seconds for each cause, the first time at once.
 
     It remembers a cause for two such spans at most, so there may be many over time.

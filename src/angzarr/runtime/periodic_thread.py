@@ -1,4 +1,4 @@
-"""TurnThread: work in turns beside everything else, until the process ends."""
+"""PeriodicThread: work in turns beside everything else, until the process ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Turns(Protocol):
         """Finish, after the last turn."""
 
 
-class TurnThread:
+class PeriodicThread:
     """Takes turns until the process ends; children that are forked meanwhile have none.
 
     *make* is given what tells whether to stop. A stop waits for the turn that is under way, but no

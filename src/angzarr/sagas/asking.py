@@ -16,7 +16,7 @@ from typing import Final
 from angzarr.clock import Clock
 from angzarr.errors import AngzarrError, DecodeError
 from angzarr.facts import Fact, FactLog
-from angzarr.sagas.log import Asked, Case, RejectionLog, Status
+from angzarr.sagas.log import AskedAgain, Case, RejectionLog, RejectionStatus
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.rejection import Rejection, read_rejection
 
@@ -25,8 +25,8 @@ _log = logging.getLogger("angzarr.sagas")
 #: As long a source that was told is given to answer: retries of the policy take less.
 PATIENCE: Final = timedelta(minutes=10)
 _SETTLED: Final = {
-    Status.COMPENSATED: "its source compensated",
-    Status.FORWARDED: "its source sent it on, and who was told has a case of its own",
+    RejectionStatus.COMPENSATED: "its source compensated",
+    RejectionStatus.FORWARDED: "its source sent it on, and who was told has a case of its own",
 }
 
 
@@ -64,7 +64,7 @@ class Asking:
         Raises NotAsked; and StoreUnavailable, BrokerUnavailable: then it may be done again.
         """
         self.check(case)
-        asked = Asked(by=by, at=self.clock.now(), note=note)
+        asked = AskedAgain(by=by, at=self.clock.now(), note=note)
         counted = self.log.ask_again(case.id, asked)
         if counted is None:
             msg = f"{case.id} was removed meanwhile"
@@ -82,7 +82,7 @@ class Asking:
 
 def under_way(case: Case, now: datetime) -> bool:
     """Tell whether the source of *case* may still answer what it was told lately. Pure."""
-    return case.status is Status.TOLD and now - case.changed_at < PATIENCE
+    return case.status is RejectionStatus.TOLD and now - case.changed_at < PATIENCE
 
 
 def asked_fact(case: Case) -> Fact:

@@ -36,10 +36,9 @@ from angzarr.errors import (
 )
 from angzarr.events.event import Event
 from angzarr.events.headers import check_sequence
-from angzarr.sagas.compensating import Compensating, Turn
-from angzarr.sagas.depth import check_depth
+from angzarr.sagas.compensating import Compensating, CompensationTurn
 from angzarr.sagas.log import RejectionLog, case_of
-from angzarr.sagas.outbox import Outbox, read_commands, written_commands
+from angzarr.sagas.outbox import Outbox, check_depth, read_commands, written_commands
 from angzarr.sagas.rejection import Rejection, from_event, rejection_of
 from angzarr.sagas.saga import ProcessManager, Saga, origin_for, reaction
 
@@ -49,7 +48,7 @@ AWAY: Final = timedelta(seconds=3)
 LONGEST_WAIT: Final = timedelta(days=1)
 
 
-class Telling(Protocol):
+class RejectionMeters(Protocol):
     """Counts rejections; it must not raise, and not take long."""
 
     def rejected(self, saga: str, domain: str) -> None:
@@ -65,7 +64,7 @@ class Chains:
     decider: Decider
     compensating: Compensating
     outbox: Outbox
-    meters: Telling
+    meters: RejectionMeters
     clock: Clock
     #: Events and commands that a chain may have before a circle is suspected.
     max_depth: int
@@ -134,8 +133,8 @@ class Chains:
         with _patient(context, self.clock):
             return self.compensating.compensate(kind, rejection, self._turn(context)).value
 
-    def _turn(self, context: Context) -> Turn:
-        return Turn(
+    def _turn(self, context: Context) -> CompensationTurn:
+        return CompensationTurn(
             id=id_after(context.event.id, "flags", context.replay),
             is_final=context.is_final,
             max_depth=self.max_depth,

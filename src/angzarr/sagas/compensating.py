@@ -3,6 +3,8 @@
 Compensation is work that can fail: it runs in a delivery of its own, and what cannot be done now
 is retried, and at last becomes a dead letter. Whatever it publishes has ids that follow from the
 rejection, so that doing it again is harmless.
+
+Asked: who answers a rejection: by which method, and whether it is theirs at all (spec C4).
 """
 
 from __future__ import annotations
@@ -17,48 +19,99 @@ from angzarr.aggregates.aggregate import Aggregate, AggregateType
 from angzarr.aggregates.book import Book, Decision, EventBooks, Stale, Write, check_address
 from angzarr.aggregates.command import id_after
 from angzarr.aggregates.deciding import Races, decide_once
+from angzarr.aggregates.declaring import Rejected
 from angzarr.aggregates.wire_form import address_of
 from angzarr.clock import Clock
 from angzarr.errors import (
     CompensationFailed,
     DecodeError,
     Unavailable,
+    UnknownCommand,
     text_of,
 )
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.policies import POLICIES
-from angzarr.sagas.answer import Compensation, Forward, answer_of
-from angzarr.sagas.asked import check_cause, said_of, silence
 from angzarr.sagas.context import CompensationContext
-from angzarr.sagas.depth import check_depth, deeper
-from angzarr.sagas.failure import failure_event
-from angzarr.sagas.flags import Flags, Result, Step
-from angzarr.sagas.kept_flags import KeptFlags, read_flags, written_flags
-from angzarr.sagas.log import MAX_TEXT, RejectionLog, Status, case_of
-from angzarr.sagas.outbox import Outbox, read_commands, written_commands
+from angzarr.sagas.escalation import failure_event
+from angzarr.sagas.flags import CompensationStep, Flags, Result
+from angzarr.sagas.log import (
+    MAX_TEXT,
+    KeptFlags,
+    RejectionLog,
+    RejectionStatus,
+    case_of,
+    read_flags,
+    written_flags,
+)
+from angzarr.sagas.outbox import Outbox, check_depth, deeper, read_commands, written_commands
 from angzarr.sagas.rejection import Rejection, to_event
+from angzarr.sagas.rejection_answers import Compensation, Forward, answer_of, revoke_command
 from angzarr.sagas.saga import ProcessManager, command_of
 from angzarr.wire.rejection_pb2 import Notification
+
+
+def said_of(asked: Aggregate[Any], context: CompensationContext) -> object:
+    """Return what *asked* says: by the method for the command, or by the older form."""
+    command = context.command
+    name = asked.methods.rejected.get(Rejected(command.domain or "", command.type))
+    if name is not None:
+        return getattr(asked, name)(context)
+    older = getattr(asked, "handle_revocation", None)
+    if older is None:
+        return None
+    if isinstance(asked, ProcessManager):
+        return older(revoke_command(context), asked.state)
+    return older(revoke_command(context))
+
+
+def silence(kind: AggregateType, rejection: Rejection) -> str:
+    """Return why *kind* answered nothing to *rejection*. Pure."""
+    event = rejection.command.event
+    declared = Rejected(event.domain or "", event.type)
+    if declared in kind.methods.rejected or hasattr(kind, "handle_revocation"):
+        return "the source answered nothing"
+    return f"{kind.__qualname__} has no @rejected({declared.domain!r}, {declared.type!r})"
+
+
+def check_cause(kind: AggregateType, rejection: Rejection, book: Book) -> None:
+    """Refuse a rejection of what no event in *book* led to; raises UnknownCommand.
+
+    A process manager may send before it appends. What was sent on names the event of another.
+    """
+    if issubclass(kind, ProcessManager):
+        return
+    origin = rejection.origin
+    if not book.next_sequence:
+        msg = f"there is no {origin.source}, which {origin.saga} names as its source"
+        raise UnknownCommand(msg)
+    sent_on = rejection.id != id_after(rejection.command.id, "rejected")
+    if origin.sequence >= book.next_sequence and not sent_on:
+        msg = (
+            f"{origin.source} has no event {origin.sequence}, of which {origin.saga} says it set"
+            f" it off: it is at {book.next_sequence}"
+        )
+        raise UnknownCommand(msg)
+
 
 _log: Final = logging.getLogger("angzarr.sagas")
 
 _STATUS: Final = {
-    Result.REVOKED: Status.REVOKED,
-    Result.DECLINED: Status.DECLINED,
-    Result.ABORTED: Status.ABORTED,
+    Result.REVOKED: RejectionStatus.REVOKED,
+    Result.DECLINED: RejectionStatus.DECLINED,
+    Result.ABORTED: RejectionStatus.ABORTED,
 }
 
 
-class Telling(Protocol):
+class CompensationMeters(Protocol):
     """Counts compensations; it must not raise, and not take long."""
 
-    def ended(self, saga: str, status: Status, seconds: float) -> None:
+    def ended(self, saga: str, status: RejectionStatus, seconds: float) -> None:
         """Count a compensation that ended so, *seconds* after the command was rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class CompensationTurn:
     """One delivery of a rejection to its source."""
 
     #: The cause under which flags are kept: asking anew, also by a replay, has another one.
@@ -76,7 +129,7 @@ class Compensating:
     books: EventBooks
     log: RejectionLog
     outbox: Outbox
-    meters: Telling
+    meters: CompensationMeters
     clock: Clock
     chance: Callable[[], float]
     #: What is done where the source fails, or says nothing (spec C6).
@@ -87,7 +140,9 @@ class Compensating:
     #: Returns a text without secrets, for the log.
     shown: Callable[[str], str] = str
 
-    def compensate(self, kind: AggregateType, rejection: Rejection, turn: Turn) -> Status:
+    def compensate(
+        self, kind: AggregateType, rejection: Rejection, turn: CompensationTurn
+    ) -> RejectionStatus:
         """Ask the source of *rejection*, one of *kind*, and make true what it answers.
 
         Raises CompensationFailed where a dead letter is to be written, and errors that pass.
@@ -110,7 +165,7 @@ class Compensating:
                 self.log.note(case_of(answer, self.clock.now()))
                 self.outbox.tell(answer)
                 where = Flags(reason=f"sent on to {answer.origin.source}")
-                return self._end(rejection, Status.FORWARDED, where)
+                return self._end(rejection, RejectionStatus.FORWARDED, where)
             case Flags():
                 said = KeptFlags(answer, _STATUS[answer.result])
                 return self._carry_out(rejection, turn, said)
@@ -118,7 +173,10 @@ class Compensating:
                 return self._fall_back(rejection, turn, silence(kind, rejection))
 
     def _understood(
-        self, rejection: Rejection, answer: Decision | Forward | Flags | None, turn: Turn
+        self,
+        rejection: Rejection,
+        answer: Decision | Forward | Flags | None,
+        turn: CompensationTurn,
     ) -> Decision | Rejection | Flags | None:
         """Return *answer* with a notification read: one that cannot be is an error."""
         if isinstance(answer, Forward):
@@ -142,32 +200,38 @@ class Compensating:
         source = rejection.origin.source
         return decide_once(self.books, kind, source, rejection.id, decide=decide, races=races)
 
-    def _follow(self, rejection: Rejection, decision: Decision) -> Status:
+    def _follow(self, rejection: Rejection, decision: Decision) -> RejectionStatus:
         """Send what the source decided; then do what it asks for besides."""
         self.outbox.publish(decision.events)
         notes = decision.notes or {}
         self.outbox.send(read_commands(notes.get("commands")))
         flags = _cut(Flags(**(notes.get("flags") or {})))
-        status = self._end(rejection, Status.COMPENSATED, flags, decision.events)
+        status = self._end(rejection, RejectionStatus.COMPENSATED, flags, decision.events)
         self._act(rejection, flags)
         return status
 
     def _fall_back(
-        self, rejection: Rejection, turn: Turn, why: str, error: Exception | None = None
-    ) -> Status:
+        self, rejection: Rejection, turn: CompensationTurn, why: str, error: Exception | None = None
+    ) -> RejectionStatus:
         """Do what the settings say where the source fails or says nothing."""
-        said = KeptFlags(replace(self.fallback, reason=why), Status.FAILED)
+        said = KeptFlags(replace(self.fallback, reason=why), RejectionStatus.FAILED)
         return self._carry_out(rejection, turn, said, error)
 
     def _carry_out(
-        self, rejection: Rejection, turn: Turn, said: KeptFlags, error: Exception | None = None
-    ) -> Status:
+        self,
+        rejection: Rejection,
+        turn: CompensationTurn,
+        said: KeptFlags,
+        error: Exception | None = None,
+    ) -> RejectionStatus:
         """Do what the flags say, unless another delivery had the source compensate meanwhile."""
         if (decided := self._decided(rejection, rejection.id)) is not None:
             return self._follow(rejection, decided)
         flags, status = self._kept(rejection, turn, said)
         self._end(rejection, status, flags)
-        if status is Status.DECLINED or (status is Status.FAILED and not any(flags.steps())):
+        if status is RejectionStatus.DECLINED or (
+            status is RejectionStatus.FAILED and not any(flags.steps())
+        ):
             self._say_declined(rejection, flags.reason)
         self._act(rejection, flags, error)
         return status
@@ -182,7 +246,7 @@ class Compensating:
             self.shown(reason) or "no reason was given",
         )  # fmt: skip
 
-    def _kept(self, rejection: Rejection, turn: Turn, said: KeptFlags) -> KeptFlags:
+    def _kept(self, rejection: Rejection, turn: CompensationTurn, said: KeptFlags) -> KeptFlags:
         """Keep *said* before anything of it is done; return what was kept of this turn first."""
         decision = written_flags(turn.id, said._replace(flags=_cut(said.flags)))
         written = self.books.write(Write(address=rejection.origin.source, decision=decision))
@@ -203,7 +267,7 @@ class Compensating:
         An abort is an error to the caller. Here that is a dead letter, too.
         """
         steps = tuple(flags.steps())
-        if not {Step.DEAD_LETTER, Step.ABORT}.isdisjoint(steps):
+        if not {CompensationStep.DEAD_LETTER, CompensationStep.ABORT}.isdisjoint(steps):
             command, origin = rejection.command, rejection.origin
             msg = (
                 f"{command.event.type} of {origin.saga} was rejected by {command.address}"
@@ -213,11 +277,11 @@ class Compensating:
             raise CompensationFailed(msg, then) from error
         self._steps(rejection, steps, flags.reason)
 
-    def _steps(self, rejection: Rejection, steps: Sequence[Step], reason: str) -> None:
+    def _steps(self, rejection: Rejection, steps: Sequence[CompensationStep], reason: str) -> None:
         for step in steps:
-            if step is Step.ESCALATE:
+            if step is CompensationStep.ESCALATE:
                 self.outbox.escalate(rejection, reason)
-            elif step is Step.REVOKE:
+            elif step is CompensationStep.REVOKE:
                 failed = failure_event(rejection, reason, self.domain, rejection.rejected_at)
                 self.outbox.publish([failed])
 
@@ -240,8 +304,12 @@ class Compensating:
         )
 
     def _end(
-        self, rejection: Rejection, status: Status, flags: Flags, events: Sequence[Event] = ()
-    ) -> Status:
+        self,
+        rejection: Rejection,
+        status: RejectionStatus,
+        flags: Flags,
+        events: Sequence[Event] = (),
+    ) -> RejectionStatus:
         now = self.clock.now()
         case = replace(
             case_of(rejection, now),

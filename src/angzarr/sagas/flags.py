@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 
-class Step(StrEnum):
+class CompensationStep(StrEnum):
     """What a flag leads to, in the order in which it is done."""
 
     DEAD_LETTER = "dead_letter"
@@ -44,17 +44,17 @@ class Flags:
     abort: bool = False
     reason: str = ""
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[CompensationStep]:
         """Yield what is done, in order: an abort ends it."""
         if self.send_to_dead_letter_queue:
-            yield Step.DEAD_LETTER
+            yield CompensationStep.DEAD_LETTER
         if self.escalate:
-            yield Step.ESCALATE
+            yield CompensationStep.ESCALATE
         if self.abort:
-            yield Step.ABORT
+            yield CompensationStep.ABORT
             return
         if self.emit_system_revocation:
-            yield Step.REVOKE
+            yield CompensationStep.REVOKE
 
     @property
     def result(self) -> Result:

@@ -1,6 +1,12 @@
 """RejectionLog: what became of each rejected command, for people; port (spec C4, C5).
 
 It decides nothing: the books do. It is written before a delivery is acknowledged.
+
+Flags as they are kept beside the book of whoever answered them (spec C5). Pure.
+
+A delivery that comes again repeats them: an event that says that nobody compensates may be out.
+
+Pages of cases: a part of the log at a time, and the cursor that leads to the next one.
 """
 
 from __future__ import annotations
@@ -8,13 +14,14 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from angzarr.aggregates.book import Address
-from angzarr.sagas.flags import Step
+from angzarr.aggregates.book import Address, Decision
+from angzarr.events.headers import time_of
+from angzarr.sagas.flags import CompensationStep, Flags
 from angzarr.sagas.rejection import Rejection, written_rejection
 
 #: Characters of a text that is kept.
@@ -26,7 +33,7 @@ MAX_REJECTION: Final = 1_000_000
 MAX_FLOW: Final = 200
 
 
-class Status(StrEnum):
+class RejectionStatus(StrEnum):
     """How far the compensation of a rejected command is."""
 
     #: The notification is on its way to the source.
@@ -43,11 +50,11 @@ class Status(StrEnum):
 
 
 #: Nothing more is to come by itself.
-ENDED: Final = frozenset(Status) - {Status.TOLD}
+ENDED: Final = frozenset(RejectionStatus) - {RejectionStatus.TOLD}
 #: The source did what it could, so that asking it again is of no use.
-SETTLED: Final = frozenset({Status.COMPENSATED, Status.FORWARDED})
+SETTLED: Final = frozenset({RejectionStatus.COMPENSATED, RejectionStatus.FORWARDED})
 #: Nobody has to do anything about it: a source that failed is mended and asked again.
-CLOSED: Final = ENDED - {Status.FAILED}
+CLOSED: Final = ENDED - {RejectionStatus.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +72,14 @@ class Case:
     reason: str
     correlation_id: str = ""
     rejected_at: datetime
-    status: Status = Status.TOLD
+    status: RejectionStatus = RejectionStatus.TOLD
     #: Why it ended so, in words.
     answer: str = ""
     #: Sequences of the events that compensate, in the book of the source.
     first_event: int | None = None
     event_count: int = 0
     #: What was done besides, in order.
-    steps: tuple[Step, ...] = ()
+    steps: tuple[CompensationStep, ...] = ()
     #: How often the source was asked anew by a person; who did last, and why.
     asked_again: int = 0
     asked_by: str = ""
@@ -83,7 +90,7 @@ class Case:
     rejection: Any = None
 
 
-class Asked(NamedTuple):
+class AskedAgain(NamedTuple):
     """That a person has a source asked anew."""
 
     by: str
@@ -91,12 +98,12 @@ class Asked(NamedTuple):
     note: str = ""
 
 
-class Wanted(NamedTuple):
+class CaseFilter(NamedTuple):
     """Which cases; None: any."""
 
     saga: str | None = None
     domain: str | None = None
-    status: Status | None = None
+    status: RejectionStatus | None = None
     correlation_id: str | None = None
 
 
@@ -111,7 +118,7 @@ class RejectionLog(Protocol):
         """
 
     @abstractmethod
-    def ask_again(self, id: str, asked: Asked, /) -> Case | None:
+    def ask_again(self, id: str, asked: AskedAgain, /) -> Case | None:
         """Count that the source is asked again, and return the case as it is now, told.
 
         A settled case is returned as it is. None: there is no such case.
@@ -123,7 +130,7 @@ class RejectionLog(Protocol):
 
     @abstractmethod
     def cases(
-        self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None
+        self, wanted: CaseFilter, /, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> Sequence[Case]:
         """Return cases without rejections, the newest first.
 
@@ -173,7 +180,7 @@ def noted(kept: Case | None, case: Case) -> Case:
     if kept is None:
         return case
     overtaken = kept.status in SETTLED and case.status is not kept.status
-    if overtaken or case.status is Status.TOLD:
+    if overtaken or case.status is RejectionStatus.TOLD:
         return kept
     return replace(
         case,
@@ -185,13 +192,13 @@ def noted(kept: Case | None, case: Case) -> Case:
     )
 
 
-def asked_again(kept: Case, asked: Asked) -> Case:
+def asked_again(kept: Case, asked: AskedAgain) -> Case:
     """Return *kept* as somebody has its source asked anew; a settled one as it is. Pure."""
     if kept.status in SETTLED:
         return kept
     return replace(
         kept,
-        status=Status.TOLD,
+        status=RejectionStatus.TOLD,
         answer="",
         steps=(),
         asked_again=kept.asked_again + 1,
@@ -201,7 +208,7 @@ def asked_again(kept: Case, asked: Asked) -> Case:
     )
 
 
-def fits(case: Case, wanted: Wanted) -> bool:
+def fits(case: Case, wanted: CaseFilter) -> bool:
     """Tell whether *case* is one of those that are *wanted*. Pure."""
     pairs = (
         (wanted.saga, case.saga),
@@ -210,3 +217,47 @@ def fits(case: Case, wanted: Wanted) -> bool:
         (wanted.correlation_id, case.correlation_id),
     )
     return all(asked is None or asked == said for asked, said in pairs)
+
+
+class KeptFlags(NamedTuple):
+    """What is done instead of compensating, and how that ends."""
+
+    flags: Flags
+    status: RejectionStatus
+
+
+def written_flags(cause: str, kept: KeptFlags) -> Decision:
+    """Return the decision that keeps *kept* as the answer to *cause*; it appends nothing."""
+    return Decision(cause=cause, notes={"flags": asdict(kept.flags), "status": kept.status.value})
+
+
+def read_flags(decision: Decision) -> KeptFlags:
+    """Read what `written_flags` wrote."""
+    return KeptFlags(Flags(**decision.notes["flags"]), RejectionStatus(decision.notes["status"]))
+
+
+class Page(NamedTuple):
+    """Cases, and the cursor of the next page, if there is one."""
+
+    cases: Sequence[Case]
+    next: str = ""
+
+
+def page_of(log: RejectionLog, wanted: CaseFilter, *, limit: int, after: str) -> Page:
+    """Return a page of cases behind the cursor *after*.
+
+    Raises ValueError for a cursor that is none, and StoreUnavailable.
+    """
+    found = log.cases(wanted, limit=limit + 1, before=_place(after) if after else None)
+    cases = found[:limit]
+    more = f"{cases[-1].rejected_at.isoformat()},{cases[-1].id}" if len(found) > limit else ""
+    return Page(cases, more)
+
+
+def _place(cursor: str) -> tuple[datetime, str]:
+    at, _, id_ = cursor.partition(",")
+    place = time_of(at)
+    if place is None or datetime.fromisoformat(at).tzinfo is None or not id_:
+        msg = f"{cursor!r} is not a cursor of a page"
+        raise ValueError(msg)
+    return place, id_

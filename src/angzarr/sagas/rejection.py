@@ -13,8 +13,7 @@ from angzarr.aggregates.book import MAX_KEY_LENGTH, Address, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.errors import DecodeError, InvalidDomainName, InvalidRoot
 from angzarr.events.event import Event
-from angzarr.events.headers import from_headers, to_headers
-from angzarr.events.numbers import MAX_SEQUENCE
+from angzarr.events.headers import MAX_SEQUENCE, from_headers, to_headers
 
 #: The type of the message that carries it.
 NOTIFICATION: Final = "angzarr.Notification"
@@ -51,7 +50,7 @@ def rejection_of(command: Command, origin: Origin, reason: str, now: datetime) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class RejectionTarget:
     """The rejected command as it travels; its flow is that of the message."""
 
     id: str
@@ -78,7 +77,7 @@ class _Written:
     source_sequence: Annotated[int, Field(ge=0, le=MAX_SEQUENCE)]
     rejection_reason: str
     rejected_at: AwareDatetime
-    command: Target
+    command: RejectionTarget
     #: None: that of the message.
     rejection_id: str | None = None
 
@@ -87,13 +86,13 @@ _FORM: Final = TypeAdapter(_Written)
 
 
 def target_of(command: Command) -> dict[str, Any]:
-    """Return what travels of a rejected command: the fields of a `Target`."""
+    """Return what travels of a rejected command: the fields of a `RejectionTarget`."""
     return _fields(command.event)
 
 
-def _fields(carried: Event | Target) -> dict[str, Any]:
+def _fields(carried: Event | RejectionTarget) -> dict[str, Any]:
     """Return what both have; not a copy of the data, which may be nested deeply."""
-    return {field.name: getattr(carried, field.name) for field in fields(Target)}
+    return {field.name: getattr(carried, field.name) for field in fields(RejectionTarget)}
 
 
 def told_id(rejection_id: str, asked: int) -> str:

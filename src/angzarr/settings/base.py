@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from angzarr.delivery.fanout import ALL
+from angzarr.delivery.handlers import ALL
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Priority, check_domain
 from angzarr.resilience.breaker import BreakerSettings

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from pydantic import ValidationError
 
-from angzarr.dead_letters.chain import SPOOL
+from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.errors import ConfigurationError
 from angzarr.settings.base import Section
 from angzarr.settings.dead_letters import DeadLetterSettings, SpoolSettings

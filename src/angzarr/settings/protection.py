@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from angzarr.dead_letters.foreign_replay import Route
+from angzarr.dead_letters.concealing import parse
+from angzarr.dead_letters.foreign_replay import RecordRoute
 from angzarr.dead_letters.masking import compiled
-from angzarr.dead_letters.paths import parse
 from angzarr.dead_letters.protection import Encrypt
 from angzarr.settings.base import Section
 
@@ -96,10 +96,10 @@ class ProtectionSettings(Section):
         """Return which letters are sealed."""
         return self.encrypt or (Encrypt.REDACTED if self.encryption_keys else Encrypt.NONE)
 
-    def routes_of_others(self) -> dict[str, dict[str, Route]]:
+    def routes_of_others(self) -> dict[str, dict[str, RecordRoute]]:
         """Return who takes others' letters."""
         return {
-            domain: {name: Route(route.task, route.queue) for name, route in types.items()}
+            domain: {name: RecordRoute(route.task, route.queue) for name, route in types.items()}
             for domain, types in self.foreign_routes.items()
         }
 

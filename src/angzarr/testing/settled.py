@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.outcome import (
+from angzarr.delivery.delivery import (
     WORDS,
     DeadLettered,
+    Delivery,
     Duplicate,
     Handled,
     Outcome,

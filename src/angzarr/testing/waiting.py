@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from angzarr.delivery.schedule import Row, read
+from angzarr.delivery.schedule import Row, read_row
 from angzarr.errors import DecodeError
 from angzarr.events import headers as names
-from angzarr.events.numbers import number_or
+from angzarr.events.headers import number_or
 from angzarr.testing.settled import Settled
 
 
@@ -40,7 +40,7 @@ def waiting_of(rows: Sequence[tuple[Row, datetime]], settled: Sequence[Settled])
 
 def _of(row: Row, at: datetime, why: dict[tuple[str, str], Settled]) -> Waiting:
     try:
-        message = read(row.text)
+        message = read_row(row.text)
     except DecodeError:
         return Waiting(handler="?", event_id="?", due_at=at)
     told: Any = message.headers

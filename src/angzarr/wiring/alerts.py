@@ -19,7 +19,7 @@ from angzarr.analysis.alerts.alert_text import Speaker
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.policies import named, policies_from
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.settings.alerts import AlertSettings, WebhookSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import stores as wiring
@@ -31,7 +31,7 @@ LOG: Final = "log"
 _PATIENCE: Final = timedelta(milliseconds=500)
 
 
-def open_threads(settings: Settings, broker: str) -> list[TurnThread]:
+def open_threads(settings: Settings, broker: str) -> list[PeriodicThread]:
     """Return a thread that raises alerts and one for each sink; none where alerts are off.
 
     Raises MissingExtra, ConfigurationError.
@@ -43,13 +43,13 @@ def open_threads(settings: Settings, broker: str) -> list[TurnThread]:
     def alerting(_stopping: Callable[[], bool]) -> AlertRaiser:
         return _alerting(settings, broker)
 
-    threads = [TurnThread("angzarr-alerting", alerting, patience=_PATIENCE)]
+    threads = [PeriodicThread("angzarr-alerting", alerting, patience=_PATIENCE)]
     for sink in sinks:
 
         def delivery(stopping: Callable[[], bool], sink: Sink = sink) -> AlertDelivery:
             return _delivery(settings, broker, sink, stopping)
 
-        threads.append(TurnThread(f"angzarr-alerts-{sink.name}", delivery, patience=_PATIENCE))
+        threads.append(PeriodicThread(f"angzarr-alerts-{sink.name}", delivery, patience=_PATIENCE))
     return threads
 
 

@@ -40,7 +40,7 @@ from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.fleet import running_releases
 from angzarr.maintenance.retention import Pruning
-from angzarr.payloads.limits import Openings
+from angzarr.payloads.limits import PayloadReadLimit
 from angzarr.settings.health import HealthSettings
 from angzarr.wiring.application import Application, JobStore
 from angzarr.wiring.health import open_health
@@ -214,7 +214,7 @@ def open_replayer(app: Application, doors: ExitStack, *, shows: bool = True) -> 
     if payloads := app.open_payload_store():
         doors.callback(payloads.close)
         if shows:
-            payloads = Openings(payloads, app.settings.dlq.payloads.largest_opened)
+            payloads = PayloadReadLimit(payloads, app.settings.dlq.payloads.largest_opened)
     return Replayer(
         ledger=ledger,
         publisher=app.open_publisher(),

@@ -27,7 +27,7 @@ from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.delivery.handlers import Handler
-from angzarr.events.publisher import Publisher
+from angzarr.events.publication import Publisher
 from angzarr.facts import FactLog
 from angzarr.fleet import Fleet
 from angzarr.maintenance.schema_versions import TablesUpkeep
@@ -37,9 +37,9 @@ from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.switches import SwitchControls
 from angzarr.resilience.taxonomy import Rule, VerdictRule
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.sagas.outbox import Outbox
-from angzarr.sagas.story import Shelves
+from angzarr.sagas.story import EventStores
 
 
 class JobStore(ReplayJobs, JobWork, Protocol):
@@ -84,7 +84,7 @@ class Application(Protocol):
     def open_webhooks(self) -> Mapping[str, Sink]:
         """Return where alerts go besides the log, by name."""
 
-    def open_alert_threads(self) -> Sequence[TurnThread]:
+    def open_alert_threads(self) -> Sequence[PeriodicThread]:
         """Return the threads that raise and deliver alerts, not started."""
 
     def open_writes(self) -> Writes:
@@ -117,7 +117,7 @@ class Application(Protocol):
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return the dead-letter queue."""
 
-    def open_shelves(self) -> Shelves:
+    def open_shelves(self) -> EventStores:
         """Return event books and what became of rejected commands; raises ConfigurationError."""
 
     def open_payload_store(self) -> PayloadStore | None:
@@ -129,13 +129,13 @@ class Application(Protocol):
     def open_depth_watch(self) -> DepthWatch:
         """Return what asks the dead-letter queues how full they are; raises ConfigurationError."""
 
-    def open_clock_thread(self) -> TurnThread | None:
+    def open_clock_thread(self) -> PeriodicThread | None:
         """Return a thread by which this process goes by the fleet's clock; None: it does anyway."""
 
-    def open_depth_thread(self) -> TurnThread | None:
+    def open_depth_thread(self) -> PeriodicThread | None:
         """Return a thread that asks the dead-letter queues how full they are."""
 
-    def open_forwarder_thread(self) -> TurnThread | None:
+    def open_forwarder_thread(self) -> PeriodicThread | None:
         """Return a thread that empties the spool from time to time, if there is one."""
 
     def open_publisher(self) -> Publisher:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from angzarr.aggregates.event_store import EventStore
+from angzarr.aggregates.book import EventStore
 from angzarr.errors import ConfigurationError
 from angzarr.projections.ordered_handler import Ordered
 from angzarr.runtime.per_process import OncePerProcess
-from angzarr.sagas.hiding import Hiding
+from angzarr.sagas.story import Hiding
 from angzarr.wiring.application import Application
 from angzarr.wiring.event_store import open_event_store
 from angzarr.wiring.ordering import open_ordering

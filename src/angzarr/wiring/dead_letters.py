@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from angzarr.dead_letters.by_reason import LettersByReason
-from angzarr.dead_letters.chain import SPOOL, FallbackQueue
+from angzarr.dead_letters.fallback_queue import SPOOL, FallbackQueue
 from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.names import domain_of_app, queue_name
-from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox
+from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox, LettersByReason
 from angzarr.errors import ConfigurationError
 from angzarr.payloads.store import PayloadStore
 from angzarr.settings.dead_letters import DeadLetterSettings

@@ -27,24 +27,22 @@ from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.aggregates.deciding import Decider
 from angzarr.aggregates.relay import Relay
 from angzarr.clock import Clock, SystemClock
-from angzarr.delivery.admission import Admission
-from angzarr.delivery.claims import Claiming, LastStarts, Results
-from angzarr.delivery.compensation_runner import Undoing
-from angzarr.delivery.domains import Domains
-from angzarr.delivery.executor import Road
-from angzarr.delivery.failure_policy import Judge
-from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.invoke import Caller
-from angzarr.delivery.letter_builder import Autopsy
+from angzarr.delivery.admission import Admission, SwitchGate
+from angzarr.delivery.claims import Claimer, LastStarts, Results
+from angzarr.delivery.compensation_runner import CompensationRunner
+from angzarr.delivery.executor import DeliveryExecutor
+from angzarr.delivery.failure_policy import FailurePolicy
+from angzarr.delivery.handlers import Domains
+from angzarr.delivery.invoke import HandlerInvoker, Hooks
+from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.pipeline import Pipeline
-from angzarr.delivery.poison_wave import Waves
-from angzarr.delivery.retry_until_available import Hold, TriedOnce
+from angzarr.delivery.poison_wave import PoisonWaveBreaker
+from angzarr.delivery.retry_until_available import RetryUntilAvailable, TryOnce
 from angzarr.delivery.schedule import OpenSchedule, Schedule
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.step_retry import InPlace
-from angzarr.delivery.switching import Switching
-from angzarr.delivery.unreadable import Salvage
+from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
 from angzarr.wiring import dead_letters as letter_wiring
@@ -55,17 +53,19 @@ from angzarr.wiring import stores as wiring
 from angzarr.wiring.flow_control import guard_of
 
 
-def build_road(app: Any) -> Road:
+def build_road(app: Any) -> DeliveryExecutor:
     """Return a road with connections of its own; they open when first needed."""
     heed_cut(app.stopping)
     wiring.guard_handlers()
     if protection_wiring.hiding(app.settings.dlq) is not None:
         install_error_log()
-    road = _road(app, Hold, CeleryPublisher(app))
+    road = _road(app, RetryUntilAvailable, CeleryPublisher(app))
     return replace(road, waves=_waves(app, road), closed=app.stopping.closed)
 
 
-def _road(app: Any, hold_class: type[Hold], publisher: CeleryPublisher) -> Road:
+def _road(
+    app: Any, hold_class: type[RetryUntilAvailable], publisher: CeleryPublisher
+) -> DeliveryExecutor:
     clock = SystemClock()
     hold = hold_class(clock=clock, chance=app.chance, stopping=app.stopping)
     hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
@@ -81,16 +81,16 @@ def _road(app: Any, hold_class: type[Hold], publisher: CeleryPublisher) -> Road:
     )
     settler = _settler(app, schedule, ordering)
     judge = build_judge(app, clock)
-    undoing = Undoing(
+    undoing = CompensationRunner(
         undos=app.undos,
         log=app.claims.steps,
         judge=judge,
         facts=settler.facts,
         hold=hold,
-        here=hold_class is Hold,
+        here=hold_class is RetryUntilAvailable,
         time_over=TimeLimitExceeded,
     )
-    return Road(
+    return DeliveryExecutor(
         pipeline=_pipeline(app, judge, ordering, hooks, undoing),
         settler=settler,
         store=app.claims.store,
@@ -117,10 +117,10 @@ def open_schedule(app: Any) -> OpenSchedule:
     return schedule
 
 
-def build_salvage(app: Any) -> Salvage:
+def build_salvage(app: Any) -> UnreadableMessages:
     """Return what a parent process does with damaged envelopes; it opens when first needed."""
     clock = SystemClock()
-    return Salvage(
+    return UnreadableMessages(
         autopsy=_autopsy(app, clock),
         handlers=app.handlers,
         dead_letters=app.open_dead_letter_queue(),
@@ -132,7 +132,7 @@ def build_salvage(app: Any) -> Salvage:
 def build_settlement(app: Any) -> Settlement:
     """Return what a parent process does for its children, with a road that waits for nobody."""
     publisher = SingleConnectionPublisher(app)
-    road = _road(app, TriedOnce, publisher)
+    road = _road(app, TryOnce, publisher)
     return Settlement(app, road, build_salvage(app), publisher)
 
 
@@ -186,10 +186,10 @@ def build_reacting(app: Any) -> Reacting:
     return Reacting(outbox=CeleryOutbox(app), clock=SystemClock(), max_depth=given.max_depth)
 
 
-def _waves(app: Any, road: Road) -> Waves | None:
+def _waves(app: Any, road: DeliveryExecutor) -> PoisonWaveBreaker | None:
     if not app.settings.poison_wave.enabled:
         return None
-    return Waves(
+    return PoisonWaveBreaker(
         breakers=app.flow.breakers,
         handlers=app.handlers,
         autopsy=road.pipeline.judge.autopsy,
@@ -201,16 +201,16 @@ def _waves(app: Any, road: Road) -> Waves | None:
 
 
 def _pipeline(
-    app: Any, judge: Judge, ordering: Ordering, hooks: Hooks, undoing: Undoing
+    app: Any, judge: FailurePolicy, ordering: Ordering, hooks: Hooks, undoing: CompensationRunner
 ) -> Pipeline:
     results, clock, hold = Results(dumps=dumps, loads=loads), judge.clock, ordering.hold
     store = app.claims.store
     return Pipeline(
         handlers=app.handlers,
-        claiming=Claiming(store=store, tenure=app.tenure, hold=hold),
+        claiming=Claimer(store=store, tenure=app.tenure, hold=hold),
         ordering=ordering,
         admission=Admission(
-            switching=Switching(
+            switching=SwitchGate(
                 switches=app.flow.switches,
                 domain=judge.autopsy.domains.of_delivery,
                 chance=app.chance,
@@ -221,7 +221,7 @@ def _pipeline(
             sleep=clock.sleep,
             chance=app.chance,
         ),
-        caller=Caller(results=results, judge=judge, hooks=hooks),
+        caller=HandlerInvoker(results=results, judge=judge, hooks=hooks),
         results=results,
         judge=judge,
         clock=clock,
@@ -241,9 +241,9 @@ def _time_limit(app: Any, name: str) -> timedelta | None:
     return timedelta(seconds=min(limits)) if limits else None
 
 
-def build_judge(app: Any, clock: Clock) -> Judge:
+def build_judge(app: Any, clock: Clock) -> FailurePolicy:
     """Return what knows the app's rules; it needs no server."""
-    return Judge(
+    return FailurePolicy(
         autopsy=_autopsy(app, clock),
         clock=clock,
         chance=app.chance,
@@ -253,8 +253,8 @@ def build_judge(app: Any, clock: Clock) -> Judge:
     )
 
 
-def _autopsy(app: Any, clock: Clock) -> Autopsy:
-    return Autopsy(
+def _autopsy(app: Any, clock: Clock) -> DeadLetterBuilder:
+    return DeadLetterBuilder(
         clock=clock,
         component=app.main or "angzarr",
         worker=socket.gethostname(),

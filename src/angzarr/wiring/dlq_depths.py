@@ -12,11 +12,11 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from angzarr.clock import SystemClock
-from angzarr.dead_letters.chain import SPOOL
-from angzarr.dead_letters.depth import DepthWatch, Duty
+from angzarr.dead_letters.depth import DepthDuty, DepthWatch
+from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.dead_letters.queue import DeadLetterQueue
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.runtime.text import printable
 from angzarr.settings.dlq_urls import read_url
 from angzarr.settings.payloads import PayloadSettings
@@ -31,12 +31,12 @@ READER_ASKS_EVERY: Final = timedelta(minutes=1)
 WORKER_ASKS_EVERY: Final = timedelta(minutes=2)
 
 #: Returns whose duty the work of a name is, of all workers of a fleet.
-DutyOf: TypeAlias = Callable[[str], Duty]
+DutyOf: TypeAlias = Callable[[str], DepthDuty]
 
 
 def open_depth_thread(
     settings: Settings, broker: str, domains: Sequence[str], duty_of: DutyOf | None = None
-) -> TurnThread | None:
+) -> PeriodicThread | None:
     """Return a thread that asks for depths and whose process tells them.
 
     Without *duty_of* it is of an analysis worker, each of which asks. None where nobody measures:
@@ -47,7 +47,7 @@ def open_depth_thread(
     watch = open_depth_watch(settings, broker, domains, duty_of)
     reads = duty_of is None
     wiring.depth_meters().observe(watch.depths, SystemClock().now, reads=reads)
-    return TurnThread("angzarr-depths", lambda _stopping: watch)
+    return PeriodicThread("angzarr-depths", lambda _stopping: watch)
 
 
 def open_depth_watch(
@@ -64,7 +64,7 @@ def open_depth_watch(
         clock=SystemClock(),
         chance=random.random,
         every=WORKER_ASKS_EVERY if duty_of else READER_ASKS_EVERY,
-        failed=partial(_say, Seldom()),
+        failed=partial(_say, LogThrottle()),
         duty=duty_of(_named(places, domains)) if duty_of else None,
     )
 
@@ -90,7 +90,7 @@ def _places(settings: Settings, broker: str) -> Mapping[str, Callable[[], DeadLe
     return opened
 
 
-def _say(seldom: Seldom, place: str, error: Exception) -> None:
+def _say(seldom: LogThrottle, place: str, error: Exception) -> None:
     """Say once a minute that a place did not answer; its gauges are missing after a while."""
     if seldom.now(f"{place} {type(error).__name__}"):
         _log.warning("dead_letters_not_counted on %s: %s", place, printable(error))

@@ -8,8 +8,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from angzarr.aggregates.book import EventBooks
-from angzarr.aggregates.event_store import EventStore
+from angzarr.aggregates.book import EventBooks, EventStore
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.maintenance.retention import Aged, Pruning, PruningTurns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from angzarr.errors import ConfigurationError
-from angzarr.projections.stores import OrderingStores
+from angzarr.projections.checkpoint import OrderingStores
 from angzarr.settings.settings import Settings
 from angzarr.wiring.stores import EMBEDDED, check_shared, extra, is_embedded
 

@@ -12,13 +12,13 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from angzarr.aggregates.event_store import EventStore
+from angzarr.aggregates.book import EventStore
 from angzarr.clock import SystemClock
 from angzarr.delivery.handlers import Handler
 from angzarr.errors import AngzarrError, ConfigurationError, RebuildError, text_of
 from angzarr.events.event import Event
-from angzarr.projections.green import Green, Plan
 from angzarr.projections.projection import Projection, handler_name
+from angzarr.projections.shadow_table import Plan, ShadowTable
 from angzarr.settings.settings import Settings
 from angzarr.wiring.event_store import check_books, open_event_store
 from angzarr.wiring.ordering import check_ordering, open_ordering
@@ -43,7 +43,7 @@ class Site(NamedTuple):
 
     plan: Plan
     store: EventStore
-    green: Green
+    green: ShadowTable
 
 
 @contextmanager

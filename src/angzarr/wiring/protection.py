@@ -7,12 +7,10 @@ from collections.abc import Callable
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.masking import compiled
-from angzarr.dead_letters.outcome_signing import SignedOutcomes
-from angzarr.dead_letters.protection import ProtectedQueue, Protection
+from angzarr.dead_letters.protection import Cipher, ProtectedQueue, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.redaction import Redaction
-from angzarr.dead_letters.replay_outcome import ReplayOutcomes
-from angzarr.dead_letters.sealing import Cipher
+from angzarr.dead_letters.replay_outcome import ReplayOutcomes, SignedOutcomes
 from angzarr.dead_letters.signing import Signatures
 from angzarr.settings.dead_letters import DeadLetterSettings
 from angzarr.settings.protection import current_key

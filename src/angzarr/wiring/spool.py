@@ -13,7 +13,7 @@ from angzarr.clock import SystemClock
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.settings.dead_letters import SpoolSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
@@ -37,7 +37,7 @@ def open_forwarder(settings: Settings, broker: str, path: Path | None = None) ->
     )
 
 
-def open_forwarder_thread(settings: Settings, broker: str) -> TurnThread | None:
+def open_forwarder_thread(settings: Settings, broker: str) -> PeriodicThread | None:
     """Return a thread that forwards and whose process tells how full the spool is, if any."""
     if not letter_wiring.has_spool(settings):
         return None
@@ -47,7 +47,7 @@ def open_forwarder_thread(settings: Settings, broker: str) -> TurnThread | None:
 
     folder = open_folder(spool_path(settings))
     wiring.letter_meters().observe(folder.tally, SystemClock().now)
-    return TurnThread("angzarr-forwarder", make, patience=_PATIENCE)
+    return PeriodicThread("angzarr-forwarder", make, patience=_PATIENCE)
 
 
 def open_folder(path: Path) -> Any:

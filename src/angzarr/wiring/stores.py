@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from celery import signals
 
 from angzarr.delivery.compensation import StepLog
-from angzarr.delivery.hooks import Hook
+from angzarr.delivery.invoke import Hook
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
 from angzarr.facts import FactLog

@@ -17,7 +17,7 @@ from typing import Any, Final
 from angzarr.adapters.http.health_server import Answer
 from angzarr.errors import MissingExtra
 from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 
 _log = logging.getLogger("angzarr.health")
 
@@ -42,7 +42,7 @@ class Metrics:
         self._why_not = "nothing is measured here"
         self._pid = 0
         self._here = OncePerProcess(self._measure)
-        self._threads: list[TurnThread] = []
+        self._threads: list[PeriodicThread] = []
         self._told: Answer | None = None
         self._told_at = 0.0
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ class Metrics:
         return here
 
     def _start(self, name: str, turns: Any) -> None:
-        thread = TurnThread(name, lambda _stopping: turns)
+        thread = PeriodicThread(name, lambda _stopping: turns)
         self._threads.append(thread)
         thread.start()
 

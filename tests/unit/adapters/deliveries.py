@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.delivery.delivery import Delivery, read
-from angzarr.delivery.outcome import (
+from angzarr.delivery.delivery import (
     DeadLettered,
+    Delivery,
     Duplicate,
     Handled,
     Postponed,
@@ -16,8 +16,9 @@ from angzarr.delivery.outcome import (
     Retried,
     Skipped,
     Superseded,
+    read,
 )
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.resilience.taxonomy import Category, Classification
 
 AT = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)

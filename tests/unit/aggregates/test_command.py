@@ -19,7 +19,7 @@ from angzarr.aggregates.command import (
 )
 from angzarr.events import headers as names
 from angzarr.events.event import Event
-from angzarr.events.numbers import MAX_SEQUENCE
+from angzarr.events.headers import MAX_SEQUENCE
 
 text = st.text(st.characters(), min_size=1)
 origins = st.builds(

@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from pydantic import BaseModel
 
 from angzarr.aggregates.aggregate import Aggregate
+from angzarr.aggregates.command import MergeStrategy
 from angzarr.aggregates.declaring import (
     Rejected,
     applies,
@@ -20,7 +21,6 @@ from angzarr.aggregates.declaring import (
     reacts_to,
     rejected,
 )
-from angzarr.aggregates.merge import MergeStrategy
 from angzarr.errors import ConfigurationError, DecodeError, InvalidDomainName
 
 

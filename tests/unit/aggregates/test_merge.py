@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.aggregates.merge import MergeStrategy, Ruling, ruling
+from angzarr.aggregates.command import MergeRuling, MergeStrategy, merge_ruling
 
 sequences = st.integers(0, 2**31)
 
@@ -14,20 +14,20 @@ sequences = st.integers(0, 2**31)
 @pytest.mark.parametrize(
     ("strategy", "number", "done"),
     [
-        (MergeStrategy.COMMUTATIVE, 0, Ruling.STALE),
-        (MergeStrategy.STRICT, 1, Ruling.ABORT),
-        (MergeStrategy.AGGREGATE_HANDLES, 2, Ruling.RUN),
-        (MergeStrategy.MANUAL, 3, Ruling.REVIEW),
+        (MergeStrategy.COMMUTATIVE, 0, MergeRuling.STALE),
+        (MergeStrategy.STRICT, 1, MergeRuling.ABORT),
+        (MergeStrategy.AGGREGATE_HANDLES, 2, MergeRuling.RUN),
+        (MergeStrategy.MANUAL, 3, MergeRuling.REVIEW),
     ],
 )
 @given(expected=sequences, actual=sequences)
 def test_a_wrong_expectation_is_ruled_by_the_strategy(strategy, number, done, expected, actual):
     assert strategy == number
-    wanted = Ruling.RUN if expected == actual else done
-    assert ruling(strategy, expected, actual) is wanted
+    wanted = MergeRuling.RUN if expected == actual else done
+    assert merge_ruling(strategy, expected, actual) is wanted
 
 
 @given(st.sampled_from(MergeStrategy), sequences)
 def test_no_expectation_or_the_right_one_is_run(strategy, actual):
-    assert ruling(strategy, None, actual) is Ruling.RUN
-    assert ruling(strategy, actual, actual) is Ruling.RUN
+    assert merge_ruling(strategy, None, actual) is MergeRuling.RUN
+    assert merge_ruling(strategy, actual, actual) is MergeRuling.RUN

@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from angzarr.aggregates.payload_form import pack, unpack
+from angzarr.aggregates.wire_form import pack, unpack
 from angzarr.errors import DecodeError, UnserializableEvent
 from angzarr.wire import book_pb2, identity_pb2
 from angzarr.wire.worker_pb2 import JsonMessage

@@ -22,11 +22,10 @@ from tests.accounts import (
 )
 from tests.accounts import merging as accounts
 
-from angzarr.aggregates.aggregate import Aggregate
+from angzarr.aggregates.aggregate import Aggregate, is_one
 from angzarr.aggregates.book import Book, Retention
+from angzarr.aggregates.command import MergeStrategy
 from angzarr.aggregates.declaring import applies
-from angzarr.aggregates.merge import MergeStrategy
-from angzarr.aggregates.state import is_one
 from angzarr.events.event import Event
 
 

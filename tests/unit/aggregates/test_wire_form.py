@@ -15,8 +15,7 @@ from tests.accounts import Account, Deposit, Deposited, command, event
 from tests.unit.aggregates.test_payload_form import json_values
 
 from angzarr.aggregates.book import Address, Book, Retention, Snapshot, numbered
-from angzarr.aggregates.command import Command, Origin
-from angzarr.aggregates.merge import MergeStrategy
+from angzarr.aggregates.command import Command, MergeStrategy, Origin
 from angzarr.aggregates.wire_form import (
     address_of,
     book_from_wire,

@@ -7,8 +7,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command
-from angzarr.aggregates.payload_form import pack, unpack
-from angzarr.aggregates.wire_form import command_to_wire, cover_of
+from angzarr.aggregates.wire_form import command_to_wire, cover_of, pack, unpack
 from angzarr.errors import DecodeError, UnserializableEvent
 from angzarr.events.event import Event
 from angzarr.wire.worker_pb2 import JsonMessage

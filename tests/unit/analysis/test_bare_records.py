@@ -16,8 +16,8 @@ from angzarr.analysis.alerts.alert_state import AlertRules
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.export import entry_detail_json, letter_lines
 from angzarr.dead_letters.clearance import Clearance
-from angzarr.dead_letters.foreign_replay import Route
-from angzarr.dead_letters.lines import from_line
+from angzarr.dead_letters.codec import from_line
+from angzarr.dead_letters.foreign_replay import RecordRoute
 from angzarr.dead_letters.moving import carry_into
 from angzarr.dead_letters.queue import RawLetter, Receipt
 from angzarr.dead_letters.record import ForeignRecord
@@ -86,7 +86,7 @@ def test_it_is_archived_with_an_alert_and_whole_wherever_it_goes(bare):
     elsewhere.done([moved])
     assert carries(moved) == carries(receipt)
 
-    routes = {"order": {"*": Route("shop.any", "any")}}
+    routes = {"order": {"*": RecordRoute("shop.any", "any")}}
     given = RawLetter(
         domain=moved.domain, raw=moved.raw, content_type=moved.content_type, record=moved.record
     )

@@ -14,7 +14,7 @@ from angzarr.analysis.ledger.entry import FailureClass, Hold, Status
 from angzarr.analysis.ledger.operator_actions import UNSENT, Act, Verb
 from angzarr.analysis.ledger.transition import UNDECIDED
 from angzarr.analysis.replay.compensation import call_of
-from angzarr.dead_letters.refusal import Distrusted
+from angzarr.dead_letters.letter import Distrusted
 from angzarr.resilience.idempotency import RECORD_LIFE
 
 RULE = {

@@ -16,9 +16,9 @@ from angzarr.analysis.ledger import transition
 from angzarr.analysis.ledger.entry import FailureClass, Status
 from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.errors import BrokerUnavailable
-from angzarr.resilience.breaker import BreakerSettings, Phase, State
+from angzarr.resilience.breaker import BreakerSettings, BreakerState, Phase
 
-OPEN, CLOSED = State(phase=Phase.OPEN), State()
+OPEN, CLOSED = BreakerState(phase=Phase.OPEN), BreakerState()
 WAIT = EntryDecision(
     action=Action.WAIT,
     failure_class=FailureClass.TRANSIENT_ONGOING,

@@ -17,7 +17,7 @@ from tests.hand_clock import START
 from angzarr import Limit
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Address
-from angzarr.aggregates.command import Command, Origin
+from angzarr.aggregates.command import Command, MergeStrategy, Origin
 from angzarr.aggregates.declaring import (
     applies,
     handles,
@@ -26,10 +26,8 @@ from angzarr.aggregates.declaring import (
     rejected,
 )
 from angzarr.aggregates.execute import Intent
-from angzarr.aggregates.merge import MergeStrategy
 from angzarr.delivery.context import RUNNING, Context
-from angzarr.delivery.delivery import read
-from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Skipped
+from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Skipped, read
 from angzarr.errors import (
     CommandAbortedError,
     CommandRejectedError,
@@ -47,12 +45,11 @@ from angzarr.errors import (
 )
 from angzarr.events import headers as names
 from angzarr.events.codec import Typed
-from angzarr.events.event import Event, Priority, task_id_for
-from angzarr.events.message import Message
-from angzarr.events.numbers import MAX_SEQUENCE
+from angzarr.events.event import Event, Message, Priority, task_id_for
+from angzarr.events.headers import MAX_SEQUENCE
 from angzarr.resilience.policies import POLICIES
 from angzarr.sagas.context import CompensationContext
-from angzarr.sagas.failure import failure_event
+from angzarr.sagas.escalation import failure_event
 from angzarr.sagas.rejection import from_event, to_event
 from angzarr.sagas.saga import ProcessManager, Saga, Send
 

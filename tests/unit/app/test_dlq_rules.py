@@ -17,7 +17,7 @@ from angzarr.clock import SystemClock
 from angzarr.dead_letters.metadata import REDACTED
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
-from angzarr.fleet import Member, Release
+from angzarr.fleet import FleetRelease, Member
 
 HELD = EntryDecision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="mine")
 
@@ -125,7 +125,7 @@ class FakeFleet:
 
     def releases(self):
         return [
-            Release(name=name, first_seen_at=START + timedelta(days=n), last_seen_at=START)
+            FleetRelease(name=name, first_seen_at=START + timedelta(days=n), last_seen_at=START)
             for n, name in enumerate(["9.0", "10.0"])
         ]
 

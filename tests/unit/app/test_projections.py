@@ -21,10 +21,8 @@ from angzarr import (
 from angzarr.aggregates.book import Address
 from angzarr.analysis.ledger.failure import facts_of
 from angzarr.delivery.context import Context
-from angzarr.delivery.delivery import read
+from angzarr.delivery.delivery import DeadLettered, Retried, read
 from angzarr.delivery.delivery_facts import fact_of
-from angzarr.delivery.outcome import DeadLettered, Retried
-from angzarr.delivery.turn import Turn
 from angzarr.errors import (
     ConfigurationError,
     DecodeError,
@@ -33,8 +31,9 @@ from angzarr.errors import (
     Postpone,
 )
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.ordering.lane import Elsewhere, Lane, Moved, Step
+from angzarr.ordering.lanes import Turn
 from angzarr.ordering.order import Order
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.wiring.delivery import build_judge

@@ -16,9 +16,8 @@ from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read
 from angzarr.errors import EventDoesNotFit, NoSubscriber
 from angzarr.events import headers as names
-from angzarr.events.event import Event, task_id_for
+from angzarr.events.event import Event, Message, task_id_for
 from angzarr.events.headers import from_headers
-from angzarr.events.message import Message
 from angzarr.events.publication import Publication
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from angzarr import Angzarr, CompensationAction, GiveUp, Limit, Saga, reacts_to
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.limit import InProcessLimits
-from angzarr.delivery.invoke import run_of
+from angzarr.delivery.invoke import handler_call
 from angzarr.errors import ConfigurationError, DecodeError, DuplicateHandler
 from angzarr.ordering.order import Order
 from angzarr.resilience.budget import BudgetSettings
@@ -293,9 +293,9 @@ def test_data_of_other_types_is_not_even_read(make_app):
     app = make_app()
     app.handler(Placed, domain="order", ordered_by="root", name="p", fallback=release)(release)
     strange = SimpleNamespace(args=(), kwargs={"x": 1}, **vars(of_type("Shipped")))
-    assert run_of(strange, app.handlers.get("p"), None).call() is None
+    assert handler_call(strange, app.handlers.get("p"), None).call() is None
     with pytest.raises(DecodeError):
-        run_of(replace_type(strange, "Placed"), app.handlers.get("p"), None)
+        handler_call(replace_type(strange, "Placed"), app.handlers.get("p"), None)
 
 
 def replace_type(delivery, name):

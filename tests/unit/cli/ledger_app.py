@@ -27,7 +27,7 @@ from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
 from angzarr.errors import BrokerUnavailable
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.settings.analysis import AutomaticSettings
 from angzarr.settings.health import HealthSettings
 
@@ -182,7 +182,7 @@ class FakeApp:
         return None
 
     def open_clock_thread(self):
-        return self.clock and TurnThread("clock", lambda _stopping: self.clock)
+        return self.clock and PeriodicThread("clock", lambda _stopping: self.clock)
 
     def open_forwarder_thread(self):
         return self.forwarder

@@ -18,7 +18,7 @@ from angzarr.dashboard import serving
 from angzarr.dashboard.access import hash_of
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.clock_watch import ClockWatch
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.settings.dashboard import DashboardSettings
 from contracts.dead_letters import letters_of
 from dashboard_caller import Client
@@ -63,7 +63,7 @@ def test_it_prints_where_to_log_in_where_the_settings_list_no_tokens(run, monkey
     fleet = ClockWatch(lambda: datetime.now(UTC) - day)
     app = SimpleNamespace(
         settings=SimpleNamespace(dashboard=DashboardSettings()),
-        open_clock_thread=lambda: TurnThread("clock", lambda _stopping: fleet),
+        open_clock_thread=lambda: PeriodicThread("clock", lambda _stopping: fleet),
     )
     monkeypatch.setattr(cli_dashboard, "load_application", lambda _name: app)
     answer = run("serve", "--port", "0")

@@ -19,7 +19,7 @@ from angzarr.adapters.sql.ledger.tables import HEAD as LEDGER_HEAD
 from angzarr.adapters.sql.ordering.tables import HEAD as ORDERING_HEAD
 from angzarr.aggregates.book import Address, Write
 from angzarr.cli.main import main
-from angzarr.sagas.log import Status
+from angzarr.sagas.log import RejectionStatus
 from apps import module_with
 
 PLACE = Address("player", "p")
@@ -135,8 +135,11 @@ def test_what_is_not_kept_any_more_is_removed(app, run, engine):
     with engine.begin() as connection:
         old = update(book_decisions).where(book_decisions.c.cause == "old")
         connection.execute(old.values(decided_at=LONG_AGO))
-    old_cases = [a_case(status=status, changed_at=LONG_AGO) for status in Status]
-    for case in (*old_cases, a_case(status=Status.COMPENSATED, changed_at=datetime.now(UTC))):
+    old_cases = [a_case(status=status, changed_at=LONG_AGO) for status in RejectionStatus]
+    for case in (
+        *old_cases,
+        a_case(status=RejectionStatus.COMPENSATED, changed_at=datetime.now(UTC)),
+    ):
         shelves.rejections.note(case)
     assert run("books", "prune").splitlines() == [
         "removed 1 decisions of event books that were made long ago",
@@ -154,6 +157,6 @@ def test_what_is_kept_for_ever_stays(make, run, monkeypatch):
         monkeypatch.setenv(f"ANGZARR_BOOKS_KEEP_{what}", "for ever")
     app = make()
     shelves = app.open_shelves()
-    shelves.rejections.note(a_case(status=Status.COMPENSATED, changed_at=LONG_AGO))
+    shelves.rejections.note(a_case(status=RejectionStatus.COMPENSATED, changed_at=LONG_AGO))
     assert json.loads(run("books", "prune", "--json")) == {"decisions": 0, "rejections": 0}
     shelves.close()

@@ -24,7 +24,7 @@ from angzarr.dashboard.proxied import is_proxied
 from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.sessions import SESSION_LIFE, Sessions
 from angzarr.errors import BrokerUnavailable, LedgerUnavailable, StoreUnavailable
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
 from contracts.ledger import letter_of
 from dashboard_caller import HOST, Client, api, browser, form_token, opened
@@ -290,7 +290,7 @@ def test_an_outage_names_its_server_and_is_logged_once_a_minute(
     def away(*_arguments, **_options):
         raise error("refused by ada\x1b@db") from OSError(111)
 
-    monkeypatch.setattr(problem, "_seldom", Seldom())
+    monkeypatch.setattr(problem, "_seldom", LogThrottle())
     monkeypatch.setattr(world.ledger, "get_failure_stats", away)
     answers = [api(world).get(f"{PREFIX}/stats") for _ in range(3)]
     assert {one.status_code for one in answers} == {503}

@@ -29,7 +29,7 @@ from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
-from angzarr.payloads.limits import Openings
+from angzarr.payloads.limits import PayloadReadLimit
 from angzarr.settings.dashboard import Role
 from contracts.ledger import HOLD, letter_of, message_of, resolve
 from dashboard_caller import api, browser, hidden
@@ -309,7 +309,7 @@ def test_an_edit_that_cannot_be_shown_now_is_approved_later(careful, world):
 
 def stored(world, store):
     """An entry whose body lies in *store*, opened as the dashboard opens it."""
-    world.replayer = replace(world.replayer, payloads=Openings(store, most=1000, at_once=1))
+    world.replayer = replace(world.replayer, payloads=PayloadReadLimit(store, most=1000, at_once=1))
     letter = without_body(letter_of(), store.put(letter_of().message.body))
     (entry,) = world.ledger.add_failed_events([letter])
     return entry, f"{PREFIX}/entries/{entry.id}/data"
@@ -318,7 +318,7 @@ def stored(world, store):
 def test_a_payload_that_is_too_large_is_not_opened_for_people(world):
     store = MemoryPayloadStore(world.clock)
     entry, path = stored(world, store)
-    world.replayer = replace(world.replayer, payloads=Openings(store, most=10))
+    world.replayer = replace(world.replayer, payloads=PayloadReadLimit(store, most=10))
     client = api(world)
     verb = {"verb": "compensate"}
     undone = client.post(f"{PREFIX}/entries/{entry.id}/acts", json=verb)

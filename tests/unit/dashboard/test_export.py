@@ -22,7 +22,7 @@ from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.connections import Connection
 from angzarr.dashboard.serving import bind, server_of
 from angzarr.dashboard.streams import MOST_EACH
-from angzarr.dead_letters.lines import from_line
+from angzarr.dead_letters.codec import from_line
 from angzarr.errors import LedgerUnavailable
 from angzarr.settings.dashboard import Role
 from contracts.ledger import letter_of, message_of

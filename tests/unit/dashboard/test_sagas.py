@@ -13,8 +13,8 @@ from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import ConfigurationError, LedgerUnavailable, StoreUnavailable
 from angzarr.events.event import Event
-from angzarr.sagas.flags import Step
-from angzarr.sagas.log import Status
+from angzarr.sagas.flags import CompensationStep
+from angzarr.sagas.log import RejectionStatus
 from angzarr.sagas.rejection import told_id
 from angzarr.settings.dashboard import Role
 from contracts.books import deciding
@@ -40,7 +40,7 @@ def keep(world, number=0, **fields):
 
 
 def failed(world, **fields):
-    return keep(world, **{"status": Status.FAILED, "answer": "it broke"} | fields)
+    return keep(world, **{"status": RejectionStatus.FAILED, "answer": "it broke"} | fields)
 
 
 def file(world, event_id):
@@ -86,7 +86,7 @@ def test_a_cursor_of_cases_that_is_none_is_refused(client, after):
 
 
 def test_a_case_is_told_with_its_chain_and_its_letters(world, client):
-    case = failed(world, asked_again=2, asked_by="ada", steps=(Step.DEAD_LETTER,))
+    case = failed(world, asked_again=2, asked_by="ada", steps=(CompensationStep.DEAD_LETTER,))
     first, last = file(world, case.id), file(world, told_id(case.id, 2))
     file(world, "another event")
     event = Event(id="undone", type="FundsReleased", data={"pin": "4711"})
@@ -173,7 +173,7 @@ def test_a_case_leads_to_its_letters_and_says_how_it_is_asked_anew(world, person
 
 
 def test_a_case_that_is_settled_is_not_asked_anew(world, person):
-    case = keep(world, status=Status.COMPENSATED)
+    case = keep(world, status=RejectionStatus.COMPENSATED)
     page = person.get(f"/sagas/{case.id}").text
     assert "saga compensate" not in page
     assert "None of the telling" in page

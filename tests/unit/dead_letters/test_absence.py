@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters.absence import (
+from angzarr.dead_letters.fallback_queue import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     Absence,

@@ -15,8 +15,7 @@ from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.own_json import TASK_MESSAGE_URL
 from angzarr.errors import DecodeError
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 from angzarr.wire.worker_pb2 import TaskMessage
 

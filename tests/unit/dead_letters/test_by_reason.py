@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.contracts.ledger import letter_of
 from tests.unit.dead_letters.letterboxes import Target
 
-from angzarr.dead_letters.by_reason import LettersByReason
 from angzarr.dead_letters.letter import Reason
+from angzarr.dead_letters.queue import LettersByReason
 from angzarr.errors import DeadLetterQueueUnavailable
 
 

@@ -28,8 +28,7 @@ from angzarr.dead_letters.letter import MAX_MESSAGE, MAX_STACK, DeadLetter, Mism
 from angzarr.dead_letters.own_json_reading import read_own
 from angzarr.dead_letters.wire_form import TASK_MESSAGE, from_wire, to_wire
 from angzarr.errors import DecodeError
-from angzarr.events.event import Event, Priority
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message, Priority
 from angzarr.payloads.store import PayloadReference, StorageKind
 from angzarr.wire.book_pb2 import CommandBook, MergeStrategy
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter

@@ -10,14 +10,13 @@ from google.protobuf import json_format
 from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form, decode, encode
-from angzarr.dead_letters.foreign_replay import Route, routed
-from angzarr.dead_letters.letter import DeadLetter, ForeignCover
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.foreign_replay import RecordRoute, routed
+from angzarr.dead_letters.letter import DeadLetter, ForeignCover, Refusal
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
 ROOT = uuid.UUID(int=7)
 COVER = ForeignCover(str(ROOT), "corr-7", "shop.Placed")
-ROUTES = {"stocks": {"*": Route("stocks.take", "stocks")}}
+ROUTES = {"stocks": {"*": RecordRoute("stocks.take", "stocks")}}
 
 
 def foreign(kind: str = "events") -> AngzarrDeadLetter:

@@ -21,9 +21,8 @@ from angzarr.dead_letters.codec import (
     decode,
     encode,
 )
-from angzarr.dead_letters.foreign_pages import read_book
-from angzarr.dead_letters.foreign_replay import Route, routed
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.foreign_replay import RecordRoute, read_book, routed
+from angzarr.dead_letters.letter import Refusal
 from angzarr.delivery.delivery import read
 from angzarr.events import headers as names
 from angzarr.events.event import Event
@@ -31,7 +30,7 @@ from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 
 ROOT = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 WHEN = datetime(2026, 5, 4, 3, 2, 1, 250_000, tzinfo=UTC)
-TAKER = Route("bank.take", "bank")
+TAKER = RecordRoute("bank.take", "bank")
 ROUTES = {"bank": {"bank.v1.MoneyLost": TAKER}}
 
 
@@ -157,13 +156,13 @@ def test_a_worker_reads_the_event_that_the_letter_holds():
 def test_the_same_letter_and_route_give_the_same_message(letter):
     again = decode(*encode(letter, Form.BINARY))
     assert routed(again, ROUTES).message == routed(letter, ROUTES).message
-    other = routed(letter, {"bank": {"*": Route("bank.other", "bank")}})
+    other = routed(letter, {"bank": {"*": RecordRoute("bank.other", "bank")}})
     assert other.message.id != routed(letter, ROUTES).message.id
     assert other.id == letter.id == "theirs-7"
 
 
 def test_a_type_is_preferred_to_the_star():
-    routes = {"bank": {"*": Route("any", "q"), "bank.v1.MoneyLost": TAKER}}
+    routes = {"bank": {"*": RecordRoute("any", "q"), "bank.v1.MoneyLost": TAKER}}
     assert routed(binary(wire()), routes).message.task == "bank.take"
     assert routed(binary(wire(types=["bank.v1.Else"])), routes).message.task == "any"
 
@@ -177,7 +176,7 @@ def test_without_a_route_the_one_to_configure_is_named(routes):
 
 def test_pages_of_several_types_need_one_route():
     letter = binary(wire(types=["bank.v1.A", "bank.v1.B"]))
-    apart = {"bank": {"bank.v1.A": TAKER, "bank.v1.B": Route("other", "bank")}}
+    apart = {"bank": {"bank.v1.A": TAKER, "bank.v1.B": RecordRoute("other", "bank")}}
     assert "different routes in dlq.foreign_routes: bank.v1.A, bank.v1.B" in routed(letter, apart)
     assert "'bank.v1.B'" in routed(letter, {"bank": {"bank.v1.A": TAKER}})
     found = argument(routed(letter, {"bank": {"*": TAKER}}))

@@ -15,10 +15,11 @@ from angzarr.dead_letters.forwarding import (
     KEPT_FOR,
     LONGEST_WAIT,
     LOOK_EVERY,
+    Aside,
     Forwarder,
+    Spooled,
 )
 from angzarr.dead_letters.queue import RawLetter, TooLarge
-from angzarr.dead_letters.spooled import Aside, Spooled
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 from contracts.dead_letters import a_letter
 from hand_clock import HandClock

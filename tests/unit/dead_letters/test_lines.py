@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contracts.dead_letters import a_letter
 
-from angzarr.dead_letters import codec, lines
-from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form, encode, read_receipt
-from angzarr.dead_letters.lines import MAX_LINE, from_line, to_line
+from angzarr.dead_letters import codec
+from angzarr.dead_letters import codec as lines
+from angzarr.dead_letters.codec import (
+    MAX_LINE,
+    PROTOBUF_CONTENT_TYPE,
+    Form,
+    encode,
+    from_line,
+    read_receipt,
+    to_line,
+)
 from angzarr.dead_letters.queue import Receipt
 from angzarr.errors import DecodeError
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters import spelling
+from angzarr.dead_letters import concealing as spelling
+from angzarr.dead_letters.concealing import words_of
 from angzarr.dead_letters.letter import MAX_MESSAGE, cut_message, cut_stack
-from angzarr.dead_letters.masking import ALL_HIDDEN, MARK, compiled, masked
-from angzarr.dead_letters.spelling import words_of
-from angzarr.dead_letters.words import LONGEST_TEXT, Words
+from angzarr.dead_letters.masking import ALL_HIDDEN, LONGEST_TEXT, MARK, Words, compiled, masked
 
 values = st.text(min_size=4, max_size=12) | st.integers(100_000) | st.binary(min_size=4, max_size=9)
 few_patterns = st.lists(

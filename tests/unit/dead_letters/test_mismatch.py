@@ -19,10 +19,17 @@ from tests.unit.dead_letters.test_protection import BODY, CIPHER, SIGN, protecti
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.clearance import Clearance
-from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form, decode, encode, read_receipt
+from angzarr.dead_letters.codec import (
+    PROTOBUF_CONTENT_TYPE,
+    Form,
+    decode,
+    encode,
+    from_line,
+    read_receipt,
+    to_line,
+)
 from angzarr.dead_letters.foreign import LATER_TYPE_NAME
 from angzarr.dead_letters.letter import STRATEGIES, Mismatch, Reason
-from angzarr.dead_letters.lines import from_line, to_line
 from angzarr.dead_letters.offloading import OffloadingQueue
 from angzarr.dead_letters.own_json_reading import read_own
 from angzarr.dead_letters.signing import Trust, signed_form

@@ -15,7 +15,7 @@ from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.moving import (
     MOST_KEPT,
-    Course,
+    MoveCourse,
     Transfer,
     carry_into,
     name_of,
@@ -106,7 +106,7 @@ def target(make):
 
 
 def transfer(source, target, clock, stop=lambda: False, **course):
-    given = Course(**({"domains": DOMAINS} | course))
+    given = MoveCourse(**({"domains": DOMAINS} | course))
     return Transfer(source, carry_into(target), given, clock=clock, stop=stop)
 
 
@@ -226,7 +226,7 @@ def test_a_look_gives_everything_back(source, target, clock):
     account = Transfer(
         source,
         lambda receipts: [None] * len(receipts),
-        Course(domains=DOMAINS, take_away=False),
+        MoveCourse(domains=DOMAINS, take_away=False),
         clock=clock,
         stop=lambda: False,
     ).run()

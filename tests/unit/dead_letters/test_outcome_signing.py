@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.dead_letters.outcome_signing import SignedOutcomes
-from angzarr.dead_letters.replay_outcome import ReplayOutcome
+from angzarr.dead_letters.replay_outcome import ReplayOutcome, SignedOutcomes
 from angzarr.dead_letters.signing import Signatures
 
 SECRET = b"a secret, 16 characters"

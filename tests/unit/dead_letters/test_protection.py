@@ -20,11 +20,19 @@ from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.ledger.failure import entry_id_of
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import Form, decode, encode
+from angzarr.dead_letters.letter import Distrusted, Refusal
 from angzarr.dead_letters.offloading import without_body
-from angzarr.dead_letters.protection import Encrypt, ProtectedQueue, Protection
+from angzarr.dead_letters.protection import (
+    SEALED,
+    SEALED_TYPE,
+    Encrypt,
+    ProtectedQueue,
+    Protection,
+    is_sealed,
+    key_id,
+    opened,
+)
 from angzarr.dead_letters.redaction import Redaction
-from angzarr.dead_letters.refusal import Distrusted, Refusal
-from angzarr.dead_letters.sealing import SEALED, SEALED_TYPE, is_sealed, key_id, opened
 from angzarr.dead_letters.signing import Signatures, Trust
 
 REDACT = Redaction.of(["**.password", "headers.authorization"], [])

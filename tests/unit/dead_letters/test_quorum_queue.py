@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.dead_letters.quorum_queue import arguments_for, release_of
+from angzarr.dead_letters.names import arguments_for, release_of
 
 
 @pytest.mark.parametrize(

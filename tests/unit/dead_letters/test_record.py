@@ -11,9 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from angzarr.dead_letters.codec import Encoded, decode, encode, raw_letter, read_receipt
+from angzarr.dead_letters.codec import (
+    Encoded,
+    decode,
+    encode,
+    from_line,
+    raw_letter,
+    read_receipt,
+    to_line,
+)
 from angzarr.dead_letters.letter import unreadable_letter_id
-from angzarr.dead_letters.lines import from_line, to_line
 from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.record import (
     MAX_RECORD,

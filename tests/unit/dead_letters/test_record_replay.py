@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from angzarr.dead_letters.clearance import Clearance
-from angzarr.dead_letters.foreign_replay import Route
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.foreign_replay import RecordRoute
+from angzarr.dead_letters.letter import DeadLetter, Distrusted, Refusal
 from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.record import ForeignRecord
-from angzarr.dead_letters.refusal import Distrusted, Refusal
 from angzarr.dead_letters.signing import Signatures
 
-ROUTES = {"d": {"order.placed": Route("shop.placed", "shop"), "*": Route("shop.any", "any")}}
+ROUTES = {
+    "d": {"order.placed": RecordRoute("shop.placed", "shop"), "*": RecordRoute("shop.any", "any")}
+}
 CLEARANCE = Clearance(routes=ROUTES)
 RECORD = ForeignRecord(
     broker="kafka",

@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters import spelling
+from angzarr.dead_letters import concealing as spelling
 from angzarr.dead_letters.codec import Form, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.masking import ALL_HIDDEN, MARK, compiled
 from angzarr.dead_letters.redaction import Redaction, hides
 from angzarr.delivery.delivery import data_of
 from angzarr.events import headers as names
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}

@@ -7,8 +7,7 @@ import sys
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters.masking import MARK, masked
-from angzarr.dead_letters.words import SHORTEST_WORD, Words
+from angzarr.dead_letters.masking import MARK, SHORTEST_WORD, Words, masked
 
 #: Few characters, so that words overlap and lie within each other; one has none beyond it.
 letters = st.text(alphabet="ab" + chr(sys.maxunicode), min_size=SHORTEST_WORD, max_size=9)

@@ -17,27 +17,24 @@ from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOw
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.adapters.memory.steps import MemoryStepLog
 from angzarr.adapters.memory.switches import InProcessSwitches
-from angzarr.delivery.admission import Admission
-from angzarr.delivery.claims import Claiming, LastStarts, Results
+from angzarr.delivery.admission import Admission, SwitchGate
+from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation import Undos
-from angzarr.delivery.compensation_runner import Undoing
+from angzarr.delivery.compensation_runner import CompensationRunner
 from angzarr.delivery.delivery import read
-from angzarr.delivery.domains import Domains
-from angzarr.delivery.executor import Road
-from angzarr.delivery.failure_policy import Judge
-from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.invoke import Caller
-from angzarr.delivery.letter_builder import Autopsy
+from angzarr.delivery.executor import DeliveryExecutor
+from angzarr.delivery.failure_policy import FailurePolicy
+from angzarr.delivery.handlers import Domains, Handler, Handlers
+from angzarr.delivery.invoke import HandlerInvoker, Hooks
+from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.pipeline import Pipeline
-from angzarr.delivery.retry_until_available import Hold
+from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.step_retry import InPlace
-from angzarr.delivery.switching import Switching
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.guarded import Guard, guards
 from angzarr.resilience.policies import POLICIES
@@ -205,13 +202,13 @@ class World:
         )  # fmt: skip
 
     def road(self):
-        hold = Hold(
+        hold = RetryUntilAvailable(
             clock=self.clock, chance=lambda: 0.5, stopping=lambda: self.stop,
             seldom=seldom_by(self.clock),
         )  # fmt: skip
         results = Results(dumps=json.dumps, loads=json.loads)
-        judge = Judge(
-            autopsy=Autopsy(
+        judge = FailurePolicy(
+            autopsy=DeadLetterBuilder(
                 clock=self.clock, component="app", worker="host", version="1",
                 domains=self.domains, hide=self.hide,
             ),
@@ -219,7 +216,7 @@ class World:
         )  # fmt: skip
         facts = _Facts(self.journal)
         in_place = InPlace(judge=judge, stopping=lambda: self.stop, time_limit=self.time_limits.get)
-        undoing = Undoing(
+        undoing = CompensationRunner(
             undos=self.undos, log=self.log, judge=judge, facts=facts, hold=hold,
             here=self.here, time_over=TimeIsOver,
         )  # fmt: skip
@@ -230,15 +227,15 @@ class World:
         )  # fmt: skip
         pipeline = Pipeline(
             handlers=self.handlers, ordering=ordering,
-            claiming=Claiming(store=self.store, tenure=self.tenure, hold=hold),
+            claiming=Claimer(store=self.store, tenure=self.tenure, hold=hold),
             admission=Admission(
-                switching=Switching(
+                switching=SwitchGate(
                     switches=self.switches, domain=self.domains.of_delivery, chance=lambda: 0.0
                 ),
                 breakers=self.breakers, budgets=self.budgets, limits=self.limits,
                 chance=lambda: 0.0, sleep=self.clock.sleep,
             ),
-            caller=Caller(results=results, judge=judge, hooks=self.hooks),
+            caller=HandlerInvoker(results=results, judge=judge, hooks=self.hooks),
             results=results, judge=judge,
             clock=self.clock,
             make_log=lambda _fields: logging.getLogger("test"),
@@ -251,7 +248,7 @@ class World:
             dead_letters=_Letters(self.journal), replay_outcomes=_Replays(self.journal),
             store=self.store, facts=facts, clock=self.clock,
         )  # fmt: skip
-        return Road(
+        return DeliveryExecutor(
             pipeline=pipeline, settler=settler, store=self.store, hold=hold, hooks=self.hooks,
             closed=lambda: self.closed,
         )  # fmt: skip

@@ -9,11 +9,11 @@ import pytest
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.outcome import DeadLettered, Handled, Postponed, Retried
+from angzarr.delivery.delivery import DeadLettered, Handled, Postponed, Retried
 from angzarr.errors import CircuitOpenError, GiveUp, Postpone, RetryLater, Skip
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import Barred, BreakerSettings, Permit, Phase
-from angzarr.resilience.switches import Action, Selector
+from angzarr.resilience.switches import Selector, SwitchAction
 
 TOUCHY = BreakerSettings(min_calls=1, failures_in_a_row=1, ramp_up=timedelta(0))
 
@@ -215,7 +215,7 @@ DAY = timedelta(days=1)
 
 def test_only_what_waits_without_being_let_in_grows_too_old(world):
     world.handler(lambda _data, _context: 1, breaker="crm", max_age=DAY)
-    paused = world.switches.put(Selector(handler="h"), Action.PAUSE, by="me")
+    paused = world.switches.put(Selector(handler="h"), SwitchAction.PAUSE, by="me")
     assert isinstance(world.take(), Postponed)
     world.clock.sleep(2 * DAY)
     world.switches.resume([paused.id], by="me")

@@ -13,10 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.delivery.compensation import CompensationAction, Logged, Step, place_of, to_undo
+from angzarr.delivery.async_runner import INTERRUPTER, Interrupt
+from angzarr.delivery.compensation import (
+    CompensationAction,
+    FinishedStep,
+    Logged,
+    step_log_key,
+    to_undo,
+)
 from angzarr.delivery.context import RUNNING, Context
-from angzarr.delivery.interrupt import BLADE, Cut
-from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Postponed, Retried, Skipped
+from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Postponed, Retried, Skipped
 from angzarr.delivery.settle import is_left_to_ack
 from angzarr.errors import (
     ConfigurationError,
@@ -96,7 +102,7 @@ def metadata(outcome):
 
 
 def logged(world, delivery=None):
-    return world.log.read(place_of(delivery or world.delivery()))
+    return world.log.read(step_log_key(delivery or world.delivery()))
 
 
 def becomes(world, call):
@@ -383,7 +389,7 @@ def test_poison_with_steps_waits_while_another_event_has_its_last_start(world, s
 
 def test_a_worker_that_must_go_is_cut_in_an_undo_as_in_a_handler(world, shop):
     def struck(_data):
-        BLADE.strike()
+        INTERRUPTER.strike()
 
     world.undos.add("struck", struck)
 
@@ -397,8 +403,8 @@ def test_a_worker_that_must_go_is_cut_in_an_undo_as_in_a_handler(world, shop):
         with pytest.raises(GivenBack) as given:
             world.take()
     finally:
-        BLADE.sheathe()
-    assert isinstance(given.value.__cause__, Cut)
+        INTERRUPTER.sheathe()
+    assert isinstance(given.value.__cause__, Interrupt)
     assert (shop.undone, logged(world).undoing) == ([], "")
     assert isinstance(world.store.claim([world.delivery().claim])[0], Claimed)
 
@@ -557,7 +563,7 @@ def test_what_was_revoked_or_expired_is_a_letter_that_names_the_steps_left(world
     outcome = failed_outside(world, error)
     assert metadata(outcome) == {"steps_left": ["a refund", "a release"]}
     assert shop.undone == []
-    assert len(world.log.read(place_of(world.delivery())).steps) == 2
+    assert len(world.log.read(step_log_key(world.delivery())).steps) == 2
 
 
 def test_a_parent_tells_nothing_of_steps_where_there_are_none(world, shop):
@@ -631,7 +637,7 @@ def test_a_context_of_no_app_keeps_no_steps(world):
 # -- rules ---------------------------------------------------------------------------------------
 
 _STEPS = st.lists(st.sampled_from("abcdef"), unique=True).map(
-    lambda names: {name: Step(name, "u") for name in names}
+    lambda names: {name: FinishedStep(name, "u") for name in names}
 )
 
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from angzarr.delivery.delivery import WORDS, Refused, Superseded
 from angzarr.delivery.delivery_facts import fact_of, fenced_fact
-from angzarr.delivery.outcome import WORDS, Refused, Superseded
 from angzarr.errors import GiveUp, Postpone, Skip
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy

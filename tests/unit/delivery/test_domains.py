@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.delivery.domains import Domains
-from angzarr.delivery.handlers import Handler
+from angzarr.delivery.handlers import Domains, Handler
 
 DOMAINS = Domains(read=frozenset({"crm", "billing"}), of_queue={"legacy": "shop-legacy"}.get)
 

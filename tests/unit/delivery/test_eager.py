@@ -11,7 +11,7 @@ from tests.hand_clock import HandClock
 from angzarr.delivery.compensation import CompensationAction, Undos
 from angzarr.delivery.context import RUNNING, no_breaker
 from angzarr.delivery.eager import run_eagerly
-from angzarr.delivery.failure_policy import Judge
+from angzarr.delivery.failure_policy import FailurePolicy
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.step_retry import InPlace
 from angzarr.errors import RetryLater
@@ -30,7 +30,7 @@ def run(call, *args, headers=None, undos=None, **kwargs):
         return lambda: call(delivery, context)
 
     handler = Handler(name="h", bind=bind, policy=POLICY)
-    judge = Judge(
+    judge = FailurePolicy(
         autopsy=None, clock=HandClock(), chance=lambda: 0.0, policies=policy_rules(POLICIES)
     )  # fmt: skip
     return run_eagerly(

@@ -8,9 +8,8 @@ from datetime import timedelta
 import pytest
 
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.domains import Domains
-from angzarr.delivery.interrupt import Cut
-from angzarr.delivery.outcome import (
+from angzarr.delivery.async_runner import Interrupt
+from angzarr.delivery.delivery import (
     DeadLettered,
     Duplicate,
     Handled,
@@ -20,6 +19,7 @@ from angzarr.delivery.outcome import (
     Skipped,
     Superseded,
 )
+from angzarr.delivery.handlers import Domains
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import (
     DecodeError,
@@ -484,7 +484,7 @@ def test_a_worker_that_stops_begins_nothing_and_claims_nothing(world):
 
 def test_a_cut_handler_gives_its_claim_back_however_often_it_is_cut(world):
     def cut(_data, _context):
-        raise Cut
+        raise Interrupt
 
     world.handler(cut)
     for _ in range(10):  # no start is counted, no attempt used
@@ -565,7 +565,7 @@ def test_nothing_waits_behind_a_breaker_for_ever(world):
 
 
 def test_a_hook_that_raises_fails_no_delivery(world):
-    from angzarr.delivery.hooks import Hooks
+    from angzarr.delivery.invoke import Hooks
 
     class Broken:
         def attempt(self, _delivery):

@@ -9,7 +9,7 @@ import pytest
 from tests.hand_clock import START
 
 from angzarr.analysis.ledger.failure import facts_of
-from angzarr.delivery.outcome import DeadLettered, Handled, Retried
+from angzarr.delivery.delivery import DeadLettered, Handled, Retried
 from angzarr.errors import CommandRejectedError, RetryLater
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.delivery.fanout import (
+from angzarr.delivery.handlers import (
+    Handler,
+    Handlers,
     Subscription,
     check_data,
     check_place,
     in_domain,
     subscriptions,
 )
-from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import DecodeError, EventDoesNotFit
 from angzarr.events.event import Event
 from angzarr.ordering.order import Order

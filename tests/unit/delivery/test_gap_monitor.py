@@ -31,7 +31,7 @@ from angzarr.errors import (
     DecodeError,
     StoreUnavailable,
 )
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.ordering.lane import Lane, Step, Summary, Waiting, Why
 
 HANDLER = "h"

@@ -12,13 +12,12 @@ from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.structlog.hook import details
 from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.redaction import Redaction
+from angzarr.delivery.delivery import DeadLettered, Retried, Skipped
 from angzarr.delivery.handlers import Handlers
-from angzarr.delivery.letter_builder import Autopsy
-from angzarr.delivery.outcome import DeadLettered, Retried, Skipped
-from angzarr.delivery.unreadable import Salvage, damaged
+from angzarr.delivery.letter_builder import DeadLetterBuilder
+from angzarr.delivery.unreadable import UnreadableMessages, damaged
 from angzarr.errors import GiveUp
-from angzarr.resilience.category import Category
-from angzarr.resilience.verdict import Verdict, VerdictRule
+from angzarr.resilience.category import Category, Verdict, VerdictRule
 
 SECRET = "hunter-two"
 REDACTION = Redaction.of(["**.password"], [compiled(r"Bearer \S+")])
@@ -96,10 +95,10 @@ def test_without_redaction_texts_are_what_they_were(world):
 
 def test_what_cannot_be_read_hides_its_text_in_letter_and_fact(world, tmp_path):
     facts, letters = MemoryFactLog(), MemoryDeadLetterQueue(str(tmp_path))
-    autopsy = Autopsy(
+    autopsy = DeadLetterBuilder(
         clock=world.clock, component="a", worker="w", version="1", hide=REDACTION.of_texts
     )
-    salvage = Salvage(
+    salvage = UnreadableMessages(
         autopsy=autopsy, handlers=Handlers(), dead_letters=letters, facts=facts, clock=world.clock
     )
     salvage.take(damaged(b"\xff", "orders"), ValueError(TEXT.replace(SECRET, "x")), "BAD")

@@ -8,13 +8,13 @@ import pytest
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.switches import InProcessSwitches
+from angzarr.delivery.admission import HeldHandlers
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.switching import Holding
 from angzarr.ordering.order import Order
 from angzarr.resilience.guarded import guards
-from angzarr.resilience.switches import Action, Selector
+from angzarr.resilience.switches import Selector, SwitchAction
 
-PAUSE, DROP = Action.PAUSE, Action.DROP
+PAUSE, DROP = SwitchAction.PAUSE, SwitchAction.DROP
 SYNC = Handler(
     name="shop.sync",
     bind=None,
@@ -37,7 +37,7 @@ def switches():
 @pytest.fixture
 def held(breakers, switches):
     """What is held back where only the breaker "crm" pauses queues."""
-    return Holding(switches=switches, breakers=breakers, pausing={"crm"}.__contains__)
+    return HeldHandlers(switches=switches, breakers=breakers, pausing={"crm"}.__contains__)
 
 
 @pytest.mark.parametrize(

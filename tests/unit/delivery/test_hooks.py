@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.outcome import Handled
+from angzarr.delivery.delivery import Handled
+from angzarr.delivery.invoke import Hooks
 
 
 class Watcher:

@@ -6,17 +6,17 @@ import threading
 
 import pytest
 
-from angzarr.delivery.interrupt import Blade, Cut
+from angzarr.delivery.async_runner import HandlerInterrupter, Interrupt
 
 
 def test_it_cuts_the_handler_that_runs():
-    blade = Blade()
-    with pytest.raises(Cut), blade:
+    blade = HandlerInterrupter()
+    with pytest.raises(Interrupt), blade:
         blade.strike()
 
 
 def test_what_comes_after_the_handler_is_let_be():
-    blade = Blade()
+    blade = HandlerInterrupter()
     with blade:
         pass
     blade.strike()  # the outcome is being made true
@@ -24,16 +24,16 @@ def test_what_comes_after_the_handler_is_let_be():
 
 
 def test_a_strike_before_the_handler_waits_for_it():
-    blade = Blade()
+    blade = HandlerInterrupter()
     blade.strike()
     ran = []
-    with pytest.raises(Cut), blade:
+    with pytest.raises(Interrupt), blade:
         ran.append("handler")
     assert ran == []
 
 
 def test_a_handler_that_cleans_up_is_not_cut_again():
-    blade = Blade()
+    blade = HandlerInterrupter()
     cleaned = []
 
     def handler():
@@ -43,13 +43,13 @@ def test_a_handler_that_cleans_up_is_not_cut_again():
             blade.strike()
             cleaned.append(True)
 
-    with pytest.raises(Cut), blade:
+    with pytest.raises(Interrupt), blade:
         handler()
     assert cleaned == [True]
 
 
 def test_a_handler_that_catches_every_exception_is_cut_all_the_same():
-    blade = Blade()
+    blade = HandlerInterrupter()
 
     def handler():
         try:
@@ -57,12 +57,12 @@ def test_a_handler_that_catches_every_exception_is_cut_all_the_same():
         except Exception:
             pytest.fail("it swallowed the cut")
 
-    with pytest.raises(Cut), blade:
+    with pytest.raises(Interrupt), blade:
         handler()
 
 
 def test_signals_reach_the_main_thread_only_so_other_threads_are_not_in_it():
-    blade = Blade()
+    blade = HandlerInterrupter()
     seen = []
 
     def run():
@@ -76,7 +76,7 @@ def test_signals_reach_the_main_thread_only_so_other_threads_are_not_in_it():
 
 
 def test_another_worker_of_this_process_begins_anew():
-    blade = Blade()
+    blade = HandlerInterrupter()
     blade.strike()
     blade.sheathe()
     with blade:

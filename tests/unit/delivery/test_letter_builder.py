@@ -7,7 +7,7 @@ import pytest
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import HANDLER, ORDERED_HANDLER, PROJECTOR, Reason
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.letter_builder import Autopsy
+from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.events import headers as names
 from angzarr.ordering.order import Order
 from angzarr.resilience.taxonomy import classify
@@ -22,7 +22,7 @@ def order(**options):
 @pytest.fixture
 def letter_of(world):
     def make(by_order, *, reason=Reason.REFUSED, kind=HANDLER, **headers):
-        autopsy = Autopsy(clock=world.clock, component="app", worker="host", version="1")
+        autopsy = DeadLetterBuilder(clock=world.clock, component="app", worker="host", version="1")
         handler = Handler(name="h", bind=lambda *_: None, order=by_order, component_type=kind)
         error = ValueError("no")
         delivery = world.delivery(**headers)

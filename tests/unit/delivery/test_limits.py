@@ -11,14 +11,14 @@ from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.outcome import DeadLettered, Handled, Postponed, Retried
+from angzarr.delivery.delivery import DeadLettered, Handled, Postponed, Retried
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import GiveUp, Postpone
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import BreakerSettings, Permit
 from angzarr.resilience.budget import BudgetSettings
-from angzarr.resilience.limit import Exceeded, Limit, Scope
-from angzarr.resilience.line import Wait
+from angzarr.resilience.limit import Exceeded, Limit, LimitScope
+from angzarr.resilience.line import LineWait
 
 ONE = Limit("crm", concurrency=1)
 #: One call every ten seconds.
@@ -28,11 +28,11 @@ QUICK = Limit("quick", rate=25, burst=1)
 
 
 def fill(world, limit=ONE, token="somebody", key=""):
-    assert world.limits.take([Scope(limit, key)], token) is None
+    assert world.limits.take([LimitScope(limit, key)], token) is None
 
 
 def is_free(world, limit=ONE, key=""):
-    return world.limits.take([Scope(limit, key)], "next") is None
+    return world.limits.take([LimitScope(limit, key)], "next") is None
 
 
 def raising(error):
@@ -108,7 +108,7 @@ class _Crowded(InProcessLimits):
     """Somebody else is always quicker."""
 
     def take(self, scopes, _token):
-        return Exceeded(scopes[0].limit.name, Wait(timedelta(milliseconds=30)))
+        return Exceeded(scopes[0].limit.name, LineWait(timedelta(milliseconds=30)))
 
 
 def test_no_more_than_100_ms_are_slept(world):
@@ -178,7 +178,7 @@ def test_a_retry_that_a_limit_stops_costs_no_budget(world):
     world.handler(raising(ConnectionError("reset")), breaker="crm", limits=(ONE,))
     fill(world)
     assert isinstance(world.take(**{names.ATTEMPT: 2}), Postponed)
-    world.limits.release([Scope(ONE, "")], "somebody")
+    world.limits.release([LimitScope(ONE, "")], "somebody")
     assert isinstance(world.take(event_id="e2", **{names.ATTEMPT: 2}), Retried)
 
 

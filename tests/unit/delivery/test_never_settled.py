@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.outcome import DeadLettered, Handled, Postponed
+from angzarr.delivery.delivery import DeadLettered, Handled, Postponed
 from angzarr.delivery.retry_until_available import MOST_TRIES
 from angzarr.errors import (
     BrokerUnavailable,

@@ -15,15 +15,7 @@ from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.aggregates.book import Address
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery import schedule as schedule_row
-from angzarr.delivery.ordering import (
-    ASKED_AGAIN,
-    FULL_WAIT,
-    NEAR,
-    SHUT_WAIT,
-    TOLD_FROM,
-    TOLD_FROM_HOP,
-)
-from angzarr.delivery.outcome import (
+from angzarr.delivery.delivery import (
     DeadLettered,
     Duplicate,
     Handled,
@@ -33,6 +25,14 @@ from angzarr.delivery.outcome import (
     Retried,
     Skipped,
     Superseded,
+)
+from angzarr.delivery.ordering import (
+    ASKED_AGAIN,
+    FULL_WAIT,
+    NEAR,
+    SHUT_WAIT,
+    TOLD_FROM,
+    TOLD_FROM_HOP,
 )
 from angzarr.delivery.schedule import FURTHEST
 from angzarr.errors import (
@@ -46,7 +46,7 @@ from angzarr.errors import (
 )
 from angzarr.events import headers as names
 from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step, Waiting, Why
-from angzarr.ordering.looked import Looked
+from angzarr.ordering.lanes import Looked
 from angzarr.ordering.order import Order
 from angzarr.resilience.backoff import Jitter, Policy
 from angzarr.resilience.tenure import LEASE
@@ -147,7 +147,7 @@ class Ordered:
         return {one.sequence: one for one in self.lanes.waiting("h")}
 
     def parked_copy(self, n):
-        return schedule_row.read(self.waiting()[n].text)
+        return schedule_row.read_row(self.waiting()[n].text)
 
     def since(self, number):
         """Return what was written into the journal since it had *number* entries."""
@@ -441,7 +441,7 @@ def test_a_lane_is_told_of_what_goes_round_in_short_waits_and_has_its_copy(order
         ordered.world.clock.sleep(2 * SECOND)
     told = ordered.waiting()[0]
     assert told.why is Why.RETRYING
-    assert schedule_row.read(told.text) == ordered.world.last_copy()
+    assert schedule_row.read_row(told.text) == ordered.world.last_copy()
 
 
 def test_the_first_message_of_what_is_retried_takes_no_attempt_from_it(world):

@@ -10,8 +10,8 @@ from tests.hand_clock import seldom_by
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Postponed
-from angzarr.delivery.poison_wave import Waves
+from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Postponed
+from angzarr.delivery.poison_wave import PoisonWaveBreaker
 from angzarr.errors import GiveUp
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import BreakerSettings
@@ -35,7 +35,7 @@ class Guarded:
             window=MINUTE, min_calls=LEAST, failure_share=0.8, failures_in_a_row=2**31,
             open_for=MINUTE, ramp_up=timedelta(0),
         )  # fmt: skip
-        waves = Waves(
+        waves = PoisonWaveBreaker(
             breakers=InProcessBreakers(default=settings, clock=world.clock),
             handlers=world.handlers,
             autopsy=plain.pipeline.judge.autopsy, facts=plain.settler.facts, clock=world.clock,

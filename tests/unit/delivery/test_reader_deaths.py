@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.delivery.reader_deaths import MOST_DEATHS, ReadersDied, Reading, reading_after
+from angzarr.delivery.unreadable import MOST_DEATHS, ReadersDied, ReadMode, reading_after
 
 
 @pytest.mark.parametrize(
     ("deaths", "redelivered", "reading"),
     [
-        (0, False, Reading.WITH_OTHERS),
-        (0, True, Reading.ALONE),
-        (1, False, Reading.ALONE),
-        (1, True, Reading.ALONE),
-        (MOST_DEATHS - 1, True, Reading.ALONE),
-        (MOST_DEATHS, False, Reading.NEVER),
-        (MOST_DEATHS, True, Reading.NEVER),
-        (1000, True, Reading.NEVER),
+        (0, False, ReadMode.WITH_OTHERS),
+        (0, True, ReadMode.ALONE),
+        (1, False, ReadMode.ALONE),
+        (1, True, ReadMode.ALONE),
+        (MOST_DEATHS - 1, True, ReadMode.ALONE),
+        (MOST_DEATHS, False, ReadMode.NEVER),
+        (MOST_DEATHS, True, ReadMode.NEVER),
+        (1000, True, ReadMode.NEVER),
     ],
 )
 def test_it_is_read_alone_from_the_first_death_on_and_never_after_three(

@@ -21,7 +21,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from tests.hand_clock import START
 
-from angzarr.delivery.outcome import DeadLettered, Retried
+from angzarr.delivery.delivery import DeadLettered, Retried
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.retry_after import LONGEST
 

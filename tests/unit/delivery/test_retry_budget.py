@@ -10,7 +10,7 @@ import pytest
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.outcome import DeadLettered, Handled, Postponed, Retried
+from angzarr.delivery.delivery import DeadLettered, Handled, Postponed, Retried
 from angzarr.errors import GiveUp, Postpone, Skip
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import BreakerSettings, Permit

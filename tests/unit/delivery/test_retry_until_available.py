@@ -10,7 +10,13 @@ from types import SimpleNamespace
 import pytest
 from tests.hand_clock import seldom_by
 
-from angzarr.delivery.retry_until_available import LONGEST_WAIT, MOST_TRIES, NOTICE, Hold, TriedOnce
+from angzarr.delivery.retry_until_available import (
+    LONGEST_WAIT,
+    MOST_TRIES,
+    NOTICE,
+    RetryUntilAvailable,
+    TryOnce,
+)
 from angzarr.errors import (
     BrokerUnavailable,
     ConfigurationError,
@@ -54,7 +60,9 @@ def failing(times, error=None, value="done"):
 
 
 def make_hold(clock, *, stopping=lambda: False, chance=0.5):
-    return Hold(clock=clock, chance=lambda: chance, stopping=stopping, seldom=seldom_by(clock))
+    return RetryUntilAvailable(
+        clock=clock, chance=lambda: chance, stopping=stopping, seldom=seldom_by(clock)
+    )
 
 
 def delivery(event_id="e1", handler="h"):
@@ -154,7 +162,7 @@ NONE_AWAY = [
 @pytest.mark.parametrize("error", ABSENCES, ids=repr)
 def test_an_absence_is_waited_for_however_long_it_lasts(world, error):
     assert until_done(make_hold(Clock(world)), failing(20 * MOST_TRIES, error)) == "done"
-    tried = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
+    tried = TryOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
     for _ in range(20 * MOST_TRIES):
         with pytest.raises(NotYet):
             until_done(tried, failing(1, error))
@@ -172,7 +180,7 @@ def test_what_no_waiting_helps_with_is_tried_some_times_and_passed_on(world, err
 
 @pytest.mark.parametrize("error", NONE_AWAY, ids=repr)
 def test_where_nobody_waits_it_is_counted_over_the_tries_of_a_delivery(world, error):
-    hold = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
+    hold = TryOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
 
     def trying(event_id, what="do it", handler="h"):
         return hold.until_done(failing(1, error), what=what, delivery=delivery(event_id, handler))
@@ -190,7 +198,7 @@ def test_where_nobody_waits_it_is_counted_over_the_tries_of_a_delivery(world, er
 
 
 def test_where_nobody_waits_a_try_that_works_is_a_new_beginning(world):
-    hold = TriedOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
+    hold = TryOnce(clock=Clock(world), chance=lambda: 0.5, stopping=lambda: False)
     for _ in range(3 * MOST_TRIES):
         with pytest.raises(NotYet):
             until_done(hold, failing(1, KeyError("a-queue")))

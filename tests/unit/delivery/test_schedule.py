@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from angzarr.delivery.delivery import read
 from angzarr.delivery.schedule import FURTHEST, copy_of, id_of, put_early
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 
 #: What a message of a chain inside a chord carries, with everything a user can set.
 CELERY = {

@@ -19,7 +19,7 @@ from angzarr.delivery.schedule_mover import (
     Mover,
 )
 from angzarr.errors import BrokerUnavailable, DecodeError, StoreUnavailable
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 
 SECOND = timedelta(seconds=1)
 
@@ -389,7 +389,7 @@ def test_a_row_is_not_unreadable_because_memory_ran_out_while_it_was_read(world,
     world.put("a")
     mover = world.mover()
     with monkeypatch.context() as scarce:
-        scarce.setattr(mover_module, "read", fail)
+        scarce.setattr(mover_module, "read_row", fail)
         turns(world, mover, 3, REFUSED_FOR)
     assert (world.letters, world.left()) == ([], 1)
     turns(world, mover, 2, REFUSED_FOR)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.delivery.schedule import FURTHEST, id_of, put_arrived, read, row_of
+from angzarr.delivery.schedule import FURTHEST, id_of, put_arrived, read_row, row_of
 from angzarr.errors import DecodeError, DeliveryError
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 COPY = Message(
@@ -45,7 +45,7 @@ messages = st.builds(
 
 @given(messages)
 def test_any_message_is_read_as_it_was(message):
-    assert read(row_of(message).text) == message
+    assert read_row(row_of(message).text) == message
 
 
 @given(messages)
@@ -98,7 +98,7 @@ def test_what_must_run_apart_waits_apart(other):
 )  # fmt: skip
 def test_what_is_no_row_is_a_decode_error(text):
     with pytest.raises(DecodeError):
-        read(text)
+        read_row(text)
 
 
 def test_what_could_not_be_read_again_is_refused_and_not_kept_in_part():
@@ -117,7 +117,7 @@ def test_headers_too_deep_for_what_is_left_of_the_stack_are_told_like_that():
     def row_beneath(frames: int) -> object:
         return row_beneath(frames - 1) if frames else row_of(with_headers(deep=deep, tagged=b""))
 
-    assert read(row_beneath(0).text).headers["deep"] == deep
+    assert read_row(row_beneath(0).text).headers["deep"] == deep
     with pytest.raises(DeliveryError, match="nested too deeply"):
         row_beneath(sys.getrecursionlimit() - len(inspect.stack()) - 60)
 

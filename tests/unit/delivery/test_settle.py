@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.queue import TooLarge
-from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Postponed, Retried, Skipped
+from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Postponed, Retried, Skipped
 from angzarr.errors import DeliveryError, GivenBack, GiveUp, Postpone, RetryLater, Skip
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
@@ -66,7 +66,7 @@ def test_what_breaks_outside_every_step_gives_the_message_back(world, monkeypatc
 
 def test_what_breaks_every_time_ends_as_a_letter_and_not_as_a_loop(world, monkeypatch):
     monkeypatch.setattr(
-        "angzarr.delivery.invoke.Caller.call", lambda *_: (_ for _ in ()).throw(Struck)
+        "angzarr.delivery.invoke.HandlerInvoker.call", lambda *_: (_ for _ in ()).throw(Struck)
     )
     world.handler(lambda _data, _context: None)
     for _ in range(3):

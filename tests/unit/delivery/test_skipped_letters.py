@@ -16,7 +16,7 @@ from angzarr.analysis.replay.bulk_actions import act_on_all
 from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.replay.skip import Skips
 from angzarr.analysis.worker.intake import ReplayResults
-from angzarr.delivery.outcome import DeadLettered, Duplicate, Handled, Parked, Skipped
+from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Parked, Skipped
 from angzarr.errors import DecodeError, GiveUp
 from angzarr.events import headers as names
 from angzarr.ordering.lane import Lane

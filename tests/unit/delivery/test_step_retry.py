@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.hand_clock import START
 
 from angzarr.delivery.context import Context
+from angzarr.delivery.delivery import Handled, Postponed, Retried, Skipped
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.outcome import Handled, Postponed, Retried, Skipped
 from angzarr.errors import (
     CircuitOpenError,
     ConfigurationError,

@@ -10,16 +10,22 @@ import pytest
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.adapters.structlog.hook import said_of
 from angzarr.delivery.breaker_log import SwitchLog, change_fact
-from angzarr.delivery.outcome import Duplicate, Handled, Postponed, Skipped
-from angzarr.delivery.poison_wave import Waves, breaker_of
+from angzarr.delivery.delivery import Duplicate, Handled, Postponed, Skipped
+from angzarr.delivery.poison_wave import PoisonWaveBreaker, breaker_of
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import Permit
 from angzarr.resilience.idempotency import Claimed
-from angzarr.resilience.switch_rules import LONGEST_WAIT, SHORTEST_WAIT
-from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
+from angzarr.resilience.switches import (
+    LONGEST_WAIT,
+    SHORTEST_WAIT,
+    Selector,
+    Switch,
+    SwitchAction,
+    SwitchChange,
+)
 from hand_clock import START
 
-PAUSE, DROP = Action.PAUSE, Action.DROP
+PAUSE, DROP = SwitchAction.PAUSE, SwitchAction.DROP
 HANDLER = Selector(handler="h")
 
 
@@ -122,7 +128,7 @@ def test_a_switch_is_asked_before_any_breaker(world):
     assert outcome.breaker is None
 
 
-@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("action", SwitchAction)
 def test_a_delivery_that_was_claimed_with_its_fetch_lets_its_claim_go(world, action):
     world.handler(must_not_run)
     world.switches.put(HANDLER, action, by="ada", reason="why")
@@ -140,7 +146,7 @@ def test_a_delivery_that_was_claimed_with_its_fetch_lets_its_claim_go(world, act
 def test_what_is_dropped_says_nothing_of_its_domains_health(world):
     world.handler(must_not_run, domain="order")
     road = world.road()
-    waves = Waves(
+    waves = PoisonWaveBreaker(
         breakers=world.breakers, handlers=world.handlers, autopsy=road.pipeline.judge.autopsy,
         facts=road.settler.facts, clock=world.clock,
     )  # fmt: skip

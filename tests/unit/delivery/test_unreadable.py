@@ -12,13 +12,11 @@ from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.analysis.ledger.failure import entry_id_of, facts_of
 from angzarr.dead_letters.codec import decode, encode
 from angzarr.dead_letters.letter import Reason, letter_id, unreadable_letter_id
-from angzarr.delivery.domains import Domains
-from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.letter_builder import Autopsy
-from angzarr.delivery.unreadable import Salvage, damaged
+from angzarr.delivery.handlers import Domains, Handler, Handlers
+from angzarr.delivery.letter_builder import DeadLetterBuilder
+from angzarr.delivery.unreadable import UnreadableMessages, damaged
 from angzarr.errors import DeadLetterQueueUnavailable
-from angzarr.events.event import Event
-from angzarr.events.message import Message
+from angzarr.events.event import Event, Message
 from angzarr.ordering.order import Order
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -42,13 +40,13 @@ def letters(unique_name):
 
 @pytest.fixture
 def salvage(letters, facts):
-    autopsy = Autopsy(
+    autopsy = DeadLetterBuilder(
         clock=Clock(), component="shop", worker="w1", version="2",
         domains=Domains(read=frozenset({"billing", "crm"}), of_queue={"orders": "order"}.get),
     )  # fmt: skip
     handlers = Handlers()
     handlers.add(Handler(name="shop.sync", bind=None, domain="crm"))
-    return Salvage(
+    return UnreadableMessages(
         autopsy=autopsy, handlers=handlers, dead_letters=letters, facts=facts, clock=Clock()
     )
 

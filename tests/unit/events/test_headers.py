@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 from angzarr.delivery.delivery import read
 from angzarr.errors import DecodeError
 from angzarr.events import headers as names
-from angzarr.events.event import Event, Priority
-from angzarr.events.headers import check_sequence, from_headers, time_of, to_headers
-from angzarr.events.message import Message
-from angzarr.events.numbers import MAX_SEQUENCE
+from angzarr.events.event import Event, Message, Priority
+from angzarr.events.headers import MAX_SEQUENCE, check_sequence, from_headers, time_of, to_headers
 
 TEXT = st.text(min_size=1)
 OPTIONAL = st.none() | TEXT

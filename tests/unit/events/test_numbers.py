@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.events.numbers import (
+from angzarr.events.headers import (
     MAX_NUMBER,
     MAX_SECONDS,
     MAX_SEQUENCE,

@@ -6,10 +6,9 @@ import pytest
 
 from angzarr import CompensationContext, Flags
 from angzarr.aggregates.book import Address
-from angzarr.aggregates.command import Command, Origin
-from angzarr.aggregates.merge import MergeStrategy
+from angzarr.aggregates.command import Command, MergeStrategy, Origin
 from angzarr.events.event import Event
-from angzarr.sagas.answer import Compensation, answer_of
+from angzarr.sagas.rejection_answers import Compensation, answer_of
 
 
 @pytest.fixture

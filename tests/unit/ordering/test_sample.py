@@ -6,7 +6,7 @@ from tests.hand_clock import START
 
 from angzarr.aggregates.book import Address
 from angzarr.ordering.lane import Gap, Lane, Summary, Waiting, Why
-from angzarr.ordering.sample import Sample, samples_of
+from angzarr.ordering.lane_view import OrderingSample, samples_of
 
 
 def gap(handler: str, root: str) -> Gap:
@@ -21,6 +21,6 @@ def test_a_sample_is_made_of_what_waits_and_of_gaps():
     summaries = [Summary("a", 9, 4, 1, START), Summary("b", 3, 0, 0, None)]
     gaps = [gap("a", "r-1"), gap("a", "r-2"), gap("others", "r-1")]
     assert samples_of(summaries, gaps, {"a": 7}) == [
-        Sample(handler="a", parked=4, blocked=1, gaps=2, events_behind=7),
-        Sample(handler="b", parked=0, blocked=0, gaps=0),
+        OrderingSample(handler="a", parked=4, blocked=1, gaps=2, events_behind=7),
+        OrderingSample(handler="b", parked=0, blocked=0, gaps=0),
     ]

@@ -9,11 +9,11 @@ import pytest
 
 from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.errors import PayloadsBusy, PayloadStoreUnavailable, PayloadTooLarge
-from angzarr.payloads.limits import Openings, turn
+from angzarr.payloads.limits import PayloadReadLimit, turn
 
 
 def opened(at_once=1):
-    openings = Openings(MemoryPayloadStore(), most=10, at_once=at_once)
+    openings = PayloadReadLimit(MemoryPayloadStore(), most=10, at_once=at_once)
     return openings, openings.put(b"0123456789")
 
 

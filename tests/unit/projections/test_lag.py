@@ -13,8 +13,7 @@ from tests.hand_clock import START as NOW
 
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.memory.event_store import MemoryEventStore
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import Pending
+from angzarr.aggregates.book import Address, Pending
 from angzarr.ordering.lane import Summary
 from angzarr.ordering.order import Order
 from angzarr.projections import lag

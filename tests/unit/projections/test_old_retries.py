@@ -6,7 +6,7 @@ import pytest
 
 from angzarr import ExponentialBackoff, NoRetry, Projection
 from angzarr.errors import ConfigurationError
-from angzarr.projections.old_retries import DEFAULT, policy_of
+from angzarr.projections.projection import DEFAULT, policy_of
 from angzarr.resilience.backoff import waits
 from angzarr.resilience.policies import POLICIES
 

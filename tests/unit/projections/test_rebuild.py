@@ -14,8 +14,8 @@ from angzarr.adapters.memory.event_store import MemoryEventStore
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.events.event import Event
-from angzarr.projections.green import Ahead, Behind, Busy, Compared, Plan, TransactionEnded
-from angzarr.projections.rebuild import Rebuild, Standing, Stopped
+from angzarr.projections.rebuild import Rebuild, RebuildStanding, RebuildStopped
+from angzarr.projections.shadow_table import Ahead, Behind, Busy, Compared, Plan, TransactionEnded
 from green_in_memory import MemoryGreen
 from hand_clock import START, HandClock
 
@@ -206,7 +206,7 @@ def test_a_stop_keeps_what_is_done(world):
     world.append("a", 10)
     told = []
     ending = world.rebuild(batch=2, tell=told.append, stop=lambda: len(told) > 2).run()
-    assert ending == Stopped(4)
+    assert ending == RebuildStopped(4)
     assert not world.green.over
 
 
@@ -214,7 +214,11 @@ def test_how_far_it_is_is_told_with_what_there_is_in_all(world):
     world.append("a", 4)
     told = []
     world.rebuild(batch=2, tell=told.append).run()
-    assert told[:3] == [Standing(0, 4, 0), Standing(2, 4, 0), Standing(4, 4, 0)]
+    assert told[:3] == [
+        RebuildStanding(0, 4, 0),
+        RebuildStanding(2, 4, 0),
+        RebuildStanding(4, 4, 0),
+    ]
 
 
 def test_a_switch_that_is_kept_out_is_tried_again_with_what_came_meanwhile(world):
@@ -254,7 +258,7 @@ def test_what_was_undone_with_a_switch_is_not_remembered(world):
     done = world.rebuild(keep_going=True, little=0, tell=told.append).run()
     assert undone[0]
     assert (done.events, done.failures) == (5, ())
-    assert told[-1] == Standing(5, 5, 0)
+    assert told[-1] == RebuildStanding(5, 5, 0)
     assert world.green.held == world.whole()
 
 

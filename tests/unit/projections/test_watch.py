@@ -14,7 +14,7 @@ from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.errors import StoreUnavailable
 from angzarr.events.event import Event
 from angzarr.ordering.order import Order
-from angzarr.projections.watch import Watch
+from angzarr.projections.lag import LagWatch
 
 NAME = "projection.totals"
 ORDERS = {NAME: Order(domains=frozenset({"order"}), types=frozenset({"Placed"}))}
@@ -56,7 +56,7 @@ def shown():
 @pytest.fixture
 def look(clock, store, shown):
     lanes = MemoryLanes()
-    watch = Watch(orders=ORDERS, lanes=lanes, store=store, show=shown.append, clock=clock)
+    watch = LagWatch(orders=ORDERS, lanes=lanes, store=store, show=shown.append, clock=clock)
     return lambda: watch.counted(lanes.summaries([NAME]), [])
 
 

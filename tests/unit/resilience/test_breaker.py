@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import (
     Barred,
+    BreakerProbe,
     BreakerSettings,
+    BreakerState,
     Counts,
     Permit,
     Phase,
-    Probe,
-    Reason,
-    State,
+    TransitionReason,
 )
 from angzarr.resilience.breaker_rules import (
     FIRST_SHARE,
@@ -25,7 +25,7 @@ from angzarr.resilience.breaker_rules import (
     PROBE_WAIT,
     SLICES,
     UNEVEN,
-    Batch,
+    CallBatch,
     admit,
     chance_of,
     forgone,
@@ -44,15 +44,17 @@ SECOND = timedelta(seconds=1)
 D5 = BreakerSettings()
 
 
-def batch(calls: str) -> Batch:
+def batch(calls: str) -> CallBatch:
     """Return calls that ended: ``+`` well, ``-`` ill, ``s`` well and slow, ``S`` ill and slow."""
-    made = Batch()
+    made = CallBatch()
     for call in calls:
         made = made.with_call(ok=call in "+s", slow=call in "sS")
     return made
 
 
-def ended(state: State, calls: str, now: datetime = START, settings: BreakerSettings = D5) -> State:
+def ended(
+    state: BreakerState, calls: str, now: datetime = START, settings: BreakerSettings = D5
+) -> BreakerState:
     """Let calls that were let through in this era end at *now*, one by one."""
     for call in calls:
         state = report(state, state.era, batch(call), now, settings)
@@ -60,24 +62,24 @@ def ended(state: State, calls: str, now: datetime = START, settings: BreakerSett
 
 
 def ask(
-    state: State, token: str, now: datetime, settings: BreakerSettings = D5
-) -> tuple[State, Permit | Barred]:
+    state: BreakerState, token: str, now: datetime, settings: BreakerSettings = D5
+) -> tuple[BreakerState, Permit | Barred]:
     return admit(state, "crm", token, now, settings)
 
 
-def opened() -> State:
-    state = ended(State(), "-" * 10)
+def opened() -> BreakerState:
+    state = ended(BreakerState(), "-" * 10)
     assert state.phase is Phase.OPEN
     return state
 
 
-def half_open(call: str = "probe") -> State:
+def half_open(call: str = "probe") -> BreakerState:
     state, answer = ask(opened(), call, START + 60 * SECOND)
     assert answer == Permit("crm", 2, call)
     return state
 
 
-def closed_again(now: datetime = START + 61 * SECOND) -> State:
+def closed_again(now: datetime = START + 61 * SECOND) -> BreakerState:
     state = half_open("one")
     for token in ("one", "two"):
         state, _ = ask(state, token, now)
@@ -102,12 +104,12 @@ def closed_again(now: datetime = START + 61 * SECOND) -> State:
 )
 def test_closed_breaker_opens_by_the_thresholds_of_the_spec(calls: str, phase: Phase) -> None:
     unslow = calls.replace("s", "+")
-    assert ended(State(), unslow).phase is phase
+    assert ended(BreakerState(), unslow).phase is phase
 
 
 def test_slow_calls_open_it_as_failures_do() -> None:
-    assert ended(State(), "+" * 6 + "s" * 5).phase is Phase.CLOSED
-    state = ended(State(), "+" * 5 + "s" * 5)
+    assert ended(BreakerState(), "+" * 6 + "s" * 5).phase is Phase.CLOSED
+    state = ended(BreakerState(), "+" * 5 + "s" * 5)
     assert state.phase is Phase.OPEN
     assert state.judged == Counts(requests=10, failures=0, successes=10)
 
@@ -115,7 +117,7 @@ def test_slow_calls_open_it_as_failures_do() -> None:
 @given(st.text("+-sS", max_size=40), st.data())
 def test_a_batch_opens_it_if_its_calls_do_one_by_one(calls: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(calls)))
-    before = ended(State(), "+-" * 4)
+    before = ended(BreakerState(), "+-" * 4)
     at_once = report(before, before.era, batch(calls[cut:]), START, D5)
     one_by_one = ended(before, calls[cut:])
     if at_once.phase is one_by_one.phase is Phase.CLOSED:
@@ -133,7 +135,7 @@ def test_a_batch_knows_its_runs_of_failures(calls: str, before: int) -> None:
 
 
 def test_calls_older_than_the_window_do_not_count() -> None:
-    state = ended(State(), "+-" * 4)
+    state = ended(BreakerState(), "+-" * 4)
     late = START + 61 * SECOND
     assert ended(state, "-", late).phase is Phase.CLOSED
     assert ended(state, "-+" * 4 + "-", late).phase is Phase.CLOSED
@@ -206,11 +208,11 @@ def test_probe_that_was_not_called_is_free_for_another() -> None:
     now = START + 61 * SECOND
     state, answer = ask(forgone(half_open("one"), "one"), "two", now)
     assert isinstance(answer, Permit)
-    assert state.probes == (Probe("two", now + D5.probe_lease),)
+    assert state.probes == (BreakerProbe("two", now + D5.probe_lease),)
 
 
 def test_new_calls_are_refused_while_it_is_open_and_while_its_probes_are_out() -> None:
-    def refused(state: State, seconds: float) -> bool:
+    def refused(state: BreakerState, seconds: float) -> bool:
         return refuses(state, "crm", START + seconds * SECOND, D5)
 
     assert refused(opened(), 59)
@@ -219,8 +221,8 @@ def test_new_calls_are_refused_while_it_is_open_and_while_its_probes_are_out() -
     assert refused(out, 61)
     assert not refused(out, 60 + D5.probe_lease.total_seconds())
     assert not refused(probed(out, "one", START + 61 * SECOND, D5, ok=True), 61), "another may try"
-    assert refused(isolated(State(), START), 10**6)
-    assert not refused(State(), 0)
+    assert refused(isolated(BreakerState(), START), 10**6)
+    assert not refused(BreakerState(), 0)
     assert not refused(closed_again(), 62), "a ramp-up lets some through"
 
 
@@ -229,8 +231,12 @@ def test_two_successes_close_it_and_forget_the_past() -> None:
     state = probed(half_open("one"), "one", now, D5, ok=True)
     assert state.phase is Phase.HALF_OPEN
     state, _ = ask(state, "two", now)
-    assert probed(state, "two", now, D5, ok=True) == State(
-        era=3, ramp_from=now, changed_at=now, reason=Reason.THRESHOLD_MET, judged=Counts(2, 0, 2)
+    assert probed(state, "two", now, D5, ok=True) == BreakerState(
+        era=3,
+        ramp_from=now,
+        changed_at=now,
+        reason=TransitionReason.THRESHOLD_MET,
+        judged=Counts(2, 0, 2),
     )
 
 
@@ -239,9 +245,9 @@ def test_any_failure_in_half_open_opens_it_again() -> None:
     state = probed(half_open("one"), "one", now, D5, ok=True)
     state, _ = ask(state, "two", now)
     state = probed(state, "two", now, D5, ok=False)
-    assert state == State(
+    assert state == BreakerState(
         phase=Phase.OPEN, era=3, retry_at=now + D5.open_for, changed_at=now,
-        reason=Reason.HALF_OPEN_FAILED, judged=Counts(2, 1, 1), ill_since=START,
+        reason=TransitionReason.HALF_OPEN_FAILED, judged=Counts(2, 1, 1), ill_since=START,
     )  # fmt: skip
 
 
@@ -273,30 +279,34 @@ def test_who_waits_for_its_turn_in_the_ramp_up_gets_it(token: str, passed: float
 
 def test_a_breaker_without_ramp_up_lets_all_through() -> None:
     at_once = BreakerSettings(ramp_up=timedelta(0))
-    state = reset(isolated(State(), START), START, at_once)
+    state = reset(isolated(BreakerState(), START), START, at_once)
     assert all(isinstance(ask(state, f"{n}", START, at_once)[1], Permit) for n in range(100))
     assert FIRST_SHARE < 1
 
 
 def test_isolated_breaker_stays_open_until_reset() -> None:
-    held = isolated(State(), START)
+    held = isolated(BreakerState(), START)
     state, answer = ask(held, "t", START + timedelta(days=30))
     assert answer == Barred(retry_after=D5.open_for, spread=LONGEST_SPREAD)
     assert ended(state, "+" * 100) == held == isolated(held, START + SECOND)
     state = reset(held, START, D5)
-    assert (state.phase, state.reason, state.ramp_from) == (Phase.CLOSED, Reason.OPERATOR, START)
+    assert (state.phase, state.reason, state.ramp_from) == (
+        Phase.CLOSED,
+        TransitionReason.OPERATOR,
+        START,
+    )
 
 
 def test_reset_of_a_closed_breaker_forgets_what_it_saw() -> None:
-    state = reset(ended(State(), "-" * 9), START, D5)
-    assert state == State()
+    state = reset(ended(BreakerState(), "-" * 9), START, D5)
+    assert state == BreakerState()
 
 
 def test_every_change_of_phase_is_told_with_what_it_was_judged_by() -> None:
     change = transition("crm", Phase.CLOSED, opened())
     assert change is not None
     assert (change.before, change.after, change.reason, change.era, change.at) == (
-        Phase.CLOSED, Phase.OPEN, Reason.THRESHOLD_EXCEEDED, 1, START
+        Phase.CLOSED, Phase.OPEN, TransitionReason.THRESHOLD_EXCEEDED, 1, START
     )  # fmt: skip
     assert change.counts == Counts(requests=10, failures=10, successes=0)
     assert transition("crm", Phase.OPEN, opened()) is None
@@ -315,7 +325,7 @@ small = BreakerSettings(
 )
 
 
-def stepped(state: State, verb: str, token: str, now: datetime) -> State:
+def stepped(state: BreakerState, verb: str, token: str, now: datetime) -> BreakerState:
     if verb == "admit":
         return ask(state, token, now, small)[0]
     if verb == "forgo":
@@ -331,7 +341,7 @@ def stepped(state: State, verb: str, token: str, now: datetime) -> State:
 
 @given(steps)
 def test_any_history_keeps_the_promises(history: list[tuple[str, int, float]]) -> None:
-    state, now = State(), START
+    state, now = BreakerState(), START
     for verb, token, passes in history:
         now += timedelta(seconds=passes)
         before = state
@@ -359,7 +369,7 @@ def test_any_history_keeps_the_promises(history: list[tuple[str, int, float]]) -
 def test_a_breaker_nobody_touches_lets_a_call_through_in_bounded_time(
     history: list[tuple[str, int, float]],
 ) -> None:
-    state, now = State(), START
+    state, now = BreakerState(), START
     for verb, token, passes in history:
         now += timedelta(seconds=passes)
         if verb != "isolate":
@@ -392,7 +402,7 @@ def test_a_probe_of_the_future_blocks_nobody() -> None:
 
 
 def test_calls_of_the_future_do_not_count_and_the_window_rolls_on() -> None:
-    state = ended(State(), "+-" * 20)
+    state = ended(BreakerState(), "+-" * 20)
     for n in range(600):
         state = ended(state, "+", EARLIER + n * SECOND)
         assert len(state.tallies) <= SLICES + 1
@@ -410,7 +420,7 @@ def test_a_ramp_up_of_the_future_begins_anew() -> None:
 
 
 def test_busy_breaker_stays_small() -> None:
-    state = State()
+    state = BreakerState()
     for n in range(5_000):
         state = report(state, 0, batch("+"), START + n * timedelta(milliseconds=20), D5)
     assert len(state.tallies) <= SLICES + 1

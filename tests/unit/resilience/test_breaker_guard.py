@@ -12,7 +12,7 @@ import pytest
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.errors import CircuitOpenError, ConfigurationError, GiveUp
-from angzarr.resilience.breaker import BreakerSettings, Permit, Phase, State
+from angzarr.resilience.breaker import BreakerSettings, BreakerState, Permit, Phase
 from angzarr.resilience.breaker_guard import _HERE, BreakerGuard
 from angzarr.resilience.guarded import Guard
 from hand_clock import HandClock
@@ -47,7 +47,7 @@ def crm(make):
 
 
 def phase(breakers, name="crm"):
-    return breakers.states().get(name, State()).phase
+    return breakers.states().get(name, BreakerState()).phase
 
 
 class Way:

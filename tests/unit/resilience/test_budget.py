@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.errors import ConfigurationError
-from angzarr.resilience import budget_rules as rules
+from angzarr.resilience import budget as rules
 from angzarr.resilience.budget import BudgetSettings
 from angzarr.settings.base import FlowSettings
 from hand_clock import START
@@ -64,7 +64,7 @@ def test_the_oldest_slice_lies_wholly_within_the_window(window, now):
 )
 def test_waits_grow_by_a_tokens_time_up_to_half_the_window(window, firsts, waiting, chance):
     settings = BudgetSettings(window=window)
-    line = rules.Line(START, rules.pace(firsts, settings))
+    line = rules.RetryLine(START, rules.pace(firsts, settings))
     last = None
     for _ in range(waiting):
         after, wait = rules.refused(line, START, settings)

@@ -9,8 +9,7 @@ from tests.hand_clock import HandClock
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.errors import StoreUnavailable
-from angzarr.resilience.fleet_duty import FleetDuty
-from angzarr.resilience.tenure import LEASE, Tenure
+from angzarr.resilience.tenure import LEASE, FleetDuty, Tenure
 
 
 class Fleet:

@@ -17,12 +17,12 @@ from angzarr.resilience.idempotency import (
     InProgress,
     Position,
     Release,
-    Superseded,
+    SupersededClaim,
     Wait,
 )
 from angzarr.resilience.idempotency_rules import (
+    ClaimStatus,
     Record,
-    Status,
     answer_of,
     ended,
     held_by,
@@ -43,7 +43,7 @@ claims = st.builds(
 )
 
 
-def records_in(*statuses: Status) -> st.SearchStrategy[Record]:
+def records_in(*statuses: ClaimStatus) -> st.SearchStrategy[Record]:
     return st.builds(
         Record,
         status=st.sampled_from(statuses),
@@ -56,8 +56,8 @@ def records_in(*statuses: Status) -> st.SearchStrategy[Record]:
     )
 
 
-records = records_in(*Status)
-pending = records_in(Status.PENDING)
+records = records_in(*ClaimStatus)
+pending = records_in(ClaimStatus.PENDING)
 endings = st.one_of(
     st.builds(Complete, result=st.none() | st.just("1")),
     st.builds(Fail),
@@ -82,17 +82,17 @@ def test_unknown_key_is_claimed_with_its_first_start() -> None:
     claim = Claim(key="k", token="t", owner="o", fingerprint="x")
     assert answer_of(None, claim, never_asked) == Claimed(starts=1)
     assert held_by(claim, 1, None) == Record(
-        status=Status.PENDING, token="t", owner="o", fingerprint="x"
+        status=ClaimStatus.PENDING, token="t", owner="o", fingerprint="x"
     )
 
 
-@given(records_in(Status.COMPLETED), claims)
+@given(records_in(ClaimStatus.COMPLETED), claims)
 def test_completed_is_never_claimed(record, claim) -> None:
     answer = answer_of(record, claim, never_asked)
     assert answer in (AlreadyCompleted(result=record.result), Conflict())
 
 
-@given(records_in(Status.FAILED), claims)
+@given(records_in(ClaimStatus.FAILED), claims)
 def test_failed_is_claimed_by_a_higher_replay_and_nothing_else(record, claim) -> None:
     answer = answer_of(record, claim, never_asked)
     if claim.position.replay > record.position.replay:
@@ -101,13 +101,13 @@ def test_failed_is_claimed_by_a_higher_replay_and_nothing_else(record, claim) ->
         assert answer in (AlreadyFailed(error=record.result or "{}"), Conflict())
 
 
-@given(records_in(Status.PENDING, Status.WAITING, Status.RELEASED), claims)
+@given(records_in(ClaimStatus.PENDING, ClaimStatus.WAITING, ClaimStatus.RELEASED), claims)
 def test_open_record_supersedes_every_earlier_position(record, claim) -> None:
     answer = answer_of(record, claim, dead)
     if claim.position < record.position:
-        assert answer in (Superseded(), Conflict())
+        assert answer in (SupersededClaim(), Conflict())
     else:
-        assert answer != Superseded()
+        assert answer != SupersededClaim()
 
 
 @given(records, claims)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.resilience.idempotency import key_for
-from angzarr.resilience.keys import (
+from angzarr.resilience.idempotency import (
     MAX_PART,
     config_key,
     entity_key,
     external_key,
     fact_key,
+    key_for,
     key_part,
 )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
-from angzarr.resilience import limit_rules as rules
+from angzarr.resilience import limit as rules
 from angzarr.resilience.limit import Limit, limits_of
 from angzarr.settings.base import FlowSettings
 

@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.category import Category
 from angzarr.resilience.policies import NO_RETRY, POLICIES
-from angzarr.resilience.policy_conditions import ORDER, Case, PolicyRule
-from angzarr.resilience.policy_rules import PolicyRules, explain, policy_rules, ranked
+from angzarr.resilience.policy_rules import (
+    ORDER,
+    PolicyCase,
+    PolicyRule,
+    PolicyRules,
+    explain,
+    policy_rules,
+    ranked,
+)
 
 SECOND = timedelta(seconds=1)
 
@@ -44,7 +51,7 @@ rules_said = st.lists(
     lambda said: st.tuples(*(st.sampled_from(sorted(POLICIES)).map(_with(one)) for one in said))
 )
 cases = st.builds(
-    Case,
+    PolicyCase,
     handler=st.sampled_from(HANDLERS),
     operation=st.sampled_from([None, "webhook", "mail"]),
     event_type=st.sampled_from(TYPES),
@@ -60,17 +67,17 @@ def _with(said: dict[str, Any]) -> Any:
     return lambda policy: {"policy": policy, **said}
 
 
-def chosen(rules: PolicyRules, case: Case, own: str | None = None) -> PolicyRule:
+def chosen(rules: PolicyRules, case: PolicyCase, own: str | None = None) -> PolicyRule:
     """Return the rule that decides."""
     said = rules.of(case.handler, operation=case.operation, own=own and POLICIES[own])  # type: ignore[arg-type]
     return next(tried.rule for tried in explain(said, case) if tried.missed is None)
 
 
 def name_for(*said: dict[str, Any], own: str | None = None, **case: Any) -> str:
-    return chosen(policy_rules(POLICIES, rules=said), Case(**case), own).policy.name
+    return chosen(policy_rules(POLICIES, rules=said), PolicyCase(**case), own).policy.name
 
 
-def fits(said: dict[str, Any], case: Case) -> bool:
+def fits(said: dict[str, Any], case: PolicyCase) -> bool:
     """Say independently whether a rule of the settings fits."""
     for name, wanted in said.items():
         found = getattr(case, name, None)
@@ -169,7 +176,7 @@ LADDER: list[dict[str, Any]] = [
     {"time_left": 20 * SECOND},
     {"time_left": 60 * SECOND},
 ]
-ALL = Case(
+ALL = PolicyCase(
     handler="shop.mail.send", operation="webhook", event_type="OrderPlaced", tenant="acme",
     category=Category.EXTERNAL, domain="order", priority="realtime", time_left=10 * SECOND,
 )  # fmt: skip
@@ -211,7 +218,9 @@ def test_code_says_the_handler_then_the_operation_then_the_priority_then_the_def
     assert name_for(handler="h", priority="realtime") == "realtime"
     assert name_for(handler="h", priority="background") == "background"
     assert name_for(handler="h") == "default"
-    assert chosen(policy_rules(POLICIES, "webhook"), Case(handler="h")).policy.name == "webhook"
+    assert (
+        chosen(policy_rules(POLICIES, "webhook"), PolicyCase(handler="h")).policy.name == "webhook"
+    )
 
 
 @pytest.mark.parametrize("priority", ["default", "urgent", "webhook", ""])
@@ -238,7 +247,7 @@ def of_type(event_type: str, *said: dict[str, Any], own: str | None = "crm_sync"
     """Return the policy of an event of a handler that names some by type, however it is asked."""
     mine = None if own is None else POLICIES[own]
     rules = policy_rules(POLICIES, rules=said)
-    case = Case(handler="h", event_type=event_type, tenant="acme")
+    case = PolicyCase(handler="h", event_type=event_type, tenant="acme")
     tried = explain(rules.of("h", own=mine, by_type=BY_TYPE), case)
     plan = rules.plan("h", own=mine, by_type=BY_TYPE)
     policy = plan.quick("default") or plan.choose(case)
@@ -267,7 +276,7 @@ def test_an_operation_may_be_known_by_a_rule_instead_of_a_policy():
     rules.check_operation("webhook")
     with pytest.raises(ConfigurationError, match="no backoff policy 'post'"):
         rules.check_operation("post")
-    assert chosen(rules, Case(handler="h", operation="mail")).policy.name == "webhook"
+    assert chosen(rules, PolicyCase(handler="h", operation="mail")).policy.name == "webhook"
 
 
 # -- what a condition means -----------------------------------------------------------------
@@ -290,13 +299,13 @@ def test_an_operation_may_be_known_by_a_rule_instead_of_a_policy():
 )
 def test_a_pattern_is_a_whole_name_with_stars_and_question_marks(pattern, text, holds):
     rule = PolicyRule(policy=NO_RETRY, source="s", event_type=pattern)
-    assert (rule.missed(Case(event_type=text)) is None) is holds
+    assert (rule.missed(PolicyCase(event_type=text)) is None) is holds
 
 
 def test_time_left_holds_while_less_is_left_and_only_where_there_is_a_deadline():
     rule = PolicyRule(policy=NO_RETRY, source="s", time_left=10 * SECOND)
     fitting = [left for left in (-SECOND, 9 * SECOND, 10 * SECOND, None)
-               if rule.missed(Case(time_left=left)) is None]  # fmt: skip
+               if rule.missed(PolicyCase(time_left=left)) is None]  # fmt: skip
     assert fitting == [-SECOND, 9 * SECOND]
 
 
@@ -310,8 +319,8 @@ def test_a_category_holds_once_there_is_an_error():
 def test_an_explanation_names_the_first_condition_that_was_missed():
     rule = PolicyRule(policy=NO_RETRY, source="s", handler="h", tenant="a", time_left=SECOND)
     missed = [rule.missed(case) for case in (
-        Case(handler="x"), Case(handler="h"), Case(handler="h", tenant="a"),
-        Case(handler="h", tenant="a", time_left=SECOND / 2),
+        PolicyCase(handler="x"), PolicyCase(handler="h"), PolicyCase(handler="h", tenant="a"),
+        PolicyCase(handler="h", tenant="a", time_left=SECOND / 2),
     )]  # fmt: skip
     assert [one and str(one) for one in missed] == [
         "handler h", "tenant a", "time_left < 1 s", None,

@@ -10,19 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.switch_rules import (
+from angzarr.resilience.switches import (
     LONGEST,
     LONGEST_WAIT,
     SHORTEST_WAIT,
+    Selector,
+    Switch,
+    SwitchAction,
     SwitchSet,
     check_switch,
     wait_of,
 )
-from angzarr.resilience.switches import Action, Selector, Switch
 from hand_clock import START
 
 SECOND = timedelta(seconds=1)
-PAUSE, DROP = Action.PAUSE, Action.DROP
+PAUSE, DROP = SwitchAction.PAUSE, SwitchAction.DROP
 
 handlers = st.sampled_from(["shop.sync", "shop.bill", "mail.send"])
 patterns = st.sampled_from(["shop.*", "*", "*.send", "shop.[bs]*", "shop.syn?", "none.*"])
@@ -34,7 +36,7 @@ moments = st.integers(-100, 100).map(lambda seconds: START + seconds * SECOND)
 switches = st.builds(
     Switch,
     selector=selectors,
-    action=st.sampled_from(Action),
+    action=st.sampled_from(SwitchAction),
     by=st.just("ada"),
     reason=st.just("why"),
     at=moments,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from angzarr.resilience.category import Category
 from angzarr.resilience.taxonomy import classify
-from angzarr.resilience.taxonomy_replies import of_reply
+from angzarr.resilience.taxonomy_codes import of_reply
 
 T, C, A, U = Category.TRANSIENT, Category.CLIENT, Category.AUTHORIZATION, Category.UNKNOWN
 

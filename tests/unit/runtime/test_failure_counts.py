@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from angzarr.runtime.failure_counts import FailureCounts
+from angzarr.runtime.failures import FailureCounts
 
 
 def test_each_key_counts_by_itself_until_it_is_forgotten():

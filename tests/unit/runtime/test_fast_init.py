@@ -8,9 +8,8 @@ import pytest
 
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Receipt
-from angzarr.events.event import Event
-from angzarr.events.message import Message
-from angzarr.runtime.fast_init import quick_init
+from angzarr.events.event import Event, Message
+from angzarr.runtime.fast_init import fast_init
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +19,7 @@ class Slow:
     tags: list[str] = field(default_factory=list)
 
 
-@quick_init
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quick:
     name: str

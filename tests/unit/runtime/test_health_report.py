@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import json
 
-from angzarr.runtime.health_report import LONGEST, Condition, Report
-from angzarr.runtime.heartbeat import Pulse
+from angzarr.runtime.health_report import LONGEST, Condition, Heartbeat, Report
 
 
 def test_one_condition_that_does_not_hold_is_enough():
@@ -30,7 +29,7 @@ def test_what_a_condition_says_is_bounded():
 
 def test_a_pulse_is_as_old_as_its_last_beat():
     now = [10.0]
-    pulse = Pulse(lambda: now[0])
+    pulse = Heartbeat(lambda: now[0])
     now[0] = 15.0
     assert pulse.age() == 5
     pulse.beat()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from angzarr.runtime.log_throttle import A_MINUTE, Seldom
+from angzarr.runtime.log_throttle import A_MINUTE, LogThrottle
 
 
 class Clock:
@@ -14,7 +14,7 @@ class Clock:
 
 def test_each_cause_is_spoken_of_once_a_minute():
     clock = Clock()
-    seldom = Seldom(monotonic=clock)
+    seldom = LogThrottle(monotonic=clock)
     assert [seldom.now("a"), seldom.now("b"), seldom.now("a")] == [True, True, False]
     clock.now = A_MINUTE - 1
     assert not seldom.now("a")
@@ -24,7 +24,7 @@ def test_each_cause_is_spoken_of_once_a_minute():
 
 def test_causes_of_long_ago_are_forgotten():
     clock = Clock()
-    seldom = Seldom(monotonic=clock)
+    seldom = LogThrottle(monotonic=clock)
     for number in range(1000):
         clock.now += 1
         assert seldom.now(f"tenant-{number}")

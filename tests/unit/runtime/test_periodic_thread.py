@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.runtime.periodic_thread import PeriodicThread
 from polling import wait_until
 
 
@@ -32,7 +32,7 @@ def made():
         turns.append(Turns(stopping))
         return turns[0]
 
-    thread = TurnThread("test", make)
+    thread = PeriodicThread("test", make)
     yield thread, turns[0]
     thread.end()
 

@@ -13,9 +13,11 @@ from pydantic import BaseModel
 
 from angzarr.errors import AngzarrError, DecodeError, NotAnEvent
 from angzarr.events.codec import Typed
-from angzarr.sagas.answer import Compensation, Forward, answer_of
 from angzarr.sagas.flags import Flags
-from angzarr.sagas.revoking import (
+from angzarr.sagas.rejection_answers import (
+    Compensation,
+    Forward,
+    answer_of,
     delegate_to_framework,
     emit_compensation_events,
     pm_delegate_to_framework,

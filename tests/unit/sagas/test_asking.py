@@ -21,9 +21,9 @@ from angzarr.aggregates.declaring import applies, rejected
 from angzarr.errors import BrokerUnavailable, CompensationFailed
 from angzarr.events.event import Event
 from angzarr.sagas.asking import PATIENCE, Asking, NotAsked, under_way
-from angzarr.sagas.compensating import Compensating, Turn
-from angzarr.sagas.flags import Flags, Step
-from angzarr.sagas.log import MAX_TEXT, SETTLED, Status, case_of
+from angzarr.sagas.compensating import Compensating, CompensationTurn
+from angzarr.sagas.flags import CompensationStep, Flags
+from angzarr.sagas.log import MAX_TEXT, SETTLED, RejectionStatus, case_of
 from angzarr.sagas.rejection import Rejection, from_event, to_event
 from angzarr.sagas.story import story_of
 
@@ -92,7 +92,7 @@ class Sent:
 
 
 class Meters:
-    def ended(self, saga: str, status: Status, seconds: float) -> None:
+    def ended(self, saga: str, status: RejectionStatus, seconds: float) -> None:
         pass
 
 
@@ -119,7 +119,9 @@ class World:
         """Deliver what the source was told, which answers so."""
         Player.mood.answer = answer
         told = told or to_event(self.rejection)
-        turn = Turn(id=id_after(told.id, "flags", 0), is_final=lambda _error: True, max_depth=50)
+        turn = CompensationTurn(
+            id=id_after(told.id, "flags", 0), is_final=lambda _error: True, max_depth=50
+        )
         self.compensating.compensate(Player, from_event(told), turn)
 
     def ask(self, **said: str):
@@ -158,7 +160,7 @@ def test_two_askings_that_are_both_answered_compensate_once(world):
     ids = [event.id for event in world.sent.events if event.type == "Released"]
     assert len(ids) == 2  # a delivery that comes again sends again
     assert len(set(ids)) == 1
-    assert (world.case.status, world.case.first_event) == (Status.COMPENSATED, 1)
+    assert (world.case.status, world.case.first_event) == (RejectionStatus.COMPENSATED, 1)
 
 
 def test_an_old_notification_that_comes_after_the_asking_compensates_no_second_time(world):
@@ -172,16 +174,16 @@ def test_an_old_notification_that_comes_after_the_asking_compensates_no_second_t
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        (LookupError("no rate"), Status.FAILED),
-        (Flags(reason="nothing to undo"), Status.DECLINED),
-        (Flags(emit_system_revocation=True), Status.REVOKED),
+        (LookupError("no rate"), RejectionStatus.FAILED),
+        (Flags(reason="nothing to undo"), RejectionStatus.DECLINED),
+        (Flags(emit_system_revocation=True), RejectionStatus.REVOKED),
     ],
 )
 def test_whoever_ended_without_compensating_is_asked(world, answer, status):
     world.answers(answer)
     assert world.case.status is status
     asked = world.ask(note="mended")
-    assert (asked.status, asked.asked_again) == (Status.TOLD, 1)
+    assert (asked.status, asked.asked_again) == (RejectionStatus.TOLD, 1)
     assert (asked.asked_by, asked.note) == ("kim@desk", "mended")
     assert len(world.sent.told) == 1
 
@@ -189,7 +191,7 @@ def test_whoever_ended_without_compensating_is_asked(world, answer, status):
 def test_an_aborted_case_may_be_asked_about(world):
     with pytest.raises(CompensationFailed):
         world.answers(Flags(abort=True))
-    assert world.case.status is Status.ABORTED
+    assert world.case.status is RejectionStatus.ABORTED
     assert world.ask().asked_again == 1
 
 
@@ -220,7 +222,7 @@ def test_who_is_overtaken_by_a_compensation_asks_nobody(world):
     with pytest.raises(NotAsked, match="its source compensated"):
         world.asking.ask(seen, by="kim@desk")
     assert world.sent.told == []
-    assert world.case.status is Status.COMPENSATED
+    assert world.case.status is RejectionStatus.COMPENSATED
 
 
 @pytest.mark.parametrize(
@@ -274,7 +276,7 @@ def test_a_source_is_given_some_minutes_to_answer(world):
     now = world.case.changed_at
     assert under_way(world.case, now + PATIENCE - timedelta(seconds=1))
     assert not under_way(world.case, now + PATIENCE)
-    assert not under_way(replace(world.case, status=Status.FAILED), now)
+    assert not under_way(replace(world.case, status=RejectionStatus.FAILED), now)
 
 
 # -- stories ---------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ def test_a_story_tells_the_event_the_command_and_what_compensates(world):
 def test_a_story_names_what_was_sent_besides_by_the_ids_that_it_was_sent_under(world, events):
     flags = Flags(emit_system_revocation=True, reason="x" * 5000)
     world.answers((events, flags) if events else flags)
-    assert world.case.steps == (Step.REVOKE,)
+    assert world.case.steps == (CompensationStep.REVOKE,)
     assert world.case.answer == "x" * MAX_TEXT
     sent = world.sent.events[-1]
     assert sent.type == "angzarr.SagaCompensationFailed"

@@ -14,9 +14,8 @@ from tests.hand_clock import START
 
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Decision, Write
-from angzarr.aggregates.command import Origin
+from angzarr.aggregates.command import MergeStrategy, Origin
 from angzarr.aggregates.declaring import applies, handles, merge_strategy, reacts_to, rejected
-from angzarr.aggregates.merge import MergeStrategy
 from angzarr.errors import (
     BrokerUnavailable,
     ChainTooDeep,
@@ -38,9 +37,9 @@ from angzarr.events.publication import NotAllPublished
 from angzarr.sagas.command_handlers import AWAY, LONGEST_WAIT
 from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.flags import Flags
-from angzarr.sagas.log import Status
+from angzarr.sagas.log import RejectionStatus
 from angzarr.sagas.rejection import from_event
-from angzarr.sagas.revoking import notification_of
+from angzarr.sagas.rejection_answers import notification_of
 from angzarr.sagas.saga import ProcessManager, Saga, Send
 
 
@@ -225,7 +224,7 @@ def test_a_rejection_is_told_to_the_source_and_is_no_failure():
     assert (told.origin, told.reason) == (ORIGIN, "full")
     assert (told.rejected_at, told.command.event) == (world.clock.now(), command.event)
     case = world.case()
-    assert (case.status, case.reason, case.saga) == (Status.TOLD, "full", "seating")
+    assert (case.status, case.reason, case.saga) == (RejectionStatus.TOLD, "full", "seating")
     assert world.meters.rejections == [("seating", "table")]
 
 
@@ -878,7 +877,7 @@ def test_what_was_reserved_is_released():
     world = chain(lambda asked, _context: Released(amount=asked.state.reserved))
     assert world.events() == [("Reserved", {"amount": 5}), ("Released", {"amount": 5})]
     assert world.letters == []
-    assert world.case().status is Status.COMPENSATED
+    assert world.case().status is RejectionStatus.COMPENSATED
 
 
 # -- notifications -------------------------------------------------------------------------------

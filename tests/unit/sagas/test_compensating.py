@@ -28,11 +28,11 @@ from angzarr.events.codec import Typed, decoder_for
 from angzarr.events.event import Priority
 from angzarr.events.headers import REPLAY
 from angzarr.sagas.context import CompensationContext
-from angzarr.sagas.failure import SagaCompensationFailed
+from angzarr.sagas.escalation import SagaCompensationFailed
 from angzarr.sagas.flags import Flags, Result
-from angzarr.sagas.log import MAX_TEXT, Status
+from angzarr.sagas.log import MAX_TEXT, RejectionStatus
 from angzarr.sagas.rejection import from_event, to_event
-from angzarr.sagas.revoking import (
+from angzarr.sagas.rejection_answers import (
     delegate_to_framework,
     emit_compensation_events,
     notification_of,
@@ -142,7 +142,7 @@ def test_the_case_says_where_the_compensation_stands():
     world.clock.sleep(timedelta(seconds=3))
     world.tell(REJECTED)
     case = world.case()
-    assert (case.status, case.first_event, case.event_count) == (Status.COMPENSATED, 1, 1)
+    assert (case.status, case.first_event, case.event_count) == (RejectionStatus.COMPENSATED, 1, 1)
     assert (case.saga, case.source, case.target) == ("seating", address(), ("table", "t-1", ""))
     assert (case.command_id, case.command_type, case.reason) == ("c-1", "Seat", "full")
     assert case.correlation_id == "flow"
@@ -238,7 +238,7 @@ def test_a_delivery_that_another_one_overtook_follows_what_that_decided(late):
     everything = Flags(send_to_dead_letter_queue=True, escalate=True, emit_system_revocation=True)
     world = world_of(answer, fallback=everything)
     assert world.tell(REJECTED, attempt=3) == "compensated"
-    assert world.case().status is Status.COMPENSATED
+    assert world.case().status is RejectionStatus.COMPENSATED
     assert world.outbox.escalated == []
     assert {event.type for event in world.outbox.of("event")} == {"Released"}
     assert [kind for kind, _ in world.events()] == ["Reserved", "Released"]
@@ -368,7 +368,7 @@ def test_flags_beside_events_are_carried_out_after_them(flags):
         assert world.tell(REJECTED) == "compensated"
     assert world.outbox.of("event")[0].type == "Released"
     assert_done(world, flags, before=1)
-    assert world.case().status is Status.COMPENSATED
+    assert world.case().status is RejectionStatus.COMPENSATED
     assert [kind for kind, _ in world.events()] == ["Reserved", "Released"]
 
 
@@ -501,7 +501,7 @@ def test_the_settings_say_what_is_done_where_nobody_compensates(answer, fallback
         assert world.tell(REJECTED) == "failed"
     assert_done(world, fallback)
     case = world.case()
-    assert case.status is Status.FAILED
+    assert case.status is RejectionStatus.FAILED
     assert case.answer == ("KeyError: 'boom'" if answer else "the source answered nothing")
     assert [status for _, status, _ in world.meters.ends] == ["failed"]
 
@@ -610,8 +610,8 @@ def test_a_notification_is_sent_on_to_its_cover():
     assert (told.reason, told.rejected_at) == ("full", REJECTED.rejected_at)
     assert told.id != REJECTED.id
     (case,), (onward,) = world.log.look(REJECTED.id), world.log.look(told.id)
-    assert (case.status, case.answer) == (Status.FORWARDED, "sent on to bank/b-1")
-    assert (onward.status, onward.source) == (Status.TOLD, address("bank", "b-1"))
+    assert (case.status, case.answer) == (RejectionStatus.FORWARDED, "sent on to bank/b-1")
+    assert (onward.status, onward.source) == (RejectionStatus.TOLD, address("bank", "b-1"))
     assert [status for _, status, _ in world.meters.ends] == ["forwarded"]
     assert len(world.events()) == 1
 
@@ -921,7 +921,7 @@ def test_a_notification_for_an_aggregate_that_nobody_knows_is_not_lost():
     error = failed(world, a_rejection(Seat(), source=address(root="nobody")))
     assert "there is no player/nobody" in str(error)
     assert world.events("player", "nobody") == []
-    assert world.case().status is Status.FAILED
+    assert world.case().status is RejectionStatus.FAILED
 
 
 @pytest.mark.parametrize(("sequence", "ends"), [(0, "compensated"), (1, "failed"), (9, "failed")])

@@ -19,7 +19,7 @@ from angzarr.errors import DecodeError
 from angzarr.events.event import Event
 from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.rejection import rejection_of
-from angzarr.sagas.revoking import notification_of, revoke_command
+from angzarr.sagas.rejection_answers import notification_of, revoke_command
 from angzarr.wire.identity_pb2 import Cover
 from angzarr.wire.rejection_pb2 import Notification, RejectionNotification, RevokeEventCommand
 

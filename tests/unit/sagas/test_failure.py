@@ -12,7 +12,7 @@ from tests.hand_clock import START
 
 from angzarr.errors import UnserializableEvent
 from angzarr.events.codec import decoder_for, event_type_of
-from angzarr.sagas.failure import (
+from angzarr.sagas.escalation import (
     EVENT_TYPE,
     SagaCompensationFailed,
     failure_event,

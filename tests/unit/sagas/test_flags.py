@@ -8,12 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.sagas.flags import Flags, Result, Step
-from angzarr.sagas.revoking import Outcome, handle_business_response, process_revocation_flags
+from angzarr.sagas.flags import CompensationStep, Flags, Result
+from angzarr.sagas.rejection_answers import (
+    RevocationOutcome,
+    handle_business_response,
+    process_revocation_flags,
+)
 from angzarr.wire.book_pb2 import EventBook
 from angzarr.wire.rejection_pb2 import BusinessResponse, Notification, RevocationResponse
 
-LETTER, ESCALATE, ABORT, REVOKE = Step.DEAD_LETTER, Step.ESCALATE, Step.ABORT, Step.REVOKE
+LETTER, ESCALATE, ABORT, REVOKE = (
+    CompensationStep.DEAD_LETTER,
+    CompensationStep.ESCALATE,
+    CompensationStep.ABORT,
+    CompensationStep.REVOKE,
+)
 
 #: (letter, escalate, abort, revoke) → what is done, in order, and how it ends.
 TABLE = {
@@ -65,13 +74,13 @@ def test_carrying_out_does_every_step_but_the_abort_which_the_result_tells(four,
     )
     steps, result = ends
     assert done == [(step, "because") for step in steps if step is not ABORT]
-    assert outcome == Outcome(result, "because")
+    assert outcome == RevocationOutcome(result, "because")
 
 
 @given(any_flags)
 def test_what_is_done_is_in_order_and_nothing_follows_an_abort(given_flags):
     steps = list(Flags(**given_flags).steps())
-    order = [step for step in Step if step in steps]
+    order = [step for step in CompensationStep if step in steps]
     assert steps == order
     assert ABORT not in steps[:-1]
     assert not (ABORT in steps and REVOKE in steps)
@@ -100,7 +109,7 @@ def test_flags_in_a_response_are_carried_out_at_once(four, ends):
     done = []
     response = BusinessResponse(revocation=RevocationResponse(**asked(*four)))
     outcome = handle_business_response(response, lambda step, _why: done.append(step))
-    assert outcome == Outcome(ends[1], "because")
+    assert outcome == RevocationOutcome(ends[1], "because")
     assert done == [step for step in ends[0] if step is not ABORT]
 
 
@@ -115,4 +124,4 @@ def test_flags_in_a_response_are_carried_out_at_once(four, ends):
 )
 def test_of_other_responses_nothing_is_carried_out(response):
     handle_business_response(response, lambda *_said: pytest.fail("nothing was asked for"))
-    assert not isinstance(handle_business_response(response, print), Outcome)
+    assert not isinstance(handle_business_response(response, print), RevocationOutcome)

@@ -18,9 +18,9 @@ from angzarr.sagas.log import (
     MAX_FLOW,
     MAX_TEXT,
     SETTLED,
-    Asked,
-    Status,
-    Wanted,
+    AskedAgain,
+    CaseFilter,
+    RejectionStatus,
     asked_again,
     case_of,
     fits,
@@ -34,12 +34,12 @@ class Seat(BaseModel):
 
 LATER = START + timedelta(hours=1)
 TOLD = case_of(a_rejection(Seat(), correlation_id="flow"), START)
-DONE = replace(TOLD, status=Status.COMPENSATED, answer="", first_event=1, event_count=1)
+DONE = replace(TOLD, status=RejectionStatus.COMPENSATED, answer="", first_event=1, event_count=1)
 
 
 def test_a_case_begins_as_told():
     assert (TOLD.status, TOLD.answer, TOLD.first_event, TOLD.event_count) == (
-        Status.TOLD, "", None, 0,
+        RejectionStatus.TOLD, "", None, 0,
     )  # fmt: skip
     assert (TOLD.saga, TOLD.source, TOLD.source_sequence) == ("seating", address(), 0)
     assert (TOLD.target, TOLD.command_id, TOLD.command_type) == (
@@ -60,22 +60,22 @@ def test_what_a_stranger_wrote_is_kept_up_to_a_length():
 
 
 def test_all_but_told_are_ends():
-    assert ENDED | {Status.TOLD} == set(Status)
-    assert Status.TOLD not in ENDED
+    assert ENDED | {RejectionStatus.TOLD} == set(RejectionStatus)
+    assert RejectionStatus.TOLD not in ENDED
 
 
 def test_what_was_not_there_is_kept():
     assert noted(None, DONE) == DONE
 
 
-@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize("status", RejectionStatus)
 def test_what_is_told_again_stays_as_it_is(status):
     kept = replace(TOLD, status=status)
     assert noted(kept, replace(TOLD, changed_at=LATER)) == kept
 
 
 @pytest.mark.parametrize("kept", sorted(SETTLED))
-@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize("status", RejectionStatus)
 def test_what_is_settled_stays_so_though_a_late_delivery_says_otherwise(kept, status):
     before = replace(DONE, status=kept, answer="so")
     late = replace(TOLD, status=status, answer="late", changed_at=LATER)
@@ -83,7 +83,7 @@ def test_what_is_settled_stays_so_though_a_late_delivery_says_otherwise(kept, st
     assert (noted(before, late) == before) is (status is not kept)
 
 
-@pytest.mark.parametrize("kept", sorted(set(Status) - SETTLED))
+@pytest.mark.parametrize("kept", sorted(set(RejectionStatus) - SETTLED))
 @pytest.mark.parametrize("status", sorted(ENDED))
 def test_the_last_end_stands_with_the_moment_of_the_first_rejection(kept, status):
     before = replace(TOLD, status=kept, asked_again=2)
@@ -92,9 +92,9 @@ def test_the_last_end_stands_with_the_moment_of_the_first_rejection(kept, status
 
 
 def test_a_case_that_is_asked_again_is_told_again():
-    asked = Asked("kim", LATER, "mended")
-    again = asked_again(replace(DONE, status=Status.FAILED, answer="why"), asked)
-    assert (again.status, again.answer, again.asked_again) == (Status.TOLD, "", 1)
+    asked = AskedAgain("kim", LATER, "mended")
+    again = asked_again(replace(DONE, status=RejectionStatus.FAILED, answer="why"), asked)
+    assert (again.status, again.answer, again.asked_again) == (RejectionStatus.TOLD, "", 1)
     assert (again.changed_at, again.rejected_at) == (LATER, START)
     assert (again.asked_by, again.note) == ("kim", "mended")
     assert asked_again(again, asked).asked_again == 2
@@ -102,20 +102,26 @@ def test_a_case_that_is_asked_again_is_told_again():
 
 @pytest.mark.parametrize(
     "wanted",
-    [Wanted(), Wanted(saga="seating"), Wanted(domain="player"), Wanted(status=Status.TOLD),
-     Wanted(correlation_id="flow"), Wanted("seating", "player", Status.TOLD, "flow")],
-)  # fmt: skip
+    [
+        CaseFilter(),
+        CaseFilter(saga="seating"),
+        CaseFilter(domain="player"),
+        CaseFilter(status=RejectionStatus.TOLD),
+        CaseFilter(correlation_id="flow"),
+        CaseFilter("seating", "player", RejectionStatus.TOLD, "flow"),
+    ],
+)
 def test_a_case_is_one_of_those_that_are_wanted(wanted):
     assert fits(TOLD, wanted)
 
 
 @given(st.integers(0, 3), st.integers(0, 15))
 def test_one_word_that_differs_is_enough(field, asked):
-    odd = ("other", "table", Status.FAILED, "")
-    right = ("seating", "player", Status.TOLD, "flow")
+    odd = ("other", "table", RejectionStatus.FAILED, "")
+    right = ("seating", "player", RejectionStatus.TOLD, "flow")
     said = [word if asked >> index & 1 else None for index, word in enumerate(right)]
     said[field] = odd[field]
-    assert not fits(TOLD, Wanted(*said))
+    assert not fits(TOLD, CaseFilter(*said))
 
 
 def test_whoever_notes_a_case_is_told_what_is_kept():

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.aggregates.book import Address
-from angzarr.aggregates.command import Command, Origin
-from angzarr.aggregates.merge import MergeStrategy
+from angzarr.aggregates.command import Command, MergeStrategy, Origin
 from angzarr.events.event import Event, Priority
 from angzarr.sagas.outbox import read_commands, written_commands
 

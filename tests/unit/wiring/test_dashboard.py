@@ -17,7 +17,7 @@ from angzarr.clock import SystemClock
 from angzarr.dashboard.survey import Surveyor
 from angzarr.errors import ConfigurationError
 from angzarr.ordering.lane import Lane
-from angzarr.sagas.log import Wanted
+from angzarr.sagas.log import CaseFilter
 from angzarr.wiring.dashboard import open_ordered_desk, open_rejected_desk
 
 ONE = Address("order", "o-1")
@@ -85,7 +85,7 @@ def test_without_a_database_it_is_said_which_setting_is_missing(doors):
         app = make()
         assert "ordering.url" in count(app, doors).problem.detail
         with pytest.raises(ConfigurationError, match="books"):
-            open_rejected_desk(app, doors).page(Wanted(), limit=1, after="")
+            open_rejected_desk(app, doors).page(CaseFilter(), limit=1, after="")
 
 
 def test_rejected_commands_are_those_of_the_app(made, doors):
@@ -93,5 +93,5 @@ def test_rejected_commands_are_those_of_the_app(made, doors):
     doors.callback(shelves.close)
     case = shelves.rejections.note(a_case())
     desk = open_rejected_desk(made, doors)
-    assert [one.id for one in desk.page(Wanted(), limit=1, after="").cases] == [case.id]
+    assert [one.id for one in desk.page(CaseFilter(), limit=1, after="").cases] == [case.id]
     assert desk.story(case.id).rejection is not None

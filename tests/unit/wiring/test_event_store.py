@@ -16,8 +16,7 @@ from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.engine.shared_engine import ENGINES
 from angzarr.adapters.sql.event_store.store import SqlEventBooks
-from angzarr.aggregates.book import Address, Decision, Write
-from angzarr.aggregates.event_store import Head
+from angzarr.aggregates.book import Address, Decision, Head, Write
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.settings.settings import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from angzarr.errors import ConfigurationError
-from angzarr.maintenance.schema_versions import Standing
+from angzarr.maintenance.schema_versions import SchemaStanding
 from angzarr.settings.settings import load
 from angzarr.wiring import schemas as tables_wiring
 
@@ -55,9 +55,9 @@ def test_what_is_named_and_has_no_database_is_said_with_what_to_set(name, broker
 def test_tables_are_made_and_closed_twice(tmp_path, name):
     urls = dict.fromkeys(("ledger", "books"), f"sqlite:///{tmp_path / 'all.db'}")
     upkeep = tables_wiring.openers(load(urls, None), MEMORY, [name])[name]()
-    assert upkeep.revision().standing is Standing.MISSING
-    assert upkeep.upgrade().standing is Standing.MISSING
-    assert upkeep.revision().standing is Standing.CURRENT
+    assert upkeep.revision().standing is SchemaStanding.MISSING
+    assert upkeep.upgrade().standing is SchemaStanding.MISSING
+    assert upkeep.revision().standing is SchemaStanding.CURRENT
     assert list(upkeep.differences()) == []
     upkeep.close()
     upkeep.close()

@@ -16,7 +16,7 @@ from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.errors import ExpiredError, RevokedError
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import Permit
-from angzarr.resilience.limit import Limit, Scope
+from angzarr.resilience.limit import Limit, LimitScope
 
 OPEN = {"breakers": breaker("stock-api", "open", 0.9), "handler_recent": recent(0, 30)}
 CLOSED = {"breakers": breaker("stock-api", "closed", 0.0), "handler_recent": recent(150, 0)}
@@ -104,7 +104,7 @@ def behind_an_open_breaker(order: OrderPlaced) -> None: ...
 def _behind_a_limit(app: Any, given: Scenario) -> None:
     """Let another event have the only place, then take the one that waited."""
     (limit,) = app.handlers.get(f"shop.{given.name}").limits
-    app.flow.limits.take([Scope(limit, "")], "another")
+    app.flow.limits.take([LimitScope(limit, "")], "another")
     workshop.take_one(app, given)
 
 

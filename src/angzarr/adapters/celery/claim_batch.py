@@ -37,7 +37,7 @@ from angzarr.resilience.idempotency import (
 )
 from angzarr.resilience.tenure import Tenure
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -87,7 +87,7 @@ class ClaimBatch:
     owner: str
     make_ending: MakeEnding
     bounds: Bounds
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
 
     def claim(self, messages: Sequence[Any]) -> None:
         """Claim what of *messages* may ride, in one call; the rest is claimed when it runs."""

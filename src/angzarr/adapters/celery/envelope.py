@@ -23,8 +23,8 @@ from celery.app.task import Context
 
 from angzarr.delivery.delivery import Delivery, read
 from angzarr.events import headers as names
+from angzarr.events.event import Message
 from angzarr.events.headers import is_ours, without_ours
-from angzarr.events.message import Message
 from angzarr.resilience.idempotency import (
     ClaimAnswer,
     Claimed,

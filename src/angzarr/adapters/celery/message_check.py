@@ -21,7 +21,7 @@ from kombu.utils.encoding import safe_repr
 from kombu.utils.json import dumps
 
 from angzarr.adapters.celery.envelope import FIELD, TOLD
-from angzarr.events.numbers import MAX_NUMBER, NoNumber, read_number, read_seconds
+from angzarr.events.headers import MAX_NUMBER, NoNumber, read_number, read_seconds
 
 #: args, kwargs and what is embedded: callbacks, errbacks, chain, chord.
 _PARTS = 3

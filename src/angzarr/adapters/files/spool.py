@@ -19,9 +19,9 @@ from angzarr.adapters.files.spool_names import letters_among, name_of
 from angzarr.adapters.files.spooled import told
 from angzarr.clock import Clock, SystemClock
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES
+from angzarr.dead_letters.forwarding import Aside
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Outgoing, RawLetter, TooLarge
-from angzarr.dead_letters.spooled import Aside
 
 #: The share of the bound that a process writes before it looks what others wrote.
 UNLOOKED_SHARE: Final = 0.01

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from angzarr.dead_letters.spooled import Spooled
+from angzarr.dead_letters.forwarding import Spooled
 
 _TIME: Final = "%Y%m%dT%H%M%S.%fZ"
 _LETTER: Final = re.compile(

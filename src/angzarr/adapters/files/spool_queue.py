@@ -15,10 +15,10 @@ from typing import Final
 from angzarr.adapters.files.spool import Spool
 from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.dead_letters.codec import read_receipt
+from angzarr.dead_letters.forwarding import Spooled
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import RawLetter, Receipt, Room
-from angzarr.dead_letters.spooled import Spooled
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
 _log = logging.getLogger("angzarr.dead_letters")

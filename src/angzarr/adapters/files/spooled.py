@@ -14,8 +14,8 @@ from angzarr.adapters.files import spool_file, whole_files
 from angzarr.adapters.files.folder_lock import FolderLock
 from angzarr.adapters.files.spool_file import Content
 from angzarr.adapters.files.spool_names import letters_among
+from angzarr.dead_letters.forwarding import Aside, Spooled, SpoolTally
 from angzarr.dead_letters.queue import Outgoing
-from angzarr.dead_letters.spooled import Aside, Spooled, SpoolTally
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
 #: O_NONBLOCK: somebody's named pipe must not stop the forwarder.

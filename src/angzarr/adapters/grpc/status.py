@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError, Message
 
 from angzarr.adapters.grpc.exchange import attached_book
 from angzarr.aggregates.book import Address, Book
+from angzarr.aggregates.command import MergeStrategy
 from angzarr.aggregates.deciding import MAX_REASON
-from angzarr.aggregates.merge import MergeStrategy
 from angzarr.errors import (
     AngzarrError,
     CommandAbortedError,

@@ -13,8 +13,8 @@ from joserfc.jwe import JWERegistry, decrypt_compact, encrypt_compact
 from joserfc.jwk import OctKey
 
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES
-from angzarr.dead_letters.refusal import Refusal
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.dead_letters.letter import Refusal
+from angzarr.runtime.failures import is_machine_fault
 
 _ALG: Final = "dir"
 _ENC: Final = "A256GCM"

@@ -14,10 +14,10 @@ from weakref import WeakSet
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
-_SELDOM: Final = Seldom()
+_SELDOM: Final = LogThrottle()
 #: What says that no broker answered, not that one refused.
 AWAY: Final = frozenset(
     {

@@ -20,7 +20,7 @@ from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import ANALYSIS_GROUP, queue_name
 from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class KafkaDeadLetterQueue:
             replication=replication,
             create_missing=create_missing,
         )
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self._form = form
         self._group = group
         self._open()

@@ -25,8 +25,8 @@ from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.dead_letters.record import bounded
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 #: Where a name is no UTF-8 confluent-kafka returns a list with holes *and* sets an exception.
@@ -75,7 +75,7 @@ class LetterConsumer:
         self._size = 1
         self._away: Any = None
         self._ended: Any = None
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def receive(self, domains: Sequence[str], limit: int, wait: float) -> list[Receipt]:
         """Take up to *limit* letters, waiting at most *wait* seconds for the first."""

@@ -16,7 +16,7 @@ from angzarr.adapters.kafka.topics import Topics
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode, partition_key
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import Outgoing, TooLarge
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 #: The header that names the letter's form.
@@ -43,7 +43,7 @@ class LetterProducer:
         self._form = form
         self._lock = threading.Lock()
         self._producer: Producer | None = None
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         own(self)
 
     def produce(self, letters: Sequence[Outgoing]) -> list[str | None]:

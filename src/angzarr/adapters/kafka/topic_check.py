@@ -27,7 +27,7 @@ from angzarr.adapters.kafka.durability import (
     lacks_in_sync,
     weaknesses,
 )
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 #: Seconds between two looks for a topic that was created a moment ago.
@@ -46,7 +46,7 @@ class TopicCheck:
         self._cluster = cluster
         self._begun: set[str] = set()
         self._unsaid: deque[tuple[int, str]] = deque()  # no lock: a fork would copy it locked
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def begin(self, names: Collection[str], *, created: Collection[str]) -> None:
         """Begin to look at those of *names* that are new here; we *created* some just now."""

@@ -11,20 +11,20 @@ from angzarr.clock import Clock, SystemClock
 from angzarr.resilience import breaker_rules as rules
 from angzarr.resilience.breaker import (
     Barred,
+    BreakerRefusal,
     BreakerSettings,
+    BreakerState,
     BreakerWatch,
     Permit,
     Phase,
-    Refusal,
-    State,
     Transition,
     Watches,
 )
 from angzarr.resilience.guarded import settings_of
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _DEFAULTS = BreakerSettings()
-_NEW = State()
+_NEW = BreakerState()
 #: A breaker that was not used for so long, and has nothing to say, is forgotten.
 _IDLE = timedelta(hours=1)
 #: Transitions that are remembered.
@@ -47,9 +47,9 @@ class InProcessBreakers:
         self._settings = dict(settings or {})
         self._default = default
         self._watch = watch or Watches()
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self._clock = clock or SystemClock()
-        self._states: dict[str, State] = {}
+        self._states: dict[str, BreakerState] = {}
         self._history: deque[Transition] = deque(maxlen=_REMEMBERED)
         self._lock = Lock()
         self._swept_at = self._clock.now()
@@ -66,7 +66,7 @@ class InProcessBreakers:
             told = answer if isinstance(answer, Barred) and self._seldom.now(name) else None
         self._tell(name, before, state)
         if told is not None:
-            self._watch.refused(Refusal(name, state.phase, told.retry_after, now))
+            self._watch.refused(BreakerRefusal(name, state.phase, told.retry_after, now))
         return answer
 
     def record(self, permit: Permit, /, *, ok: bool, took: timedelta) -> None:
@@ -79,7 +79,7 @@ class InProcessBreakers:
                 lambda state: rules.probed(state, permit.probe, now, settings, ok=ok and not slow),
             )
             return
-        batch = rules.Batch().with_call(ok=ok, slow=slow)
+        batch = rules.CallBatch().with_call(ok=ok, slow=slow)
         self._change(
             permit.name, lambda state: rules.report(state, permit.era, batch, now, settings)
         )
@@ -112,7 +112,7 @@ class InProcessBreakers:
         settings = self._of(name)
         self._change(name, lambda state: rules.reset(state, self._clock.now(), settings), by)
 
-    def states(self) -> Mapping[str, State]:
+    def states(self) -> Mapping[str, BreakerState]:
         """Return every breaker that is known, by name."""
         with self._lock:
             return {**dict.fromkeys(self._settings, _NEW), **self._states}
@@ -121,13 +121,15 @@ class InProcessBreakers:
         """Return the last *limit* transitions of all breakers, oldest first."""
         return list(self._history)[-limit:]
 
-    def _change(self, name: str, rule: Callable[[State], State], by: str = "") -> None:
+    def _change(
+        self, name: str, rule: Callable[[BreakerState], BreakerState], by: str = ""
+    ) -> None:
         with self._lock:
             before = self._states.get(name, _NEW)
             self._states[name] = after = rule(before)
         self._tell(name, before, after, by)
 
-    def _tell(self, name: str, before: State, after: State, by: str = "") -> None:
+    def _tell(self, name: str, before: BreakerState, after: BreakerState, by: str = "") -> None:
         change = rules.transition(name, before.phase, after, by)
         if change is not None:
             self._history.append(change)

@@ -9,7 +9,7 @@ from datetime import datetime
 from threading import Lock
 
 from angzarr.clock import Clock, SystemClock
-from angzarr.resilience import budget_rules as rules
+from angzarr.resilience import budget as rules
 from angzarr.resilience.budget import BudgetSettings, Spent
 
 _DEFAULTS = BudgetSettings()
@@ -41,7 +41,7 @@ class _Budget:
 
     def refuse(self, name: str, now: datetime) -> Spent:
         """Give who asked a place among those who wait."""
-        line = rules.Line(self.line, rules.pace(self.firsts.total(), self.settings))
+        line = rules.RetryLine(self.line, rules.pace(self.firsts.total(), self.settings))
         line, wait = rules.refused(line, now, self.settings)
         self.line = line.place
         return Spent(name, wait)

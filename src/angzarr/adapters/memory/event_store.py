@@ -8,8 +8,7 @@ from datetime import datetime
 from itertools import islice
 
 from angzarr.adapters.memory.books import MemoryEventBooks, Shelf
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import EventStore, Head, Pending
+from angzarr.aggregates.book import Address, EventStore, Head, Pending
 from angzarr.events.event import Event
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
 from angzarr.clock import Clock, SystemClock
-from angzarr.fleet import RELEASE_LIFE, SAID_LIFE, Member, Release
+from angzarr.fleet import RELEASE_LIFE, SAID_LIFE, FleetRelease, Member
 
 
 class MemoryFleet:
@@ -29,7 +29,7 @@ class MemoryFleet:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._said: dict[str, tuple[Member, datetime]] = {}
-        self._releases: dict[str, Release] = {}
+        self._releases: dict[str, FleetRelease] = {}
 
     def register(self, member: Member, /) -> None:
         """Keep what *member* says, and see its release."""
@@ -38,7 +38,7 @@ class MemoryFleet:
             self._forget(now)
             self._said[member.owner] = (member, now)
             if member.release:
-                new = Release(name=member.release, first_seen_at=now, last_seen_at=now)
+                new = FleetRelease(name=member.release, first_seen_at=now, last_seen_at=now)
                 known = self._releases.get(member.release, new)
                 self._releases[member.release] = replace(known, last_seen_at=now)
 
@@ -49,7 +49,7 @@ class MemoryFleet:
         living = (member for member in found if self._leases.alive(member.owner))
         return sorted(living, key=lambda member: member.owner)
 
-    def releases(self) -> Sequence[Release]:
+    def releases(self) -> Sequence[FleetRelease]:
         """Return all releases, in the order in which they were first seen."""
         with self._lock:
             return sorted(self._releases.values(), key=lambda one: (one.first_seen_at, one.name))

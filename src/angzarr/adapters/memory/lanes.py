@@ -30,7 +30,7 @@ from angzarr.ordering.lane import (
     Lane,
     Moved,
     ParkAnswer,
-    Parked,
+    ParkedInLane,
     Place,
     Ready,
     Standing,
@@ -41,8 +41,7 @@ from angzarr.ordering.lane import (
     Why,
     replaces,
 )
-from angzarr.ordering.lanes import Lanes
-from angzarr.ordering.looked import Looked
+from angzarr.ordering.lanes import Lanes, Looked
 from angzarr.projections.checkpoint import Checkpoint
 
 #: Before any time.
@@ -116,7 +115,7 @@ class MemoryLanes(Lanes):
                 return Full(parked)
             row = self._row(early.lane)
             row.put(early)
-            return Parked()
+            return ParkedInLane()
 
     def note(self, waiting: Waiting, /, *, claimed: bool = True) -> None:
         """Keep that an event is RETRYING or a DEAD_LETTER."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from angzarr.clock import Clock, SystemClock
-from angzarr.resilience import limit_rules as rules
-from angzarr.resilience.limit import Exceeded, Limit, Scope
+from angzarr.resilience import limit as rules
+from angzarr.resilience.limit import Exceeded, Limit, LimitScope
 
 #: Scopes that are kept before those are forgotten that say nothing any more.
 _MANY = 1000
@@ -52,7 +52,7 @@ class InProcessLimits:
         self._many = _MANY
         self._lock = Lock()
 
-    def take(self, scopes: Sequence[Scope], token: str, /) -> Exceeded | None:
+    def take(self, scopes: Sequence[LimitScope], token: str, /) -> Exceeded | None:
         """Let *token* call within each scope, or take nothing."""
         now = self._clock.now().timestamp()
         with self._lock:
@@ -64,7 +64,7 @@ class InProcessLimits:
                 meter.let_through(limit, token, now)
         return None
 
-    def release(self, scopes: Sequence[Scope], token: str, /) -> None:
+    def release(self, scopes: Sequence[LimitScope], token: str, /) -> None:
         """Free what *token* holds."""
         now = self._clock.now().timestamp()
         with self._lock:

@@ -9,10 +9,10 @@ from datetime import datetime
 
 from angzarr.sagas.log import (
     CLOSED,
-    Asked,
+    AskedAgain,
     Case,
+    CaseFilter,
     RejectionLog,
-    Wanted,
     asked_again,
     fits,
     noted,
@@ -32,7 +32,7 @@ class MemoryRejectionLog(RejectionLog):
             self._cases[case.id] = kept = noted(self._cases.get(case.id), case)
             return kept
 
-    def ask_again(self, id: str, asked: Asked, /) -> Case | None:
+    def ask_again(self, id: str, asked: AskedAgain, /) -> Case | None:
         """Count that the source is asked again."""
         with self._lock:
             kept = self._cases.get(id)
@@ -48,7 +48,7 @@ class MemoryRejectionLog(RejectionLog):
             return [self._cases[key] for key in found[:2]]
 
     def cases(
-        self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None
+        self, wanted: CaseFilter, /, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> Sequence[Case]:
         """Return cases, the newest first."""
         with self._lock:

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 
 from angzarr.clock import Clock, SystemClock
-from angzarr.delivery.schedule import Row, Taken, row_of
-from angzarr.events.message import Message
+from angzarr.delivery.schedule import Row, TakenRows, row_of
+from angzarr.events.event import Message
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class MemorySchedule:
         with self._lock:
             self._waiting[row.id] = _Waiting(row, at)
 
-    def take(self, token: str, limit: int, lease: timedelta, /) -> Taken:
+    def take(self, token: str, limit: int, lease: timedelta, /) -> TakenRows:
         """Lend what is due."""
         with self._lock:
             now = self._clock.now()
@@ -47,7 +47,7 @@ class MemorySchedule:
                     one.token, one.due_at = token, now + lease
             first = min((one.due_at for one in everything), default=None)
             rows = [one.row for one in found]
-            return Taken(rows, None if first is None else first - now)
+            return TakenRows(rows, None if first is None else first - now)
 
     def done(self, token: str, ids: Sequence[str], /) -> None:
         """Delete what *token* still holds."""

@@ -8,13 +8,20 @@ from datetime import datetime, timedelta
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore
 from angzarr.clock import Clock, SystemClock
-from angzarr.delivery.compensation import LOG_LIFE, MOST_STEPS, Logged, Place, Step, too_many
+from angzarr.delivery.compensation import (
+    LOG_LIFE,
+    MOST_STEPS,
+    FinishedStep,
+    Logged,
+    StepLogKey,
+    too_many,
+)
 
 
 @dataclass(slots=True)
 class _Log:
     until: datetime
-    steps: dict[str, Step] = field(default_factory=dict)
+    steps: dict[str, FinishedStep] = field(default_factory=dict)
     undoing: str | None = None
 
 
@@ -32,7 +39,7 @@ class MemoryStepLog:
         self._life = life
         self._clock = clock or SystemClock()
 
-    def add(self, place: Place, step: Step, /) -> bool:
+    def add(self, place: StepLogKey, step: FinishedStep, /) -> bool:
         """Write *step* last, in place of one of its name."""
 
         def write() -> None:
@@ -46,14 +53,16 @@ class MemoryStepLog:
 
         return self._store.while_held(place.key, place.token, write)
 
-    def read(self, place: Place, /) -> Logged:
+    def read(self, place: StepLogKey, /) -> Logged:
         """Return what the log holds."""
         log = self._find(place)
         return Logged() if log is None else Logged(tuple(log.steps.values()), log.undoing)
 
-    def mark_undoing(self, place: Place, cause: str | None, /) -> Sequence[Step] | None:
+    def mark_undoing(
+        self, place: StepLogKey, cause: str | None, /
+    ) -> Sequence[FinishedStep] | None:
         """Note whether the steps are being undone, and return them."""
-        found: list[Step] = []
+        found: list[FinishedStep] = []
 
         def mark() -> None:
             if (log := self._find(place)) is not None:
@@ -62,7 +71,7 @@ class MemoryStepLog:
 
         return found if self._store.while_held(place.key, place.token, mark) else None
 
-    def remove(self, place: Place, name: str, /) -> bool:
+    def remove(self, place: StepLogKey, name: str, /) -> bool:
         """Forget the step *name*."""
 
         def forget() -> None:
@@ -73,6 +82,6 @@ class MemoryStepLog:
 
         return self._store.while_held(place.key, place.token, forget)
 
-    def _find(self, place: Place) -> _Log | None:
+    def _find(self, place: StepLogKey) -> _Log | None:
         log: _Log | None = self._store.logs.get((place.key, place.replay))
         return log if log is not None and log.until > self._clock.now() else None

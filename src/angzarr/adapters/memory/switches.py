@@ -8,15 +8,18 @@ from datetime import datetime, timedelta
 from threading import Lock
 
 from angzarr.clock import Clock, SystemClock
-from angzarr.resilience.switch_rules import SwitchSet, check_person, check_switch, too_many
 from angzarr.resilience.switches import (
     MOST,
     REMEMBERED,
-    Action,
     Selector,
     Switch,
+    SwitchAction,
     SwitchChange,
+    SwitchSet,
     SwitchWatch,
+    check_person,
+    check_switch,
+    too_many,
 )
 
 
@@ -53,7 +56,7 @@ class InProcessSwitches:
     def put(
         self,
         selector: Selector,
-        action: Action,
+        action: SwitchAction,
         /,
         *,
         by: str,

@@ -10,7 +10,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from angzarr.adapters.opentelemetry.propagation import SCOPE
-from angzarr.resilience.breaker import Breakers, Phase, Refusal, Transition
+from angzarr.resilience.breaker import BreakerRefusal, Breakers, Phase, Transition
 
 _NUMBERS: Final = {Phase.CLOSED: 0, Phase.OPEN: 1, Phase.HALF_OPEN: 2, Phase.ISOLATED: 3}
 
@@ -32,7 +32,7 @@ class BreakerMeters:
         if transition.after is Phase.OPEN:
             self._opens.add(1, {"service": transition.name})
 
-    def refused(self, refusal: Refusal, /) -> None:
+    def refused(self, refusal: BreakerRefusal, /) -> None:
         """Do nothing: a refusal is told by its fact and by the postponed delivery's line."""
 
     def observe(self, breakers: Breakers) -> None:

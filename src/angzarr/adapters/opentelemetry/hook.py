@@ -30,8 +30,15 @@ from angzarr.adapters.opentelemetry.propagation import (
     tracer,
 )
 from angzarr.clock import Clock, SystemClock
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.outcome import WORDS, DeadLettered, Outcome, Postponed, Retried, Skipped
+from angzarr.delivery.delivery import (
+    WORDS,
+    DeadLettered,
+    Delivery,
+    Outcome,
+    Postponed,
+    Retried,
+    Skipped,
+)
 
 #: How soon an SDK that is set up late is noticed, in seconds.
 LOOK_EVERY = 1.0

@@ -11,7 +11,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from angzarr.adapters.opentelemetry.propagation import SCOPE
-from angzarr.dead_letters.spooled import SpoolTally
+from angzarr.dead_letters.forwarding import SpoolTally
 from angzarr.errors import Unavailable
 
 #: Seconds; a reader asks for all gauges at once.

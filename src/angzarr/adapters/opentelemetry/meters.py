@@ -14,8 +14,7 @@ from opentelemetry.metrics import Meter
 
 from angzarr.adapters.opentelemetry.labels import label
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.outcome import DeadLettered, Handled, Outcome, Retried
+from angzarr.delivery.delivery import DeadLettered, Delivery, Handled, Outcome, Retried
 from angzarr.resilience.taxonomy import Category
 
 #: Why an event may be dead-lettered by its handler's own doing; else no run failed.

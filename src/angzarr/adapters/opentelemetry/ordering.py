@@ -10,7 +10,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from angzarr.adapters.opentelemetry.propagation import SCOPE
-from angzarr.ordering.sample import Sample
+from angzarr.ordering.lane_view import OrderingSample
 
 _SECONDS: Final = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400, 604_800)
 
@@ -19,7 +19,7 @@ class OrderingMeters:
     """Measures by handler, which has its task name; shows samples as it last heard of them."""
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
-        self._samples: Sequence[Sample] = ()
+        self._samples: Sequence[OrderingSample] = ()
         self._meter = metrics.get_meter(SCOPE, meter_provider=provider)
         self._lag = self._meter.create_histogram(
             "projection_lag_seconds",
@@ -52,11 +52,11 @@ class OrderingMeters:
         seconds = max(behind.total_seconds(), 0.0)  # the clocks of two hosts differ
         self._lag.record(seconds, {"projection": handler})
 
-    def show(self, samples: Sequence[Sample]) -> None:
+    def show(self, samples: Sequence[OrderingSample]) -> None:
         """Show *samples*, one a handler, until the next ones."""
         self._samples = tuple(samples)
 
-    def _gauge(self, name: str, value: Callable[[Sample], int | None], about: str) -> None:
+    def _gauge(self, name: str, value: Callable[[OrderingSample], int | None], about: str) -> None:
         def observe(_options: CallbackOptions) -> Iterable[Observation]:
             return [
                 Observation(seen, {"projection": one.handler})

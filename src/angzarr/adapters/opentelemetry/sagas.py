@@ -9,7 +9,7 @@ from opentelemetry.metrics import MeterProvider
 
 from angzarr.adapters.opentelemetry.labels import label
 from angzarr.adapters.opentelemetry.propagation import SCOPE
-from angzarr.sagas.log import Status
+from angzarr.sagas.log import RejectionStatus
 
 _SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14_400, 86_400)
 
@@ -44,9 +44,9 @@ class SagaMeters:
         """Count a rejected command."""
         self._rejected.add(1, {"saga": label(saga), "domain": label(domain)})
 
-    def ended(self, saga: str, status: Status, seconds: float) -> None:
+    def ended(self, saga: str, status: RejectionStatus, seconds: float) -> None:
         """Count a compensation that ended."""
-        if status is Status.FAILED:
+        if status is RejectionStatus.FAILED:
             self._failed.add(1, {"saga": label(saga)})
         else:
             self._handled.add(1, {"saga": label(saga), "result": status.value})

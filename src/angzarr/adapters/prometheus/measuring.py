@@ -17,7 +17,7 @@ from opentelemetry.sdk.resources import Resource
 
 from angzarr.adapters.prometheus.folder import Folder
 from angzarr.adapters.prometheus.snapshot import Snapshot, snapshot_of
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.health")
 
@@ -45,7 +45,7 @@ class Measuring:
         self.provider = OfOneProcess(
             [self._reader], resource=Resource.get_empty(), shutdown_on_exit=False
         )
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self._lock = threading.Lock()
 
     def snapshot(self) -> Snapshot:

@@ -23,9 +23,8 @@ from angzarr.adapters.rabbitmq.queue_arguments import (
     weaknesses,
 )
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck, learn
-from angzarr.dead_letters.names import EXCHANGE, queue_name
+from angzarr.dead_letters.names import EXCHANGE, LIMITS_BY_DEFAULT, queue_name, release_of
 from angzarr.dead_letters.queue import NAME_PREFIX
-from angzarr.dead_letters.quorum_queue import LIMITS_BY_DEFAULT, release_of
 from angzarr.doctor.delay_rules import DelaysSeen
 from angzarr.doctor.letter_rules import LetterQueueSeen
 from angzarr.doctor.rabbitmq_rules import QueueSeen, RabbitSeen

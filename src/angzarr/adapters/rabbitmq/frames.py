@@ -15,7 +15,7 @@ from amqp import method_framing
 from amqp.serialization import decode_properties_basic, loads
 
 from angzarr.events.headers import UNREAD
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 #: The type of a frame that says how long a body is and which properties its message has.
 _HEADER: Final = 2

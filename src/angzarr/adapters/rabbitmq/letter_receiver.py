@@ -18,7 +18,7 @@ from angzarr.adapters.rabbitmq.record import record_of
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 #: Letters that the broker hands out ahead, per domain; who has as many in hand asks for each. Twice
@@ -72,7 +72,7 @@ class LetterReceiver:
         self._unacknowledged: dict[int, str] = {}
         self._in_hand: Counter[str] = Counter()
         self._beaten_at = 0.0
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def receive(self, domains: Sequence[str], limit: int, wait: float) -> list[Receipt]:
         """Take up to *limit* letters, waiting at most *wait* seconds for the first."""

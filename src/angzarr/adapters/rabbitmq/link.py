@@ -19,7 +19,7 @@ from angzarr.adapters.rabbitmq.frames import frame_handler
 from angzarr.adapters.rabbitmq.hearing import Hearing
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.adapters.rabbitmq.topology import Topology
-from angzarr.dead_letters import quorum_queue
+from angzarr.dead_letters import names as quorum_queue
 from angzarr.errors import DeadLetterQueueUnavailable
 
 #: What py-amqp raises when the other side or the network fails.

@@ -23,17 +23,17 @@ from angzarr.adapters.redis.link import Argument, Script
 from angzarr.resilience import breaker_rules as rules
 from angzarr.resilience.breaker import (
     Barred,
+    BreakerRefusal,
     BreakerSettings,
+    BreakerState,
     BreakerWatch,
     Permit,
     Phase,
-    Refusal,
-    State,
     Transition,
     Watches,
 )
 from angzarr.resilience.guarded import settings_of
-from angzarr.runtime.log_throttle import A_MINUTE, Seldom
+from angzarr.runtime.log_throttle import A_MINUTE, LogThrottle
 
 _STEP: Final = Script("breaker.lua")
 _DEFAULTS: Final = BreakerSettings()
@@ -65,11 +65,11 @@ class RedisBreakers:
         self._settings = dict(settings or {})
         self._default = default
         self._watch = watch or Watches()
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count()
         self._seen = Seen()
-        self._batches: dict[tuple[str, int], rules.Batch] = {}
+        self._batches: dict[tuple[str, int], rules.CallBatch] = {}
         #: Names that somebody wants to hear of.
         self._wanted: set[str] = set()
         self._lock = Lock()
@@ -97,7 +97,7 @@ class RedisBreakers:
             return  # told when it is back, it would be judged as if it had just happened
         key = (permit.name, permit.era)
         with self._lock:
-            batch = self._batches.get(key, rules.Batch())
+            batch = self._batches.get(key, rules.CallBatch())
             self._batches[key] = batch.with_call(ok=ok, slow=slow)
         if slow or not ok:
             self._line.ask(partial(self._report, key), None)
@@ -146,7 +146,7 @@ class RedisBreakers:
         """Close the breaker and forget what it saw; raises StoreUnavailable."""
         self._step(name, "reset", by)
 
-    def states(self) -> Mapping[str, State]:
+    def states(self) -> Mapping[str, BreakerState]:
         """Return every breaker that was used within a week; raises StoreUnavailable."""
         names = self._line.client.execute("ZRANGE", self._key("breakers"), 0, -1)
         return self._look_at(sorted({*names, *self._settings}))
@@ -192,12 +192,12 @@ class RedisBreakers:
             seen = self._seen.state(name)
             if seen is not None:
                 now = self._line.now()
-                self._watch.refused(Refusal(name, seen.phase, barred.retry_after, now))
+                self._watch.refused(BreakerRefusal(name, seen.phase, barred.retry_after, now))
 
-    def _look(self, name: str) -> State:
+    def _look(self, name: str) -> BreakerState:
         return self._step(name, "look")[0]
 
-    def _look_at(self, names: Collection[str]) -> dict[str, State]:
+    def _look_at(self, names: Collection[str]) -> dict[str, BreakerState]:
         answers = self._steps([(name, "look") for name in names])
         return {name: state for name, (state, _, _) in zip(names, answers, strict=True)}
 
@@ -213,7 +213,7 @@ class RedisBreakers:
         self._report(*list(self._batches))
         self._seen.sweep(self._refuses)
 
-    def _refuses(self, name: str, seen: State) -> bool:
+    def _refuses(self, name: str, seen: BreakerState) -> bool:
         return rules.refuses(seen, name, self._line.now(), self._of(name))
 
     def _report(self, *keys: tuple[str, int]) -> None:
@@ -234,12 +234,12 @@ class RedisBreakers:
             return era != _UNKNOWN
         return seen.era == era and seen.phase is Phase.CLOSED
 
-    def _step(self, name: str, step: str, *what: Argument) -> tuple[State, bool, int]:
+    def _step(self, name: str, step: str, *what: Argument) -> tuple[BreakerState, bool, int]:
         """Run one step in Redis and take in the state that it returns."""
         self._seen.use([name])
         return self._steps([(name, step, *what)])[0]
 
-    def _steps(self, steps: Sequence[tuple[Any, ...]]) -> list[tuple[State, bool, int]]:
+    def _steps(self, steps: Sequence[tuple[Any, ...]]) -> list[tuple[BreakerState, bool, int]]:
         """Run steps, each (name, step, *what it takes), and take in the states they return."""
         answers = []
         for start in range(0, len(steps), _AT_ONCE):
@@ -254,7 +254,7 @@ class RedisBreakers:
 
     def _take(
         self, told: tuple[Any, ...], reply: Sequence[Any], asked_at: float
-    ) -> tuple[State, bool, int]:
+    ) -> tuple[BreakerState, bool, int]:
         name, step, *what = told
         now, stored, before, permitted, wait = reply
         self._line.told_time(now)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Final
 
-from angzarr.resilience.breaker import Permit, Phase, State
+from angzarr.resilience.breaker import BreakerState, Permit, Phase
 
 #: Seconds after which a name that was not used is forgotten, or after twice as many.
 IDLE: Final = 1800.0
@@ -20,14 +20,14 @@ class Seen:
     def __init__(self) -> None:
         #: Permits of those that are closed and not ramping up: nearly all.
         self.permits: dict[str, Permit] = {}
-        self._states: dict[str, State] = {}
+        self._states: dict[str, BreakerState] = {}
         self._heard_at: dict[str, float] = {}
         #: Names that were used since `_swept_at`.
         self._used: set[str] = set()
         self._swept_at = time.monotonic()
         self._lock = Lock()
 
-    def state(self, name: str) -> State | None:
+    def state(self, name: str) -> BreakerState | None:
         """Return what was last heard of *name*."""
         return self._states.get(name)
 
@@ -39,7 +39,7 @@ class Seen:
         """Return where each of them stands."""
         return {name: state.phase for name, state in self._states.copy().items()}
 
-    def take_in(self, name: str, state: State, asked_at: float) -> None:
+    def take_in(self, name: str, state: BreakerState, asked_at: float) -> None:
         """Note *state*, an answer to what was asked at *asked_at* (of `time.monotonic`)."""
         with self._lock:
             known = self._states.get(name)
@@ -51,7 +51,7 @@ class Seen:
             else:
                 self.permits.pop(name, None)
 
-    def end_ramp_up(self, name: str, seen: State) -> None:
+    def end_ramp_up(self, name: str, seen: BreakerState) -> None:
         """Note that a ramp-up is over, unless it was heard meanwhile that all is different."""
         with self._lock:
             if self._states.get(name) is seen:
@@ -62,7 +62,7 @@ class Seen:
         """Note that *names* are used."""
         self._used.update(names)
 
-    def sweep(self, refuses: Callable[[str, State], bool]) -> None:
+    def sweep(self, refuses: Callable[[str, BreakerState], bool]) -> None:
         """Forget what was not used for long, but for what *refuses* calls.
 
         Names come from data, such as tenants; one that is used again is asked for again.

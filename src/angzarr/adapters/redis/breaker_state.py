@@ -11,14 +11,14 @@ from typing import Any
 from angzarr.adapters.redis.flow_line import moment
 from angzarr.resilience import breaker_rules as rules
 from angzarr.resilience.breaker import (
+    BreakerProbe,
     BreakerSettings,
+    BreakerState,
     Counts,
     Phase,
-    Probe,
-    Reason,
-    State,
     Tally,
     Transition,
+    TransitionReason,
 )
 
 
@@ -42,21 +42,21 @@ def told_settings(settings: BreakerSettings) -> str:
     )
 
 
-def read_state(told: str) -> State:
+def read_state(told: str) -> BreakerState:
     """Return the state that the script wrote; an empty list of Lua's is an object."""
     given: dict[str, Any] = json.loads(told)
-    return State(
+    return BreakerState(
         phase=Phase(given["phase"]),
         era=given["era"],
         tallies=tuple(Tally(moment(at), *counts) for at, *counts in given["tallies"] or ()),
         in_a_row=given["in_a_row"],
         ramp_from=_maybe(given.get("ramp_from")),
         retry_at=_maybe(given.get("retry_at")),
-        probes=tuple(Probe(token, moment(ends)) for token, ends in given["probes"] or ()),
+        probes=tuple(BreakerProbe(token, moment(ends)) for token, ends in given["probes"] or ()),
         successes=given["successes"],
         ill_since=_maybe(given.get("ill_since")),
         changed_at=_maybe(given.get("changed_at")),
-        reason=Reason(given["reason"]) if given.get("reason") else None,
+        reason=TransitionReason(given["reason"]) if given.get("reason") else None,
         judged=Counts(*given.get("judged") or ()),
     )
 

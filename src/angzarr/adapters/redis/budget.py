@@ -17,7 +17,7 @@ from typing import Final
 
 from angzarr.adapters.redis.flow_line import FlowLine, flow_key, moment
 from angzarr.adapters.redis.link import Script
-from angzarr.resilience import budget_rules as rules
+from angzarr.resilience import budget as rules
 from angzarr.resilience.budget import BudgetSettings, Spent
 
 _SCRIPT: Final = Script("budget.lua")
@@ -41,7 +41,7 @@ class _Known:
     """A budget that is spent, and the line before it."""
 
     until: datetime
-    line: rules.Line
+    line: rules.RetryLine
 
 
 class RedisBudgets:
@@ -121,7 +121,7 @@ class RedisBudgets:
         if names:
             self._run(names, "")
 
-    def _run(self, names: Sequence[str], token: str) -> tuple[datetime, dict[str, rules.Line]]:
+    def _run(self, names: Sequence[str], token: str) -> tuple[datetime, dict[str, rules.RetryLine]]:
         """Run the script; returns the store's time and the lines of the budgets that are spent."""
         with self._lock:
             reports = [self._reports.pop(name, _Report()) for name in names]
@@ -130,7 +130,7 @@ class RedisBudgets:
         milliseconds, spent = self._line.client.run_keys(_SCRIPT, keys, token, *told)
         self._line.told_time(milliseconds)
         lines = {
-            names[number - 1]: rules.Line(moment(float(place)), float(pace) * _MS)
+            names[number - 1]: rules.RetryLine(moment(float(place)), float(pace) * _MS)
             for number, place, pace in spent
         }
         return moment(milliseconds), lines

@@ -25,9 +25,9 @@ from angzarr.adapters.redis.server import check_server
 from angzarr.adapters.redis.session import AWAY
 from angzarr.adapters.redis.step import STEP, Fetched, Lists
 from angzarr.adapters.redis.unacked import FETCHED, Unacked
-from angzarr.delivery.reader_deaths import ReadersDied, Reading, reading_after
+from angzarr.delivery.unreadable import ReadersDied, ReadMode, reading_after
 from angzarr.events.received import CHECKED
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -202,11 +202,11 @@ class Channel(HoldingChannel):
         """Return the message, or None if it is damaged and taken care of."""
         died = deaths(fetched.raw)
         match reading_after(died):
-            case Reading.WITH_OTHERS:
+            case ReadMode.WITH_OTHERS:
                 return self._read_as_it_is(fetched)
-            case Reading.ALONE:
+            case ReadMode.ALONE:
                 return self._read_returned(fetched)
-            case Reading.NEVER:
+            case ReadMode.NEVER:
                 bare = fetched._replace(raw=without_deaths(fetched.raw))
                 self._damaged.take(bare, self._session, ReadersDied(died, died - 1))
                 return None

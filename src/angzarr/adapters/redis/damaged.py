@@ -15,9 +15,9 @@ from angzarr.adapters.redis.session import AWAY, LONGEST_JOIN, Session
 from angzarr.adapters.redis.step import Fetched
 from angzarr.errors import LetterTooLarge
 from angzarr.events.received import ENVELOPE, DamagedEnvelope, check_envelope
+from angzarr.runtime.failures import is_machine_fault
 from angzarr.runtime.json_bounds import TooMuch, check_json
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -40,7 +40,7 @@ class Damaged:
         self._prefix = prefix
         self._hand_over: OnDamaged | None = symbol_by_name(hand_over) if hand_over else None
         self._closing = threading.Event()
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self._in_hand: dict[str, threading.Thread] = {}
 
     def take(self, fetched: Fetched, session: Session | None, error: Exception) -> None:

@@ -20,7 +20,7 @@ from angzarr.adapters.redis.doorbell import Doorbell
 from angzarr.adapters.redis.link import Argument, Link
 from angzarr.adapters.redis.session import Session
 from angzarr.adapters.redis.step import STEP, Done, Ending, Fetched, Lists, flat
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -90,7 +90,7 @@ class Fetcher:
         self._answered_at = time.monotonic()
         self._lost_at: float | None = None
         self._told_lost = False
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self._aftermath = Aftermath()
 
     # -- what the channel says -----------------------------------------------------------------

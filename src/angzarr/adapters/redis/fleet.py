@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 from angzarr.adapters.redis.client import RedisClient, whole_ms
 from angzarr.adapters.redis.link import Script
-from angzarr.fleet import RELEASE_LIFE, SAID_LIFE, Member, Release, read_member, told_member
-from angzarr.resilience.keys import owner_lease_key
+from angzarr.fleet import RELEASE_LIFE, SAID_LIFE, FleetRelease, Member, read_member, told_member
+from angzarr.resilience.idempotency import owner_lease_key
 
 _REGISTER = Script("fleet_register.lua")
 _MEMBERS = Script("fleet_members.lua")
@@ -67,17 +67,17 @@ class RedisFleet:
         living = (member for member, runs in zip(found, alive, strict=True) if runs)
         return sorted(living, key=lambda member: member.owner)
 
-    def releases(self) -> Sequence[Release]:
+    def releases(self) -> Sequence[FleetRelease]:
         """Return all releases, in the order in which they were first seen."""
         told = self._client.run_keys(_RELEASES, self._releases)
         found = map(_release, told[::3], told[1::3], told[2::3])
         return [one for one in found if one is not None]
 
 
-def _release(name: str, first: str, last: str) -> Release | None:
+def _release(name: str, first: str, last: str) -> FleetRelease | None:
     """Return the release under the key *name*, None if nobody of ours wrote that."""
     try:
-        return Release(
+        return FleetRelease(
             name=json.loads(f'"{name}"'), first_seen_at=_moment(first), last_seen_at=_moment(last)
         )
     except (ValueError, OverflowError, OSError):

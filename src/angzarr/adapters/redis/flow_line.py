@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.link import Connection
 from angzarr.errors import StoreUnavailable
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.flow")
 
@@ -84,7 +84,7 @@ class FlowLine:
         #: Whether the store was away when it was last asked.
         self.away = False
         self._told_away = False
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self._version: int | None = None
         self._turned_at = 0.0
         self._looked_at = _NEVER

@@ -26,11 +26,11 @@ from angzarr.resilience.idempotency import (
     Fail,
     InProgress,
     Release,
-    Superseded,
+    SupersededClaim,
     Wait,
+    owner_lease_key,
 )
-from angzarr.resilience.idempotency_rules import Status, life_after, status_of
-from angzarr.resilience.keys import owner_lease_key
+from angzarr.resilience.idempotency_rules import ClaimStatus, life_after, status_of
 
 DEFAULT_PREFIX = "angzarr"
 
@@ -149,7 +149,7 @@ def log_of(record: str, replay: int) -> str:
 
 
 def _is_pending(reply: Any) -> bool:
-    return reply.__class__ is list and reply[0] == Status.PENDING
+    return reply.__class__ is list and reply[0] == ClaimStatus.PENDING
 
 
 def _answer(reply: Any) -> ClaimAnswer:  # noqa: PLR0911 - one for each answer
@@ -157,16 +157,16 @@ def _answer(reply: Any) -> ClaimAnswer:  # noqa: PLR0911 - one for each answer
     if reply.__class__ is int:
         return Claimed(starts=reply)
     match reply:
-        case [Status.PENDING, *_]:
+        case [ClaimStatus.PENDING, *_]:
             return InProgress()
         case ["claimed", int(starts), steps, str(last)]:
             return Claimed(starts=starts, steps=steps == 1, last_words=last)
-        case [Status.COMPLETED, result]:
+        case [ClaimStatus.COMPLETED, result]:
             return AlreadyCompleted(result=result)
-        case [Status.FAILED, error]:
+        case [ClaimStatus.FAILED, error]:
             return AlreadyFailed(error=error or "{}")
         case ["superseded"]:
-            return Superseded()
+            return SupersededClaim()
         case ["conflict"]:
             return Conflict()
     msg = f"claim.lua answered {reply!r}"

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 
 from angzarr.adapters.redis.flow_line import FlowLine, flow_key
 from angzarr.adapters.redis.link import Argument, Script
-from angzarr.resilience.keys import key_part
-from angzarr.resilience.limit import Exceeded, Scope
-from angzarr.resilience.line import Wait
+from angzarr.resilience.idempotency import key_part
+from angzarr.resilience.limit import Exceeded, LimitScope
+from angzarr.resilience.line import LineWait
 
 _SCRIPT: Final = Script("limit.lua")
 
@@ -34,7 +34,7 @@ _LONGEST: Final = 100
 class _Slots:
     """What a call of this process holds, since when, and when that was last said."""
 
-    scopes: Sequence[Scope]
+    scopes: Sequence[LimitScope]
     since: float
     renewed: float
 
@@ -42,7 +42,7 @@ class _Slots:
 class _Ended(NamedTuple):
     """A slot that is to be freed."""
 
-    scope: Scope
+    scope: LimitScope
     token: str
     held_ms: str
     at: float
@@ -66,7 +66,7 @@ class RedisLimits:
         self._lock = Lock()
         line.each_turn(self._turn)
 
-    def take(self, scopes: Sequence[Scope], token: str, /) -> Exceeded | None:
+    def take(self, scopes: Sequence[LimitScope], token: str, /) -> Exceeded | None:
         """Let *token* call within each scope, or take nothing."""
         self._line.start()
         exceeded = self._line.ask(partial(self._take, scopes, token), None)
@@ -76,7 +76,7 @@ class RedisLimits:
                 self._held[token] = _Slots(slotted, now, now)
         return exceeded
 
-    def release(self, scopes: Sequence[Scope], token: str, /) -> None:
+    def release(self, scopes: Sequence[LimitScope], token: str, /) -> None:
         """Free what *token* holds: now, or at the next turn when the store is there again."""
         slotted, now = _slotted(scopes), self._monotonic()
         if not slotted:
@@ -90,7 +90,7 @@ class RedisLimits:
                 self._ended.popleft()
         self._line.ask(self._free, None)
 
-    def _take(self, scopes: Sequence[Scope], token: str) -> Exceeded | None:
+    def _take(self, scopes: Sequence[LimitScope], token: str) -> Exceeded | None:
         asked: list[Argument] = []
         for limit, _ in scopes:
             asked += (limit.interval * 1000, limit.tolerance * 1000, limit.concurrency or 0)
@@ -99,7 +99,7 @@ class RedisLimits:
             return None
         number, wait, spread = told
         name = scopes[number - 1].limit.name
-        return Exceeded(name, Wait(_span(wait), _span(spread)))
+        return Exceeded(name, LineWait(_span(wait), _span(spread)))
 
     def _turn(self) -> None:
         self._free()
@@ -130,7 +130,7 @@ class RedisLimits:
                 self._ended.extendleft(reversed(ended))
             raise
 
-    def _run(self, scopes: Sequence[Scope], step: str, *what: Argument) -> list[Any]:
+    def _run(self, scopes: Sequence[LimitScope], step: str, *what: Argument) -> list[Any]:
         keys = [self._key(kind, scope) for scope in scopes for kind in ("limit", "slots")]
         now: int
         told: list[Any]
@@ -138,7 +138,7 @@ class RedisLimits:
         self._line.told_time(now)
         return told
 
-    def _key(self, kind: str, scope: Scope) -> str:
+    def _key(self, kind: str, scope: LimitScope) -> str:
         part = key_part(scope.key, _LONGEST)
         return flow_key(self._line.prefix, kind, scope.limit.name, part)
 
@@ -147,7 +147,7 @@ class RedisLimits:
         return round(self._lease * 1000)
 
 
-def _slotted(scopes: Sequence[Scope]) -> list[Scope]:
+def _slotted(scopes: Sequence[LimitScope]) -> list[LimitScope]:
     return [scope for scope in scopes if scope.limit.concurrency is not None]
 
 

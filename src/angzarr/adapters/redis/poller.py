@@ -17,7 +17,7 @@ from kombu.utils.eventio import ERR, READ
 
 from angzarr.adapters.redis.nudge import Nudge
 from angzarr.adapters.redis.session import AWAY
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -45,7 +45,7 @@ class Poller(MultiChannelPoller):
         super().__init__()
         self._nudge = Nudge()
         self._strays_at = time.monotonic()
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     @property
     def looped(self) -> bool:

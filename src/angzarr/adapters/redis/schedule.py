@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.link import Argument, Script
 from angzarr.clock import Clock, SystemClock
-from angzarr.delivery.schedule import Row, Taken, row_of
-from angzarr.events.message import Message
+from angzarr.delivery.schedule import Row, TakenRows, row_of
+from angzarr.events.event import Message
 
 _PUT = Script("schedule_put.lua")
 # A server that is full must go on moving what is due: that is what empties it.
@@ -41,12 +41,12 @@ class RedisSchedule:
         wait = _ms(at - self._clock.now())
         self._client.run_keys(_PUT, self._keys, row.id, row.text, max(wait, 0))
 
-    def take(self, token: str, limit: int, lease: timedelta, /) -> Taken:
+    def take(self, token: str, limit: int, lease: timedelta, /) -> TakenRows:
         """Lend what is due, in one round trip."""
         keys = (*self._keys, f"{self._base}:taken:{token}")
         next_in, *found = self._client.run_keys(_TAKE, keys, token, limit, _ms(lease))
         rows = [Row(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
-        return Taken(rows, None if next_in == "" else timedelta(milliseconds=int(next_in)))
+        return TakenRows(rows, None if next_in == "" else timedelta(milliseconds=int(next_in)))
 
     def done(self, token: str, ids: Sequence[str], /) -> None:
         """Delete what *token* still holds, in one round trip."""

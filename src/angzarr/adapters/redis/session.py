@@ -24,7 +24,7 @@ from angzarr.adapters.redis.returned import after_death, with_deaths_of, without
 from angzarr.adapters.redis.step import STEP
 from angzarr.events.received import ENVELOPE
 from angzarr.runtime.json_bounds import check_json
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -95,7 +95,7 @@ class Session:
         self._ending = threading.Event()
         self._wake = threading.Event()
         self._steady_since: float | None = None
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self._thread: threading.Thread | None = None
         self._done: Sequence[Argument] = ()
         #: When the lease was last renewed (time.monotonic); None while Redis is away.

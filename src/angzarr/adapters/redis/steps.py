@@ -10,7 +10,14 @@ from typing import Any
 from angzarr.adapters.redis.client import RedisClient, whole_ms
 from angzarr.adapters.redis.idempotency import DEFAULT_PREFIX, log_of
 from angzarr.adapters.redis.link import Argument, Script
-from angzarr.delivery.compensation import LOG_LIFE, MOST_STEPS, Logged, Place, Step, too_many
+from angzarr.delivery.compensation import (
+    LOG_LIFE,
+    MOST_STEPS,
+    FinishedStep,
+    Logged,
+    StepLogKey,
+    too_many,
+)
 
 _CHANGE = Script("finished_steps.lua")
 #: What the script answers where the claim is lost, and where the log is full.
@@ -28,7 +35,7 @@ class RedisStepLog:
         self._prefix = prefix
         self._life_ms = whole_ms(life)
 
-    def add(self, place: Place, step: Step, /) -> bool:
+    def add(self, place: StepLogKey, step: FinishedStep, /) -> bool:
         """Write *step* last, in place of one of its name."""
         told = json.dumps([step.undo, step.data])
         answer = self._change(place, "add", step.name, told, self._life_ms, MOST_STEPS)
@@ -36,24 +43,26 @@ class RedisStepLog:
             raise too_many(step.name)
         return bool(answer != _LOST)
 
-    def read(self, place: Place, /) -> Logged:
+    def read(self, place: StepLogKey, /) -> Logged:
         """Return what the log holds."""
         flat = self._client.execute("HGETALL", log_of(self._record(place), place.replay))
         return _logged(flat)
 
-    def mark_undoing(self, place: Place, cause: str | None, /) -> Sequence[Step] | None:
+    def mark_undoing(
+        self, place: StepLogKey, cause: str | None, /
+    ) -> Sequence[FinishedStep] | None:
         """Note whether the steps are being undone, and return them."""
         answer = self._change(place, "mark", *([] if cause is None else [cause]))
         return None if answer == _LOST else _logged(answer).steps
 
-    def remove(self, place: Place, name: str, /) -> bool:
+    def remove(self, place: StepLogKey, name: str, /) -> bool:
         """Forget the step *name*."""
         return bool(self._change(place, "remove", name) != _LOST)
 
-    def _record(self, place: Place) -> str:
+    def _record(self, place: StepLogKey) -> str:
         return f"{self._prefix}:{place.key}"
 
-    def _change(self, place: Place, verb: str, *args: Argument) -> Any:
+    def _change(self, place: StepLogKey, verb: str, *args: Argument) -> Any:
         record = self._record(place)
         keys = (record, log_of(record, place.replay))
         return self._client.run_keys(_CHANGE, keys, place.token, verb, *args)
@@ -65,11 +74,11 @@ def _logged(flat: Sequence[str]) -> Logged:
     return Logged(tuple(step for _, step in sorted(steps)), fields.get("undoing"))
 
 
-def _numbered(field: str, text: str) -> tuple[int, Step]:
+def _numbered(field: str, text: str) -> tuple[int, FinishedStep]:
     """Read one field; what is no step of ours is one that nobody can undo, and is told as that."""
     number, _, told = text.partition(":")
     try:
         undo, data = json.loads(told)
-        return int(number), Step(field.removeprefix(_STEP), str(undo), str(data))
+        return int(number), FinishedStep(field.removeprefix(_STEP), str(undo), str(data))
     except (ValueError, TypeError):
-        return 0, Step(field.removeprefix(_STEP), "")
+        return 0, FinishedStep(field.removeprefix(_STEP), "")

@@ -13,18 +13,18 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from angzarr.adapters.redis.flow_line import moment
-from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
+from angzarr.resilience.switches import Selector, Switch, SwitchAction, SwitchChange
 
 _MS: Final = timedelta(milliseconds=1)
 _SAID: Final = frozenset({"selector", "action", "by", "reason"})
-_ACTIONS: Final = [action.value for action in Action]
+_ACTIONS: Final = [action.value for action in SwitchAction]
 #: What reading anything else than a switch may raise.
 _ODD: Final = (
     ValueError, TypeError, KeyError, AttributeError, OverflowError, OSError, RecursionError,
 )  # fmt: skip
 
 
-def told_switch(selector: Selector, action: Action, by: str, reason: str) -> str:
+def told_switch(selector: Selector, action: SwitchAction, by: str, reason: str) -> str:
     """Return what a switch says as the script keeps it, in ASCII."""
     said = {"selector": selector.named, "action": action, "by": by, "reason": reason}
     return json.dumps(said)
@@ -51,7 +51,7 @@ def read_switch(id_: str, told: str) -> Switch | None:
         known = said.get("action") in _ACTIONS and said.keys() <= _SAID
         switch = Switch(
             selector=selector,
-            action=Action(said["action"]) if known else Action.PAUSE,
+            action=SwitchAction(said["action"]) if known else SwitchAction.PAUSE,
             by=_text(said["by"]),
             reason=_text(said["reason"]),
             at=moment(int(at)),

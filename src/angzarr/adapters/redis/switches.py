@@ -22,17 +22,20 @@ from angzarr.adapters.redis.switch_entry import (
     told_person,
     told_switch,
 )
-from angzarr.resilience.switch_rules import SwitchSet, check_person, check_switch, too_many
 from angzarr.resilience.switches import (
     MOST,
     REMEMBERED,
-    Action,
     Selector,
     Switch,
+    SwitchAction,
     SwitchChange,
+    SwitchSet,
     SwitchWatch,
+    check_person,
+    check_switch,
+    too_many,
 )
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.flow")
 
@@ -72,7 +75,7 @@ class RedisSwitches:
         self._all: SwitchSet | None = None
         #: Whether it was asked for them; what that did not bring the line's look will bring.
         self._asked = False
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         #: Held while Redis is asked, so that no answer is overtaken by an older one.
         self._asking = Lock()
         line.on_change("switch", lambda _id: self._look())
@@ -97,7 +100,7 @@ class RedisSwitches:
     def put(
         self,
         selector: Selector,
-        action: Action,
+        action: SwitchAction,
         /,
         *,
         by: str,

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from angzarr.adapters.sqs.client import FAILURES, reason_of
 from angzarr.adapters.sqs.letter_entries import BATCH
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Leases:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._held: dict[Lease, None] = {}
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def hold(self, url: str, receipt: str, asked_at: float) -> Handle:
         """Count a message, received by a request made at *asked_at*, among those held."""

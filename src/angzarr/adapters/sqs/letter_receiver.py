@@ -25,7 +25,7 @@ from angzarr.adapters.sqs.record import ALL, record_of
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.errors import DeadLetterQueueUnavailable
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageTypeDef
@@ -48,7 +48,7 @@ class LetterReceiver:
         self._leases = Leases(self._change, self._visibility)
         pause = self._visibility * TRIED_AGAIN_AFTER
         self._renewal = LeaseRenewal(self._leases.renew, pause)
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def receive(self, domains: Sequence[str], limit: int, wait: float) -> list[Receipt]:
         """Take up to *limit* letters, waiting at most *wait* seconds for the first."""

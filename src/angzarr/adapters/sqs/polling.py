@@ -19,7 +19,7 @@ from kombu.asynchronous.aws.connection import AsyncHTTPSConnection
 from kombu.transport import SQS as stock  # noqa: N811 - a module
 
 from angzarr.adapters.sqs import patient_client
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -51,7 +51,7 @@ class PollingChannel(stock.Channel):
         super().__init__(*args, **options)
         self._waits: dict[str, float] = {}
         self._turned_at: dict[str, float] = {}
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def asynsqs(self, queue: str | None = None) -> Any:
         """Return the connection that polls, which answers with a `Refusal` instead of raising."""

@@ -20,10 +20,10 @@ from kombu.transport import SQS as stock  # noqa: N811 - a module
 from kombu.transport.SQS.exceptions import AccessDeniedQueueException, UndefinedQueueException
 
 from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
-from angzarr.events.numbers import NoNumber, read_number
+from angzarr.events.headers import NoNumber, read_number
 from angzarr.events.received import ENVELOPE, UNREADABLE, DamagedEnvelope, check_envelope
+from angzarr.runtime.failures import is_machine_fault
 from angzarr.runtime.json_bounds import TooMuch, check_json
-from angzarr.runtime.machine_faults import is_machine_fault
 
 _log = logging.getLogger("angzarr.transport")
 

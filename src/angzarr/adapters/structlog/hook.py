@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from angzarr.adapters.structlog.logs import IN_HAND
 from angzarr.adapters.structlog.own_lines import OwnLines
 from angzarr.dead_letters.metadata import trace_id
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.outcome import (
+from angzarr.delivery.delivery import (
     WORDS,
     DeadLettered,
+    Delivery,
     Duplicate,
     Handled,
     Outcome,

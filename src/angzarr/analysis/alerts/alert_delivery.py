@@ -22,7 +22,7 @@ from angzarr.clock import Clock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.backoff import Jitter, Policy, next_delay
 from angzarr.resilience.breaker import Barred, Breakers, BreakerSettings
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 from angzarr.webhooks import Answer
 
@@ -86,7 +86,7 @@ class AlertDelivery:
     chance: Callable[[], float]
     meters: DeliveryMeter
     stopping: Callable[[], bool]
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     _wait: timedelta = field(default=FIRST_WAIT, init=False)
     #: The sink said that it wants no more; it is asked again by the next process.
     _gone: bool = field(default=False, init=False)

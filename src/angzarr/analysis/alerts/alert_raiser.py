@@ -55,7 +55,7 @@ from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.worker.duty import report
 from angzarr.clock import Clock
 from angzarr.maintenance.retention import Removed
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.analysis")
 
@@ -120,7 +120,7 @@ class AlertRaiser:
     #: Whether the end of a cause is told.
     tell_resolved: bool
     close: Callable[[], None]
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     _wait: timedelta = field(default=timedelta(0), init=False)
     #: Nobody has looked before: what is there is told at once, and not page by page.
     _first: bool = field(default=True, init=False)

@@ -13,8 +13,7 @@ from typing import Final
 from angzarr.analysis.ledger.counts import PeerStats
 from angzarr.analysis.ledger.failure import UNREADABLE, Failure, replay_of
 from angzarr.dead_letters.fingerprint import raised_in_app
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.refusal import Distrusted, NoTarget
+from angzarr.dead_letters.letter import DeadLetter, Distrusted, NoTarget
 from angzarr.resilience.breaker import Phase
 
 #: The share of failures up to which a closed breaker says that its dependency is well.

@@ -21,7 +21,7 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import Unavailable
 from angzarr.resilience import breaker_rules
-from angzarr.resilience.breaker import BreakerControls, BreakerSettings, Phase, State
+from angzarr.resilience.breaker import BreakerControls, BreakerSettings, BreakerState, Phase
 
 #: How long a look at the breakers holds.
 FRESH: Final = timedelta(seconds=1)
@@ -41,7 +41,7 @@ BreakersObserved: TypeAlias = tuple[tuple[BreakerSeen, ...] | None, datetime | N
 class BreakersSeen(NamedTuple):
     """What one look at the breakers showed; None: their store was away."""
 
-    states: Mapping[str, State] | None
+    states: Mapping[str, BreakerState] | None
     at: datetime
 
 
@@ -86,13 +86,13 @@ class BreakerLook:
             self._seen = BreakersSeen(states, self.clock.now())
         return self._seen
 
-    def _states(self) -> Mapping[str, State] | None:
+    def _states(self) -> Mapping[str, BreakerState] | None:
         try:
             return self.controls.states()
         except Unavailable:
             return None
 
-    def _told(self, name: str, state: State, at: datetime) -> BreakerSeen:
+    def _told(self, name: str, state: BreakerState, at: datetime) -> BreakerSeen:
         settings = self.settings_of(name)
         recent = [one for one in state.tallies if one.began_at > at - settings.window]
         closed = state.phase is Phase.CLOSED
@@ -108,7 +108,7 @@ class BreakerLook:
         )
 
 
-def _to_be_tried(state: State, now: datetime) -> bool:
+def _to_be_tried(state: BreakerState, now: datetime) -> bool:
     """Tell whether the next call would be a probe.
 
     An open breaker stays so until somebody calls. Where nothing else does, only a replay will.

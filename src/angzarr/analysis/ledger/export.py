@@ -26,8 +26,7 @@ from typing import Any, Final
 from angzarr.analysis.ledger.entry import Entry, EntryDetail
 from angzarr.analysis.ledger.failure import Failure, Unreadable
 from angzarr.analysis.ledger.ledger import EntryPage, FailureStats, Ledger
-from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode
-from angzarr.dead_letters.lines import to_line
+from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode, to_line
 from angzarr.dead_letters.queue import Receipt
 from angzarr.runtime.text import printable
 

@@ -10,8 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from angzarr.aggregates.command import is_command
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import DeadLetter, Refusal
 from angzarr.events import headers as names
 from angzarr.events.event import task_id_for
 

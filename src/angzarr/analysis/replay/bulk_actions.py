@@ -12,7 +12,7 @@ from angzarr.analysis.ledger.entry import Entry, HistoryLine, Status
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter, Ledger
 from angzarr.analysis.ledger.operator_actions import Act, Verb, asks_for_skip, leaves, refusal
 from angzarr.analysis.replay.skip import PlannedSkip, Skips
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 
 #: Entries changed in one transaction.
 _BATCH: Final = 100

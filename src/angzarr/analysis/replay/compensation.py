@@ -22,8 +22,7 @@ from angzarr.analysis.ledger.operator_actions import Act, Verb, asks_for_skip, p
 from angzarr.analysis.replay.bulk_actions import CHANGED
 from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.replay.skip import Skips, kept_reason, place_of, reason_of
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import DeadLetter, Refusal
 from angzarr.events import headers as names
 from angzarr.events.event import compensation_id_for, task_id_for
 

@@ -18,12 +18,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from angzarr.analysis.replay.edit_differences import pointer_token, short
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.letter import DeadLetter, Refusal
 from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURES
+from angzarr.dead_letters.protection import SEALED
 from angzarr.dead_letters.redaction import REPRS
-from angzarr.dead_letters.refusal import Refusal
-from angzarr.dead_letters.sealing import SEALED
 from angzarr.events import headers as names
 
 #: What stands for a value that may not be seen.

@@ -21,10 +21,9 @@ from angzarr.analysis.replay.edit_differences import (
     seen_differences,
 )
 from angzarr.analysis.replay.replay import Replayer
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.letter import DeadLetter, Refusal
+from angzarr.dead_letters.protection import is_sealed
 from angzarr.dead_letters.redaction import hides
-from angzarr.dead_letters.refusal import Refusal
-from angzarr.dead_letters.sealing import is_sealed
 from angzarr.errors import DecodeError
 
 _UNCHANGED: Final = Unfit("nothing was changed")

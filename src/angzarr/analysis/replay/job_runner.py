@@ -34,11 +34,11 @@ from angzarr.analysis.replay.job_store import Begun, JobWork, Noted
 from angzarr.analysis.replay.replay import CHANGED, Replayer
 from angzarr.analysis.worker.duty import may_pass
 from angzarr.analysis.worker.intake import BATCH
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 from angzarr.errors import DecodeError, text_of
 from angzarr.resilience.breaker import Phase
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.analysis")
 #: Jobs worked on in one turn.
@@ -73,7 +73,7 @@ class JobRunner:
     batch: int = BATCH
     lease: timedelta = JOB_LEASE
     #: How often is said of a job that it cannot be read: it is tried again in each turn.
-    unreadable: Seldom = field(default_factory=lambda: Seldom(_AN_HOUR))
+    unreadable: LogThrottle = field(default_factory=lambda: LogThrottle(_AN_HOUR))
     name: str = field(default="replay jobs", init=False)
 
     def turn(self, wait: timedelta) -> int:  # noqa: ARG002 - letters are what it waits for

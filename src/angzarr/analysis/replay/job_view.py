@@ -33,9 +33,9 @@ from angzarr.analysis.replay.job import (
 from angzarr.analysis.replay.job_rules import altered
 from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.replay.replay import Replayer
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,13 +30,12 @@ from angzarr.analysis.ledger.replay_options import (
 from angzarr.analysis.ledger.transition import replayable
 from angzarr.clock import Clock
 from angzarr.dead_letters.clearance import Clearance
-from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.dead_letters.letter import DeadLetter, NoTarget, Reason, Refusal
 from angzarr.dead_letters.queue import RawLetter
-from angzarr.dead_letters.refusal import NoTarget, Refusal
 from angzarr.errors import PayloadCorrupt, PayloadGone, PayloadTooLarge
 from angzarr.events import headers as names
-from angzarr.events.message import Message
-from angzarr.events.publisher import Publisher
+from angzarr.events.event import Message
+from angzarr.events.publication import Publisher
 from angzarr.payloads.store import PayloadStore
 
 #: What belongs to one run, one copy or one broker; a replay starts afresh.

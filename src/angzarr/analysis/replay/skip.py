@@ -20,8 +20,7 @@ from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.analysis.ledger.operator_actions import SKIP_AGAIN, Verb, asks_for_skip
 from angzarr.analysis.replay.replay import Replayer, skip_message
-from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import DeadLetter, Reason, Refusal
 from angzarr.errors import PayloadStoreUnavailable, Unavailable
 from angzarr.events.headers import from_headers
 

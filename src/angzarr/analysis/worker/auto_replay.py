@@ -41,7 +41,7 @@ from angzarr.analysis.worker.decisions import DecisionMaker
 from angzarr.analysis.worker.duty import report
 from angzarr.clock import Clock
 from angzarr.errors import Unavailable
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 #: From one job of a group to the next, at first; doubled for each that went wrong in a row.
 FIRST_PAUSE: Final = timedelta(minutes=10)
@@ -163,7 +163,7 @@ class AutoReplay:
     #: Jobs of more entries wait for a person; None: none does.
     approval_over: int | None = None
     every: timedelta = LOOK_EVERY
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     name: str = field(default="recovery", init=False)
     _look_at: datetime | None = field(default=None, init=False)
     _after: str = field(default="", init=False)

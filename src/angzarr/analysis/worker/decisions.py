@@ -19,7 +19,7 @@ from angzarr.analysis.replay.skip import place_of
 from angzarr.analysis.worker.duty import report
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import Unavailable
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 #: Within this a job that goes on has noted that a replay of its own failed.
 _SEEN_BY_JOB: Final = timedelta(seconds=30)
@@ -44,7 +44,7 @@ class DecisionMaker:
     name: str
     #: The replay job that has an entry, or sent its last replay, by entry id.
     owners: Callable[[Sequence[Entry]], Mapping[str, str]] = _nobodys
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
 
     def file(self, failures: Sequence[Failure]) -> list[Entry]:
         """File *failures* and decide about those that are new, in one transaction of the ledger.

@@ -22,8 +22,8 @@ from angzarr.analysis.worker.decisions import DecisionMaker
 from angzarr.analysis.worker.duty import may_pass, report
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
 from angzarr.resilience.idempotency import RECORD_LIFE
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 
 #: Replays that the broker may refuse in one turn before it counts as away.
 MOST_REFUSED: Final = 3
@@ -61,7 +61,7 @@ class DueEntries:
     #: Tells whether an error of a publish concerns that message alone.
     refuses: Callable[[Exception], bool] = lambda _error: False
     batch: int = DUE
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     name: str = field(default="due entries", init=False)
     _refused: set[str] = field(default_factory=set, init=False)
     #: By entry: how often the broker refused its message alone.

@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 
 
 class WorkerDuty(Protocol):
@@ -40,7 +40,7 @@ def may_pass(error: Exception) -> bool:
     return away or is_machine_fault(error)
 
 
-def report(what: str, error: Exception, seldom: Seldom, *, cause: str = "") -> bool:
+def report(what: str, error: Exception, seldom: LogThrottle, *, cause: str = "") -> bool:
     """Say once a minute that *what* waits because of *error*; return whether it was said.
 
     *cause* is what is said once a minute, whatever waits for it; without one *what* is.
@@ -65,7 +65,7 @@ _NUMBER: Final = re.compile(r"0x[0-9a-f]+|\d+")
 class Outages:
     """Says each cause at once and then once a minute, and that what waited for it goes on."""
 
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     #: Causes that were said and are not over, with the duties that wait or waited for them.
     _said: dict[str, set[str]] = field(default_factory=dict, init=False)
 

@@ -32,7 +32,7 @@ from angzarr.dead_letters.queue import (
     put_raw,
 )
 from angzarr.errors import DeadLetterQueueUnavailable, Unavailable
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 
 #: Characters of an app's name that are shown.
@@ -90,7 +90,7 @@ class Handover:
     queue: Letterbox
     deciding: DecisionMaker
     others: OtherApps
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     #: Apps, by domain, that took letters or were to.
     _known: set[str] = field(default_factory=set, init=False)
     #: Those of them whose queue refused letters. They are not tried again in this process.

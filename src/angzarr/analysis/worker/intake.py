@@ -32,9 +32,9 @@ from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.dead_letters.record import without_fields
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.errors import Unavailable
+from angzarr.runtime.failures import is_machine_fault
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 
 _log = logging.getLogger("angzarr.analysis")
@@ -62,7 +62,7 @@ class Intake:
     #: What a letter may hold, `dead_letters.bounds.LETTER` at least.
     bounds: Bounds = LETTER
     batch: int = BATCH
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     name: str = field(default="letters", init=False)
     _receipts: list[Receipt] = field(default_factory=list, init=False)
     _tries: int = field(default=0, init=False)
@@ -220,7 +220,7 @@ class ReplayResults:
     outcomes: ReplayOutcomes
     ledger: Ledger
     batch: int = BATCH
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: LogThrottle = field(default_factory=LogThrottle)
     name: str = field(default="answers", init=False)
     #: Answers so far that are of no letter that is known here.
     _unknown: int = field(default=0, init=False)

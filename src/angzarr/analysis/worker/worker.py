@@ -21,8 +21,7 @@ from angzarr.errors import (
     DeadLetterQueueUnavailable,
     LedgerUnavailable,
 )
-from angzarr.runtime.health_report import Condition, Report, since
-from angzarr.runtime.heartbeat import Pulse
+from angzarr.runtime.health_report import Condition, Heartbeat, Report, since
 
 #: How long a round waits for the first letter.
 POLL: Final = timedelta(seconds=1)
@@ -69,7 +68,7 @@ class AnalysisWorker:
     chance: Callable[[], float]
     outages: Outages = field(default_factory=Outages)
     #: Beaten before each duty and while it pauses.
-    pulse: Pulse = field(default_factory=Pulse)
+    pulse: Heartbeat = field(default_factory=Heartbeat)
     #: What the last round met, by the name of the duty; None before its end.
     failed: Mapping[str, Exception] | None = field(default=None, init=False)
 

@@ -18,8 +18,15 @@ from angzarr.cli.application import load_application
 from angzarr.cli.dlq.entry_view import console, draws, safe
 from angzarr.cli.spans import moment
 from angzarr.cli.standard_output import print_json
-from angzarr.resilience.breaker import BreakerControls, Phase, State, Transition
-from angzarr.resilience.breaker_json import counts, state_json, transition_json
+from angzarr.resilience.breaker import (
+    BreakerControls,
+    BreakerState,
+    Phase,
+    Transition,
+    counts,
+    state_json,
+    transition_json,
+)
 from angzarr.resilience.guarded import check_full_name
 from angzarr.runtime.text import ago, printable, span_text
 from angzarr.wiring.analysis_worker import person
@@ -124,8 +131,8 @@ def _controls(app_name: str | None) -> BreakerControls:
     return load_application(app_name).breaker_controls()
 
 
-def _known(controls: BreakerControls, name: str) -> State:
-    states: Mapping[str, State] = controls.states()
+def _known(controls: BreakerControls, name: str) -> BreakerState:
+    states: Mapping[str, BreakerState] = controls.states()
     if name not in states:
         known = ", ".join(map(printable, states)) or "none"
         msg = f"there is no breaker {name!r}; known are: {known}"
@@ -141,7 +148,7 @@ _COLOURS: Final = {
 }
 
 
-def table(states: Mapping[str, State], now: datetime) -> Table:
+def table(states: Mapping[str, BreakerState], now: datetime) -> Table:
     """Return a table with one row a breaker."""
     made = Table()
     for column in ("breaker", "state", "since", "why", "calls", "failed", "slow", "next probe"):
@@ -162,7 +169,9 @@ def table(states: Mapping[str, State], now: datetime) -> Table:
 _NUMBERS: Final = frozenset({"calls", "failed", "slow"})
 
 
-def print_detail(name: str, state: State, changes: Sequence[Transition], now: datetime) -> None:
+def print_detail(
+    name: str, state: BreakerState, changes: Sequence[Transition], now: datetime
+) -> None:
     """Print a breaker and its transitions."""
     out = console()
     out.print(table({name: state}, now))
@@ -179,7 +188,7 @@ def line(change: Transition) -> str:
     return printable(f"{moment(change.at)}  {change.name}: {what}{judged}{by}")
 
 
-def next_probe(state: State, now: datetime) -> str:
+def next_probe(state: BreakerState, now: datetime) -> str:
     """Return when a call may be tried, in words."""
     if state.phase is Phase.OPEN and state.retry_at is not None:
         left = state.retry_at - now

@@ -9,7 +9,7 @@ from typing import Final
 
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.ordering.lanes import Lanes
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.wiring.application import Application
 from angzarr.wiring.ordering import open_ordering
 
@@ -20,9 +20,9 @@ _LEFT_ALONE: Final = 30.0
 class Behind:
     """Counts what waits behind entries; safe to use from threads. Asks nobody where none can."""
 
-    def __init__(self, open_lanes: Callable[[], Lanes], asks: Seldom | None = None) -> None:
+    def __init__(self, open_lanes: Callable[[], Lanes], asks: LogThrottle | None = None) -> None:
         self._open = open_lanes
-        self._tries = asks or Seldom(_LEFT_ALONE)
+        self._tries = asks or LogThrottle(_LEFT_ALONE)
         self._lanes: Lanes | None = None
         self._away = False
         self._lock = threading.Lock()

@@ -25,7 +25,7 @@ from angzarr.cli.dlq.entry_view import safe
 from angzarr.cli.dlq.job_view import whole_lines
 from angzarr.cli.dlq.selection import JSON, YES, find, over
 from angzarr.cli.standard_output import print_json
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 from angzarr.runtime.text import escaped
 from angzarr.wiring.analysis_worker import open_barred, open_editor, open_replayer, person
 from angzarr.wiring.application import Application

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from angzarr.cli.application import load_application
-from angzarr.dead_letters.chain import SPOOL
+from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.settings.dlq_urls import FORMS, Place, place_of, read_url

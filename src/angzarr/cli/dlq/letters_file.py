@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, Self
 import click
 
 from angzarr.cli.standard_output import Sink
-from angzarr.dead_letters.lines import BEGINNING, MAX_LINE, to_line
+from angzarr.dead_letters.codec import BEGINNING, MAX_LINE, to_line
 from angzarr.dead_letters.queue import Receipt
 
 #: Bytes of a file by which it is known again.

@@ -17,7 +17,7 @@ from angzarr.cli.dlq.letters_move import print_reasons, progress
 from angzarr.cli.standard_output import print_json
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.bounds import WIDEST
-from angzarr.dead_letters.lines import MAX_LINE, from_line
+from angzarr.dead_letters.codec import MAX_LINE, from_line
 from angzarr.dead_letters.moving import BATCH, MOST_KEPT, Carry, carry_into, patiently
 from angzarr.dead_letters.queue import Receipt
 from angzarr.errors import DecodeError

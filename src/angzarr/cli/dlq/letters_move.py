@@ -29,9 +29,16 @@ from angzarr.cli.dlq.letter_places import (
 from angzarr.cli.dlq.letters_file import LetterFile, carry_to
 from angzarr.cli.standard_output import print_json, standard_output
 from angzarr.clock import SystemClock
-from angzarr.dead_letters.moving import Account, Carry, Course, Transfer, carry_into, waiting
+from angzarr.dead_letters.moving import (
+    Carry,
+    MoveAccount,
+    MoveCourse,
+    Transfer,
+    carry_into,
+    waiting,
+)
 from angzarr.dead_letters.queue import DeadLetterQueue
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import stopped_by_signal
 
@@ -62,7 +69,7 @@ def progress(doing: str, total: int | None, *, bar: bool, what: str = "letters")
 
 
 def print_account(
-    account: Account, *, done: str, stopped: bool, as_json: bool, err: bool = False
+    account: MoveAccount, *, done: str, stopped: bool, as_json: bool, err: bool = False
 ) -> None:
     """Print what became of the letters; *done* says what was done with them."""
     if as_json:
@@ -93,7 +100,7 @@ def print_reasons(reasons: Mapping[Any, str], *, err: bool) -> None:
         click.echo(f"  and {len(reasons) - _SHOWN} more", err=err)
 
 
-def account_json(account: Account, *, stopped: bool) -> dict[str, Any]:
+def account_json(account: MoveAccount, *, stopped: bool) -> dict[str, Any]:
     """Return *account* for programs."""
     return {
         "carried": account.carried.total(),
@@ -106,7 +113,7 @@ def account_json(account: Account, *, stopped: bool) -> dict[str, Any]:
 
 
 def _lines(doing: str, total: int | None, what: str) -> Tell:
-    seldom = Seldom(_NOW_AND_THEN, time.monotonic)
+    seldom = LogThrottle(_NOW_AND_THEN, time.monotonic)
     seldom.now()  # what takes no longer needs no line
 
     def tell(taken: int) -> None:
@@ -195,7 +202,7 @@ def move(
     if not (dry_run or yes):
         what = f"Move the letters of {', '.join(chosen)} from {places[0].shown}"
         click.confirm(f"{what} to {places[1].shown}?", abort=True, err=True)
-    course = Course(domains=chosen, limit=limit, rate=rate, take_away=not dry_run)
+    course = MoveCourse(domains=chosen, limit=limit, rate=rate, take_away=not dry_run)
     run = partial(_run, course=course, as_json=as_json)
     with opened(source, places[0], app_name, group=group) as queue:
         if dry_run:
@@ -236,7 +243,7 @@ def export(
     place = find_place(source, app_name)
     _check_group(place.backend, source, group)
     chosen = chosen_domains(domains, all_domains=all_domains, app_name=app_name)
-    course = Course(domains=chosen, limit=limit, take_away=drain)
+    course = MoveCourse(domains=chosen, limit=limit, take_away=drain)
     run = partial(_run, course=course, as_json=as_json, doing="exporting", done="exported")
     with opened(source, place, app_name, group=group) as queue:
         if target == "-":
@@ -250,7 +257,7 @@ def _run(
     source: DeadLetterQueue,
     carry: Carry,
     *,
-    course: Course,
+    course: MoveCourse,
     doing: str,
     done: str,
     as_json: bool,

@@ -19,9 +19,9 @@ from angzarr.cli.application import load_application
 from angzarr.cli.dlq.entry_view import console, safe
 from angzarr.cli.standard_output import print_json
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode, read_receipt
+from angzarr.dead_letters.forwarding import Aside, Spooled, SpoolTally
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import RawLetter
-from angzarr.dead_letters.spooled import Aside, Spooled, SpoolTally
 from angzarr.errors import DecodeError
 from angzarr.runtime.text import ago, printable
 from angzarr.wiring import spool as spool_wiring

@@ -16,14 +16,14 @@ from angzarr.cli.application import load_application
 from angzarr.cli.dlq.entry_view import console, safe
 from angzarr.cli.spans import Moment, Span, moment
 from angzarr.cli.standard_output import print_json
-from angzarr.resilience.switch_rules import fits
 from angzarr.resilience.switches import (
     REMEMBERED,
-    Action,
     Selector,
     Switch,
+    SwitchAction,
     SwitchChange,
     SwitchControls,
+    fits,
 )
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import person
@@ -81,7 +81,7 @@ def list_(app_name: str | None, *, as_json: bool) -> None:
 @click.pass_obj
 def pause(app_name: str | None, /, *, reason: str, as_json: bool, **said: Any) -> None:
     """Let deliveries wait until they are resumed; they use no attempt and never grow too old."""
-    _order(app_name, said).put(Action.PAUSE, reason, as_json=as_json)
+    _order(app_name, said).put(SwitchAction.PAUSE, reason, as_json=as_json)
 
 
 @flow.command()
@@ -95,7 +95,7 @@ def drop(app_name: str | None, /, *, reason: str, yes: bool, as_json: bool, **sa
     order = _order(app_name, said)
     if not yes:
         click.confirm(f"Drop for good what fits: {order.selector}?", abort=True, err=True)
-    order.put(Action.DROP, reason, as_json=as_json)
+    order.put(SwitchAction.DROP, reason, as_json=as_json)
 
 
 @flow.command()
@@ -148,7 +148,7 @@ class _Order(NamedTuple):
     selector: Selector
     until: datetime | timedelta | None
 
-    def put(self, action: Action, reason: str, *, as_json: bool) -> None:
+    def put(self, action: SwitchAction, reason: str, *, as_json: bool) -> None:
         """Do it and tell of it."""
         switch = self.controls.put(
             self.selector, action, by=person(), reason=reason, until=self.until
@@ -228,7 +228,7 @@ def _check_handler(selector: Selector, names: Sequence[str]) -> None:
     raise click.ClickException(msg)
 
 
-_COLOURS = {Action.PAUSE: "yellow", Action.DROP: "bold red"}
+_COLOURS = {SwitchAction.PAUSE: "yellow", SwitchAction.DROP: "bold red"}
 _REMEDY = "garbage, or of a newer release; `angzarr flow resume` with its id removes it"
 
 

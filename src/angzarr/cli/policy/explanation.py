@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from angzarr.resilience.backoff import Policy, Wait, waits
-from angzarr.resilience.policy_conditions import Case, PolicyRule
-from angzarr.resilience.policy_rules import Tried
+from angzarr.resilience.backoff import BackoffWait, Policy, waits
+from angzarr.resilience.policy_rules import PolicyCase, PolicyRule, TriedRule
 from angzarr.resilience.taxonomy import Category, Classification, Verdict
 
 
@@ -16,9 +15,9 @@ from angzarr.resilience.taxonomy import Category, Classification, Verdict
 class Explanation:
     """Which policy a failure gets, and all that led there."""
 
-    case: Case
+    case: PolicyCase
     #: The rules in the order in which they are tried.
-    tried: Sequence[Tried]
+    tried: Sequence[TriedRule]
     #: What the other side asks for.
     least: timedelta | None = None
     #: What kind of error it is, and what is done about such; None: no error was named.
@@ -59,20 +58,20 @@ class Explanation:
         return f"{self.policy.name} retries {only} alone{which}: a dead letter"
 
     @property
-    def waits(self) -> list[Wait]:
+    def waits(self) -> list[BackoffWait]:
         """What would be waited if every run fails like this, to the first that is too long."""
         rows = [] if self.end else list(waits(self.policy, self.least))
         late = next((n for n, row in enumerate(rows) if self.in_time(row) is False), len(rows))
         return rows[: late + 1]
 
-    def in_time(self, row: Wait) -> bool | None:
+    def in_time(self, row: BackoffWait) -> bool | None:
         """Tell whether the run after *row* begins before the deadline; None: that is chance."""
         left = self.case.time_left
         if left is None or row.ends_latest < left:
             return True
         return False if row.ends_earliest >= left else None
 
-    def why(self, tried: Tried) -> str:
+    def why(self, tried: TriedRule) -> str:
         """Say in words what became of a rule."""
         if tried.rule is self.rule:
             return "decides"

@@ -17,8 +17,7 @@ from angzarr.cli.policy.explanation import Explanation
 from angzarr.cli.standard_output import print_json
 from angzarr.delivery.handlers import Handler
 from angzarr.events.event import Priority
-from angzarr.resilience.policy_conditions import Case
-from angzarr.resilience.policy_rules import explain
+from angzarr.resilience.policy_rules import PolicyCase, explain
 from angzarr.resilience.retry_after import LONGEST
 from angzarr.resilience.taxonomy import Category, Classification, Verdict, classify, verdict_for
 from angzarr.wiring.application import Application
@@ -109,7 +108,7 @@ def _explanation(
     sample = None if error is None else _sample(error)
     event_type = event_type or _type_of(handler, known)
     seen = _seen(app, known, category, sample, event_type)
-    case = Case(
+    case = PolicyCase(
         handler=handler or "",
         operation=operation or (known.operation if known else None),
         event_type=event_type,

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from angzarr.cli.dlq.entry_view import console, safe
 from angzarr.cli.policy.explanation import Explanation, span_of
-from angzarr.resilience.backoff import Jitter, Policy, Wait
-from angzarr.resilience.policy_conditions import PolicyRule
+from angzarr.resilience.backoff import BackoffWait, Jitter, Policy
+from angzarr.resilience.policy_rules import PolicyRule
 
 #: Characters of the longest bar.
 _BAR: Final = 32
@@ -103,7 +103,7 @@ def _schedule(found: Explanation) -> Table:
     return table
 
 
-def _bar(row: Wait, longest: timedelta) -> Text:
+def _bar(row: BackoffWait, longest: timedelta) -> Text:
     """Draw a wait: solid to its earliest end, light to its latest."""
     if not longest:
         return Text("")

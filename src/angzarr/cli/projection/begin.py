@@ -9,14 +9,13 @@ from typing import Final
 
 import click
 
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import EventStore, Head
+from angzarr.aggregates.book import Address, EventStore, Head
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.selection import JSON, YES
 from angzarr.cli.projection.selection import find, opened, opened_books
 from angzarr.cli.standard_output import print_json
+from angzarr.projections.checkpoint import OrderingStores
 from angzarr.projections.ordered_handler import Ordered
-from angzarr.projections.stores import OrderingStores
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import person
 

@@ -7,8 +7,7 @@ from typing import Final
 
 import click
 
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import EventStore, Head
+from angzarr.aggregates.book import Address, EventStore, Head
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.selection import JSON
 from angzarr.cli.projection import view as projection_view
@@ -20,11 +19,10 @@ from angzarr.cli.projection.skip import skip
 from angzarr.cli.standard_output import print_json
 from angzarr.errors import StoreUnavailable, text_of
 from angzarr.ordering.lane_view import lane_at, views
-from angzarr.projections import ordered_json
+from angzarr.projections import ordered_handler as ordered_json
+from angzarr.projections.checkpoint import OrderingStores
 from angzarr.projections.lag import Lag, lag_of
-from angzarr.projections.ordered_handler import Ordered
-from angzarr.projections.row import Row, row_of
-from angzarr.projections.stores import OrderingStores
+from angzarr.projections.ordered_handler import HandlerRow, Ordered, row_of
 from angzarr.runtime.text import printable
 from angzarr.wiring.dashboard import ordered
 
@@ -109,7 +107,7 @@ projection.add_command(reset)
 projection.add_command(skip)
 
 
-def _row(one: Ordered, stores: OrderingStores, lag: Lag | None = None) -> Row:
+def _row(one: Ordered, stores: OrderingStores, lag: Lag | None = None) -> HandlerRow:
     return row_of(one, stores.lanes, stores.checkpoints, lag)
 
 
@@ -127,8 +125,8 @@ def _lag(
 
 
 def _with_lags(
-    rows: list[Row], stores: OrderingStores, books: EventStore | None
-) -> tuple[list[Row], str]:
+    rows: list[HandlerRow], stores: OrderingStores, books: EventStore | None
+) -> tuple[list[HandlerRow], str]:
     """Return *rows* with how far each is behind; without, and why, while books are away."""
     try:
         return [one._replace(lag=_lag(one.one, stores, books)) for one in rows], ""

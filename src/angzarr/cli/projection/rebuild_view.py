@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from angzarr.cli.dlq.entry_view import draws
-from angzarr.projections.green import Compared, Failure
-from angzarr.projections.green import Progress as SoFar
-from angzarr.projections.rebuild import Ending, Standing, Stopped
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.projections.rebuild import Ending, RebuildStanding, RebuildStopped
+from angzarr.projections.shadow_table import Compared, Failure
+from angzarr.projections.shadow_table import Progress as SoFar
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 
 #: Seconds between two lines where there is no bar.
@@ -23,7 +23,7 @@ _NOW_AND_THEN: Final = 10.0
 #: Failures that people are shown.
 _SHOWN: Final = 20
 
-Tell = Callable[[Standing], object]
+Tell = Callable[[RebuildStanding], object]
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def bar(*, quiet: bool) -> Iterator[Tell]:
     with Progress(*columns, console=console) as shown:
         task = shown.add_task("", total=None, rate="", failed="")
 
-        def tell(standing: Standing) -> None:
+        def tell(standing: RebuildStanding) -> None:
             done, total, failed = standing
             said = f"{failed:,} failed" if failed else ""
             shown.update(task, completed=done, total=total, rate=rate.of(done), failed=said)
@@ -63,7 +63,7 @@ def print_begun(progress: SoFar) -> None:
 
 def print_ending(ending: Ending, name: str) -> None:
     """Say how a rebuild ended."""
-    if isinstance(ending, Stopped):
+    if isinstance(ending, RebuildStopped):
         kept = (
             ", all of which are kept; run it again to go on, or with --abandon to remove them"
             if ending.kept
@@ -81,12 +81,12 @@ def is_good(ending: Ending) -> bool:
     """Tell whether nothing is left to do."""
     if isinstance(ending, Compared):
         return not (ending.differing or ending.failures or ending.unknown)
-    return not isinstance(ending, Stopped) and not ending.failures
+    return not isinstance(ending, RebuildStopped) and not ending.failures
 
 
 def ending_json(ending: Ending) -> dict[str, Any]:
     """Return how a rebuild ended, for programs."""
-    if isinstance(ending, Stopped):
+    if isinstance(ending, RebuildStopped):
         return {"stopped": True, "events": ending.events}
     if isinstance(ending, Compared):
         differing = {
@@ -146,10 +146,10 @@ def _print_failures(failures: tuple[Failure, ...]) -> None:
 
 
 def _lines() -> Tell:
-    seldom, rate = Seldom(_NOW_AND_THEN, time.monotonic), _Rate()
+    seldom, rate = LogThrottle(_NOW_AND_THEN, time.monotonic), _Rate()
     seldom.now()  # what takes no longer needs no line
 
-    def tell(standing: Standing) -> None:
+    def tell(standing: RebuildStanding) -> None:
         if seldom.now():
             done, total, failed = standing
             more = f", {failed:,} failed" if failed else ""

@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
-from angzarr.aggregates.book import Address, check_address
-from angzarr.aggregates.event_store import EventStore
+from angzarr.aggregates.book import Address, EventStore, check_address
 from angzarr.errors import ConfigurationError, InvalidDomainName, InvalidRoot
+from angzarr.projections.checkpoint import OrderingStores
 from angzarr.projections.ordered_handler import Ordered
-from angzarr.projections.stores import OrderingStores
 from angzarr.runtime.text import printable
 from angzarr.wiring.application import Application
 from angzarr.wiring.dashboard import ordered

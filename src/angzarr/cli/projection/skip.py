@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import click
 
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import EventStore, Head
+from angzarr.aggregates.book import Address, EventStore, Head
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.selection import JSON, YES
 from angzarr.cli.projection.selection import (

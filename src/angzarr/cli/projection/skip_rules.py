@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import click
 
 from angzarr.ordering.lane import Waiting, Why
-from angzarr.ordering.lane_view import LaneView, State
-from angzarr.projections.helping import of_letter
-from angzarr.projections.ordered_handler import Ordered
+from angzarr.ordering.lane_view import LaneState, LaneView
+from angzarr.projections.ordered_handler import Ordered, of_letter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +46,14 @@ class Passing:
 
 def over_gap(one: Ordered, view: LaneView) -> Passing:
     """Return the skip to the first event that waits behind a gap; refuses where there is none."""
-    if view.state is State.GAP and view.first_behind is not None:
+    if view.state is LaneState.GAP and view.first_behind is not None:
         return Passing(view=view, to=view.first_behind.sequence)
-    if view.state is State.BLOCKED and view.head is not None:
+    if view.state is LaneState.BLOCKED and view.head is not None:
         raise click.ClickException(_refusal(one, view.head))
     why = {
-        State.EMPTY: "nothing waits in it",
-        State.READY: "its next event is parked and about to be handed out",
-        State.RETRYING: "its next event is being retried",
+        LaneState.EMPTY: "nothing waits in it",
+        LaneState.READY: "its next event is parked and about to be handed out",
+        LaneState.RETRYING: "its next event is being retried",
     }
     msg = f"{view.address} has no gap at #{view.next_sequence}: {why[view.state]}"
     raise click.ClickException(msg)

@@ -8,30 +8,28 @@ from typing import Final
 
 from rich.table import Table
 
-from angzarr.aggregates.event_store import Pending
+from angzarr.aggregates.book import Pending
 from angzarr.cli.dlq.entry_view import console, pairs, safe
 from angzarr.cli.spans import moment
 from angzarr.ordering.lane import Waiting, Why
-from angzarr.ordering.lane_view import LaneView, State
+from angzarr.ordering.lane_view import LaneState, LaneView
 from angzarr.projections.checkpoint import Checkpoint
-from angzarr.projections.helping import what_helps
 from angzarr.projections.lag import Lag
-from angzarr.projections.ordered_handler import Ordered
-from angzarr.projections.row import Row
+from angzarr.projections.ordered_handler import HandlerRow, Ordered, what_helps
 from angzarr.runtime.text import ago, span_text
 
 _COLOURS: Final = {
-    State.BLOCKED: "bold red",
-    State.GAP: "red",
-    State.RETRYING: "yellow",
-    State.READY: "green",
+    LaneState.BLOCKED: "bold red",
+    LaneState.GAP: "red",
+    LaneState.RETRYING: "yellow",
+    LaneState.READY: "green",
 }
 _LIST: Final = (
     "name", "kind", "domains", "lanes", "processed", "last processed", "parked", "blocked", "lag",
 )  # fmt: skip
 
 
-def print_list(rows: Sequence[Row]) -> None:
+def print_list(rows: Sequence[HandlerRow]) -> None:
     """Print a table with one row a handler."""
     out = console()
     if not rows:
@@ -99,7 +97,7 @@ def without_books(lag: Lag) -> str:
     return f"there is no event book of {listed}: of its events only those are known that wait here"
 
 
-def print_facts(row: Row, by_type: Mapping[str, Checkpoint]) -> None:
+def print_facts(row: HandlerRow, by_type: Mapping[str, Checkpoint]) -> None:
     """Print what a handler has processed, in all and by type."""
     out, (one, summary, checkpoint, _) = console(), row
     out.print(
@@ -172,8 +170,8 @@ def print_waiting(one: Ordered, lanes: Iterable[LaneView], now: datetime) -> Non
 
 
 def _head(view: LaneView) -> tuple[str, ...]:
-    if view.state is State.GAP:
-        return (str(view.address), f"{view.next_sequence}", "missing", State.GAP, "", "")
+    if view.state is LaneState.GAP:
+        return (str(view.address), f"{view.next_sequence}", "missing", LaneState.GAP, "", "")
     return (str(view.address), "", "", view.state, "", "")
 
 

@@ -26,13 +26,10 @@ from angzarr.cli.standard_output import print_json
 from angzarr.clock import SystemClock
 from angzarr.errors import BrokerUnavailable
 from angzarr.runtime.text import ago, printable
-from angzarr.sagas import story_json
+from angzarr.sagas import story as story_json
 from angzarr.sagas.asking import Asking, under_way
-from angzarr.sagas.hiding import HideData
-from angzarr.sagas.links import links_of
-from angzarr.sagas.log import Case, Status
-from angzarr.sagas.pages import Page
-from angzarr.sagas.story import Shelves, Story, story_of
+from angzarr.sagas.log import Case, Page, RejectionStatus
+from angzarr.sagas.story import EventStores, HideData, Story, links_of, story_of
 from angzarr.wiring.analysis_worker import person
 from angzarr.wiring.application import Application
 from angzarr.wiring.dashboard import hiding_of
@@ -126,7 +123,7 @@ def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json
     _tell(app, asked, as_json=as_json)
 
 
-def _asking(app: Application, shelves: Shelves) -> Asking:
+def _asking(app: Application, shelves: EventStores) -> Asking:
     app.known_handlers()  # which say the queue of whoever is asked
     return Asking(
         log=shelves.rejections, outbox=app.outbox, facts=lambda: app.facts, clock=SystemClock()
@@ -135,7 +132,7 @@ def _asking(app: Application, shelves: Shelves) -> Asking:
 
 def _check_told(case: Case, asking: Asking, *, yes: bool) -> None:
     """Warn that the source was told and has not answered; refuse if that was just now."""
-    if case.status is not Status.TOLD:
+    if case.status is not RejectionStatus.TOLD:
         return
     now = asking.clock.now()
     told = f"{case.source} was told {ago(case.changed_at, now)} and has not answered yet"
@@ -158,13 +155,13 @@ def _tell(app: Application, case: Case, *, as_json: bool) -> None:
 
 
 _COLOURS: Final = {
-    Status.TOLD: "cyan",
-    Status.COMPENSATED: "green",
-    Status.FORWARDED: "green",
-    Status.DECLINED: "yellow",
-    Status.REVOKED: "magenta",
-    Status.ABORTED: "red",
-    Status.FAILED: "bold red",
+    RejectionStatus.TOLD: "cyan",
+    RejectionStatus.COMPENSATED: "green",
+    RejectionStatus.FORWARDED: "green",
+    RejectionStatus.DECLINED: "yellow",
+    RejectionStatus.REVOKED: "magenta",
+    RejectionStatus.ABORTED: "red",
+    RejectionStatus.FAILED: "bold red",
 }
 #: Columns that are never cut: a person copies what stands there.
 _WHOLE: Final = ("case", "rejected", "status")

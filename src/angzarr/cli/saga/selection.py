@@ -15,10 +15,9 @@ from angzarr.cli.application import load_application
 from angzarr.cli.dlq.entry_view import SHORT_ID
 from angzarr.cli.dlq.selection import SHORTEST_ID
 from angzarr.runtime.text import printable
-from angzarr.sagas import pages
-from angzarr.sagas.log import MAX_FLOW, Case, RejectionLog, Status, Wanted
-from angzarr.sagas.pages import Page
-from angzarr.sagas.story import Shelves
+from angzarr.sagas import log as pages
+from angzarr.sagas.log import MAX_FLOW, Case, CaseFilter, Page, RejectionLog, RejectionStatus
+from angzarr.sagas.story import EventStores
 from angzarr.wiring.application import Application
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -38,7 +37,7 @@ NOTE: Final = click.option("--note", default="", callback=_short, help="Why; `sh
 _FILTERS: Final = (
     click.option("--saga", help="Name of the saga or process manager that sent the command."),
     click.option("--domain", help="Domain of the source, which is to compensate."),
-    click.option("--status", type=click.Choice([one.value for one in Status])),
+    click.option("--status", type=click.Choice([one.value for one in RejectionStatus])),
     click.option("--correlation", "--correlation-id", "correlation_id",
                  help="Correlation id of the chain."),
 )  # fmt: skip
@@ -51,24 +50,24 @@ def filtered(command: _F) -> _F:
     return command
 
 
-def wanted_of(options: dict[str, Any]) -> Wanted:
+def wanted_of(options: dict[str, Any]) -> CaseFilter:
     """Return the filter that *options* name."""
     status, flow = options.pop("status"), options.pop("correlation_id")
-    return Wanted(
-        status=Status(status) if status else None,
+    return CaseFilter(
+        status=RejectionStatus(status) if status else None,
         correlation_id=flow and flow[:MAX_FLOW],  # a case has no more of it
         **options,
     )
 
 
 @contextmanager
-def opened(app: Application) -> Iterator[Shelves]:
+def opened(app: Application) -> Iterator[EventStores]:
     """Open the event books and cases of *app* for a block."""
     with closing(app.open_shelves()) as shelves:
         yield shelves
 
 
-def page_of(log: RejectionLog, wanted: Wanted, *, limit: int, after: str) -> Page:
+def page_of(log: RejectionLog, wanted: CaseFilter, *, limit: int, after: str) -> Page:
     """Return a page of cases; raises click.UsageError for a cursor that is none."""
     try:
         return pages.page_of(log, wanted, limit=limit, after=after)
@@ -97,7 +96,7 @@ def case_ids(ctx: click.Context, _parameter: click.Parameter, typed: str) -> lis
     named = ctx.find_root().params.get("app_name") or os.environ.get("ANGZARR_APP")
     try:
         with opened(load_application(named)) as shelves:
-            cases = shelves.rejections.cases(Wanted(), limit=_OFFERED)
+            cases = shelves.rejections.cases(CaseFilter(), limit=_OFFERED)
     except Exception:  # noqa: BLE001 - a prompt is no place for an error
         return []
     return [

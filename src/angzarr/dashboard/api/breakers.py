@@ -11,7 +11,7 @@ from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, pr
 from angzarr.dashboard.api.shapes import BreakerDetailShape, BreakerShape, BreakersShape
 from angzarr.dashboard.deeds import steer_breaker
 from angzarr.dashboard.look import breaker_of
-from angzarr.resilience.breaker_json import state_json, transition_json
+from angzarr.resilience.breaker import state_json, transition_json
 
 see = seeing("breakers")
 act = acting("breakers")

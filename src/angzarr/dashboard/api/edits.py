@@ -26,7 +26,7 @@ from angzarr.dashboard.api.shapes import DataShape, DraftShape, EntryId, JobShap
 from angzarr.dashboard.edits import Edit, begin_edit, data_of, draft_of, editable
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.revision import seen, tag_of
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 
 see = seeing("entries")
 act = acting("entries")

@@ -17,8 +17,8 @@ from angzarr.dashboard.lane_look import by_type, lane_page, lane_story, letters_
 from angzarr.dashboard.paging import next_link, sealed
 from angzarr.dashboard.survey import WHOLE, Seen, Survey, uncounted
 from angzarr.ordering.lane import Why
-from angzarr.ordering.lane_view import State
-from angzarr.projections.ordered_json import (
+from angzarr.ordering.lane_view import LaneState
+from angzarr.projections.ordered_handler import (
     checkpoint_json,
     lag_json,
     lane_json,
@@ -123,7 +123,7 @@ class LaneShape(Shape):
     root: str
     edition: str
     next_sequence: int
-    state: State
+    state: LaneState
     what_helps: list[str]
 
 

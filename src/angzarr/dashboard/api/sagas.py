@@ -14,9 +14,9 @@ from angzarr.dashboard.api.route import DeskHere, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
 from angzarr.dashboard.case_look import letters_of
 from angzarr.dashboard.paging import next_link, sealed, text_after
-from angzarr.sagas.flags import Step
-from angzarr.sagas.log import Status, Wanted
-from angzarr.sagas.story_json import page_json, story_json
+from angzarr.sagas.flags import CompensationStep
+from angzarr.sagas.log import CaseFilter, RejectionStatus
+from angzarr.sagas.story import page_json, story_json
 
 see = seeing("sagas")
 _SETUP: Final = {409: "No database is set up for event books: set books."}
@@ -36,7 +36,7 @@ class CaseShape(Shape):
     """A rejected command, and what its source did about it."""
 
     id: str
-    status: Status
+    status: RejectionStatus
     saga: str
     source: AddressShape
     source_sequence: int
@@ -50,7 +50,7 @@ class CaseShape(Shape):
     changed_at: datetime
     first_event: int | None
     event_count: int
-    steps: list[Step]
+    steps: list[CompensationStep]
     asked_again: int
     asked_by: str
     note: str
@@ -82,14 +82,14 @@ class CaseQuery(Asked):
 
     saga: Text | None = None
     domain: Text | None = Field(default=None, description="Of the source, which compensates.")
-    status: Status | None = None
+    status: RejectionStatus | None = None
     correlation_id: Text | None = None
     limit: int = Field(default=50, ge=1, le=LONGEST_PAGE)
     after: Annotated[str, Field(max_length=4000)] = ""
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> CaseFilter:
         """Return the filter."""
-        return Wanted(self.saga, self.domain, self.status, self.correlation_id)
+        return CaseFilter(self.saga, self.domain, self.status, self.correlation_id)
 
     @property
     def cursor(self) -> str:

@@ -13,7 +13,7 @@ from angzarr.dashboard.deeds import steer_breaker
 from angzarr.dashboard.look import breaker_of
 from angzarr.dashboard.pages.route import caller_of, go, operator_of, pages, render
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.breaker_json import counts
+from angzarr.resilience.breaker import counts
 
 router = pages()
 _SHOWN: Final = 20

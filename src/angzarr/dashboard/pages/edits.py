@@ -20,7 +20,7 @@ from angzarr.dashboard.pages.asked import filled, note_in, number_in, order_in
 from angzarr.dashboard.pages.paper import LONGEST_SHOWN
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.problem import Problem
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 from angzarr.runtime.text import escaped
 
 router = pages()

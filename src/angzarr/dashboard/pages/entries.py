@@ -26,7 +26,7 @@ from angzarr.dashboard.pages.edits import both
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
-from angzarr.dead_letters.refusal import NoTarget
+from angzarr.dead_letters.letter import NoTarget
 
 router = pages()
 _ON_A_PAGE: Final = 50

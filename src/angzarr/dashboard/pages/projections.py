@@ -30,9 +30,8 @@ from angzarr.dashboard.problem import Problem, problem_of
 from angzarr.dashboard.survey import WHOLE
 from angzarr.errors import AngzarrError
 from angzarr.ordering.lane import Standing
-from angzarr.ordering.lane_view import State, view_of
-from angzarr.projections.helping import what_helps
-from angzarr.projections.ordered_handler import Ordered
+from angzarr.ordering.lane_view import LaneState, view_of
+from angzarr.projections.ordered_handler import Ordered, what_helps
 from angzarr.settings.dashboard import Role
 
 router = pages()
@@ -126,7 +125,7 @@ def _story(request: Request, desk: Desk, name: str) -> dict[str, Any]:
         "types": types,
         "lanes": [_told(one, lane, letters) for lane in page.lanes],
         "entries_away": letters.entries is None,
-        "ready": State.READY,
+        "ready": LaneState.READY,
         "next_page": next_query(request, page.next),
     }
 
@@ -134,7 +133,7 @@ def _story(request: Request, desk: Desk, name: str) -> dict[str, Any]:
 def _told(one: Ordered, lane: Standing, letters: Letters) -> tuple[Any, ...]:
     """Return a lane, how it stands, the commands that help, and the entry that holds it up."""
     view = view_of(lane)
-    letter = view.head if view.state is State.BLOCKED else None
+    letter = view.head if view.state is LaneState.BLOCKED else None
     return lane, view, what_helps(one, view), letter and letters.entry_of(letter)
 
 

@@ -15,9 +15,8 @@ from angzarr.dashboard.pages.asked import filled
 from angzarr.dashboard.pages.route import pages, render
 from angzarr.dashboard.paging import next_query
 from angzarr.errors import ConfigurationError
-from angzarr.sagas.links import links_of
-from angzarr.sagas.log import SETTLED, Case, Status
-from angzarr.sagas.pages import Page
+from angzarr.sagas.log import SETTLED, Case, Page, RejectionStatus
+from angzarr.sagas.story import links_of
 
 router = pages()
 _ON_A_PAGE: Final = 50
@@ -36,7 +35,7 @@ def list_cases(request: Request, desk: DeskHere) -> Response:
         "sagas.html",
         asked=asked,
         cases=page.cases,
-        statuses=list(Status),
+        statuses=list(RejectionStatus),
         problem=problem,
         next_page=next_query(request, page.next),
     )

@@ -33,9 +33,9 @@ def sent(app):
 @pytest.fixture
 def waiting(app):
     """Return the messages that wait in the app's schedule."""
-    from angzarr.delivery.schedule import read
+    from angzarr.delivery.schedule import read_row
 
-    return lambda: [read(one.row.text) for one in app.schedule._waiting.values()]
+    return lambda: [read_row(one.row.text) for one in app.schedule._waiting.values()]
 
 
 @pytest.fixture

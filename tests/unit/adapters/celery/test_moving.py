@@ -16,7 +16,7 @@ from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.adapters.redis.schedule import RedisSchedule
 from angzarr.adapters.sql.delivery.schedule import SqlSchedule
 from angzarr.errors import BrokerUnavailable
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from polling import wait_until
 
 

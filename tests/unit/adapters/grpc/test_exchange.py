@@ -15,8 +15,7 @@ from angzarr.adapters.grpc.exchange import (
     decision_of,
 )
 from angzarr.aggregates.book import Address, Book, Snapshot
-from angzarr.aggregates.command import Command, Origin
-from angzarr.aggregates.merge import MergeStrategy
+from angzarr.aggregates.command import Command, MergeStrategy, Origin
 from angzarr.aggregates.wire_form import address_of, book_to_wire, command_from_wire
 from angzarr.errors import DecodeError, UnserializableEvent
 from angzarr.events.event import Event

@@ -11,9 +11,9 @@ import pytest
 
 from angzarr.adapters.memory.budget import InProcessBudgets
 from angzarr.adapters.memory.limit import InProcessLimits
-from angzarr.resilience import limit_rules
+from angzarr.resilience import limit as limit_rules
 from angzarr.resilience.budget import BudgetSettings
-from angzarr.resilience.limit import Limit, Scope
+from angzarr.resilience.limit import Limit, LimitScope
 from hand_clock import START, HandClock
 
 
@@ -58,7 +58,7 @@ class Crowd:
 class Limited(Crowd):
     def __init__(self, limit, size, takes=0.0):
         super().__init__(size)
-        self.limits, self.scopes = InProcessLimits(self.clock), [Scope(limit, "")]
+        self.limits, self.scopes = InProcessLimits(self.clock), [LimitScope(limit, "")]
         self.takes = takes
         self.run()
 

@@ -6,7 +6,7 @@ import pytest
 
 from angzarr.adapters.opentelemetry import letters
 from angzarr.adapters.opentelemetry.letters import LetterMeters
-from angzarr.dead_letters.spooled import SpoolTally
+from angzarr.dead_letters.forwarding import SpoolTally
 from angzarr.errors import DeadLetterQueueUnavailable
 from hand_clock import START
 

@@ -7,8 +7,8 @@ from tests.unit.adapters.deliveries import AT, a_delivery, all_outcomes, dead_le
 
 from angzarr.adapters.opentelemetry.hook import OpenTelemetryHook
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.outcome import Handled
+from angzarr.delivery.delivery import Handled
+from angzarr.delivery.invoke import Hooks
 
 FAILED_ONCE = {
     ("errors",): 1,

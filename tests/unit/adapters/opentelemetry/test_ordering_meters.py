@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.adapters.opentelemetry.ordering import OrderingMeters
-from angzarr.ordering.sample import Sample
+from angzarr.ordering.lane_view import OrderingSample
 
 GAUGES = ("events_behind", "parked_events", "blocked_lanes", "gaps")
 
@@ -51,11 +51,11 @@ def test_an_event_that_a_faster_clock_dated_is_not_negative(made, points):
 
 def test_what_waits_is_shown_as_it_was_last_seen(made, points):
     assert [points(f"projection_{name}") for name in GAUGES] == [{}] * 4
-    made.show([Sample(handler="a", parked=9, blocked=9, gaps=9, events_behind=9)])
+    made.show([OrderingSample(handler="a", parked=9, blocked=9, gaps=9, events_behind=9)])
     made.show(
         [
-            Sample(handler="a", parked=5, blocked=2, gaps=1, events_behind=7),
-            Sample(handler="b", parked=0, blocked=0, gaps=0, events_behind=0),
+            OrderingSample(handler="a", parked=5, blocked=2, gaps=1, events_behind=7),
+            OrderingSample(handler="b", parked=0, blocked=0, gaps=0, events_behind=0),
         ]
     )
     shown = {name: points(f"projection_{name}") for name in GAUGES}
@@ -68,6 +68,6 @@ def test_what_waits_is_shown_as_it_was_last_seen(made, points):
 
 
 def test_what_nobody_counted_is_not_shown_as_none(made, points):
-    made.show([Sample(handler="a", parked=1, blocked=0, gaps=0)])
+    made.show([OrderingSample(handler="a", parked=1, blocked=0, gaps=0)])
     assert points("projection_events_behind") == {}
     assert points("projection_parked_events")["a"].value == 1

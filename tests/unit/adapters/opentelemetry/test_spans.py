@@ -22,8 +22,8 @@ from tests.unit.adapters.deliveries import (
 from angzarr.adapters.opentelemetry.hook import OpenTelemetryHook
 from angzarr.adapters.opentelemetry.propagation import current_traceparent, publishing
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.hooks import Hooks
-from angzarr.delivery.outcome import Duplicate, Handled, Skipped
+from angzarr.delivery.delivery import Duplicate, Handled, Skipped
+from angzarr.delivery.invoke import Hooks
 
 
 def take(hook, delivery, outcome, work=lambda: None):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.adapters.redis.switch_entry import read_change, read_switch, told_person, told_switch
-from angzarr.resilience.switches import Action, Selector
+from angzarr.resilience.switches import Selector, SwitchAction
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 selectors = st.builds(Selector, *[st.none() | texts] * 4)
@@ -23,14 +23,14 @@ odd_entries = st.fixed_dictionaries(
     {},
     optional={
         "selector": json_values | st.dictionaries(st.sampled_from(Selector._fields), json_values),
-        "action": json_values | st.sampled_from(Action),
+        "action": json_values | st.sampled_from(SwitchAction),
         "by": json_values,
         "reason": json_values,
     },
 )
 
 
-@given(selectors, st.sampled_from(Action), texts, texts, times, st.none() | times)
+@given(selectors, st.sampled_from(SwitchAction), texts, texts, times, st.none() | times)
 def test_what_is_told_is_read_as_it_was(selector, action, by, reason, at, ends):
     said = told_switch(selector, action, by, reason)
     assert said.isascii()
@@ -58,12 +58,12 @@ def test_whom_it_means_being_known_it_is_as_said_or_a_pause(selector, said):
     if isinstance(entry["by"], str) and isinstance(entry["reason"], str):
         assert switch.selector == selector
         dropped = entry.get("action") == "drop"
-        assert switch.action is (Action.DROP if dropped else Action.PAUSE)
+        assert switch.action is (SwitchAction.DROP if dropped else SwitchAction.PAUSE)
 
 
 @given(selectors, texts, texts)
 def test_a_change_is_read_as_it_was_written(selector, by, reason):
-    switch = f"1000 0 {told_switch(selector, Action.DROP, 'ada', 'why')}"
+    switch = f"1000 0 {told_switch(selector, SwitchAction.DROP, 'ada', 'why')}"
     told = {"switch": selector.id, "before": switch, "after": "", "said": told_person(by, reason)}
     change = read_change("5000-0", told)
     assert (change.selector, change.word) == (selector, "resume")

@@ -15,7 +15,7 @@ from tests.unit.adapters.deliveries import (
 
 from angzarr.adapters.structlog.hook import LogHook
 from angzarr.adapters.structlog.logs import bound_logger
-from angzarr.delivery.outcome import Duplicate, Handled, Skipped, Superseded
+from angzarr.delivery.delivery import Duplicate, Handled, Skipped, Superseded
 
 NAMES = {"event_id": "e-1", "handler": "shop.sync", "attempt": 2, "trace_id": TRACE}
 

@@ -11,8 +11,7 @@ from tests.judging import ILL, WELL, classifier, evidence_of, fared
 from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.transition import Action
-from angzarr.dead_letters.letter import Reason
-from angzarr.dead_letters.refusal import Distrusted
+from angzarr.dead_letters.letter import Distrusted, Reason
 
 classify = classifier()
 NO_HANDLER = "no handler is registered as 'orders.sync'"

@@ -14,9 +14,9 @@ from angzarr.analysis.ledger.counts import LATELY, PeerReport
 from angzarr.analysis.ledger.operator_actions import Verb, acted
 from angzarr.analysis.ledger.plan_filing import Undecided, as_stored
 from angzarr.analysis.ledger.transition import failed_again, filed
-from angzarr.dead_letters.refusal import Distrusted, NoTarget
+from angzarr.dead_letters.letter import Distrusted, NoTarget
 from angzarr.errors import LedgerUnavailable, StoreUnavailable
-from angzarr.resilience.breaker import BreakerSettings, Phase, Probe, State, Tally
+from angzarr.resilience.breaker import BreakerProbe, BreakerSettings, BreakerState, Phase, Tally
 
 
 class FakeControls:
@@ -82,7 +82,7 @@ class Place:
 
 
 def test_a_batch_of_a_hundred_asks_everybody_once():
-    place = Place(crm=State())
+    place = Place(crm=BreakerState())
     found = place.gather(*(letter_of(f"e{number}") for number in range(100)))
     assert len(found) == 100
     assert (len(place.peers.asked), place.controls.looks, place.releases) == (1, 1, 1)
@@ -91,7 +91,7 @@ def test_a_batch_of_a_hundred_asks_everybody_once():
 
 
 def test_breakers_are_looked_at_once_a_second_at_most():
-    place = Place(crm=State())
+    place = Place(crm=BreakerState())
     for _ in range(5):
         place.gather(letter_of())
     assert place.controls.looks == 1
@@ -101,7 +101,7 @@ def test_breakers_are_looked_at_once_a_second_at_most():
 
 
 def test_what_is_gathered_is_that_of_the_letter():
-    place = Place(crm=State(tallies=(Tally(START, 10, 4),)))
+    place = Place(crm=BreakerState(tallies=(Tally(START, 10, 4),)))
     one, other = place.gather(letter_of(), letter_of(handler="mail.send", version="2"))
     assert [str(seen) for seen in one.breakers] == ["crm closed, 4 of 10 calls failed"]
     assert (one.breakers_at, other.breakers) == (START, ())
@@ -111,12 +111,12 @@ def test_what_is_gathered_is_that_of_the_letter():
 
 
 def test_calls_before_the_window_say_nothing():
-    place = Place(crm=State(tallies=(Tally(START - timedelta(hours=1), 10, 10),)))
+    place = Place(crm=BreakerState(tallies=(Tally(START - timedelta(hours=1), 10, 10),)))
     assert place.gather(letter_of())[0].error_share is None
 
 
 def test_a_breaker_that_ramps_up_is_seen_to():
-    place = Place(crm=State(ramp_from=START))
+    place = Place(crm=BreakerState(ramp_from=START))
     assert place.gather(letter_of())[0].breakers[0].ramping
     place.clock.sleep(timedelta(seconds=31))
     assert not place.gather(letter_of())[0].breakers[0].ramping
@@ -125,14 +125,17 @@ def test_a_breaker_that_ramps_up_is_seen_to():
 @pytest.mark.parametrize(
     ("state", "tried"),
     [
-        (State(phase=Phase.OPEN, retry_at=START), True),
-        (State(phase=Phase.OPEN, retry_at=START + timedelta(seconds=1)), False),
-        (State(phase=Phase.OPEN), False),
-        (State(phase=Phase.HALF_OPEN), True),
-        (State(phase=Phase.HALF_OPEN, probes=(Probe("t", START),)), True),
-        (State(phase=Phase.HALF_OPEN, probes=(Probe("t", START + timedelta(1)),)), False),
-        (State(phase=Phase.ISOLATED, retry_at=START), False),
-        (State(), False),
+        (BreakerState(phase=Phase.OPEN, retry_at=START), True),
+        (BreakerState(phase=Phase.OPEN, retry_at=START + timedelta(seconds=1)), False),
+        (BreakerState(phase=Phase.OPEN), False),
+        (BreakerState(phase=Phase.HALF_OPEN), True),
+        (BreakerState(phase=Phase.HALF_OPEN, probes=(BreakerProbe("t", START),)), True),
+        (
+            BreakerState(phase=Phase.HALF_OPEN, probes=(BreakerProbe("t", START + timedelta(1)),)),
+            False,
+        ),
+        (BreakerState(phase=Phase.ISOLATED, retry_at=START), False),
+        (BreakerState(), False),
     ],
 )
 def test_a_breaker_whose_time_is_up_is_to_be_tried(state, tried):
@@ -148,23 +151,23 @@ def test_breakers_that_nobody_can_tell_of_are_unknown(handler):
 
 
 def test_one_open_breaker_is_enough_to_know():
-    place = Place(ledger=State(phase=Phase.OPEN))
+    place = Place(ledger=BreakerState(phase=Phase.OPEN))
     (seen,) = place.gather(letter_of(handler="both"))
     assert seen.dependency is Health.ILL
 
 
 def test_a_domain_that_is_held_back_bars_replays_and_one_that_is_not_says_nothing():
-    place = Place(**{"crm": State(), "wave:order": State()})
+    place = Place(**{"crm": BreakerState(), "wave:order": BreakerState()})
     place.look.wave_of = lambda _handler: "wave:order"
     assert [one.name for one in place.gather(letter_of())[0].breakers] == ["crm"]
-    place.controls.found["wave:order"] = State(phase=Phase.OPEN)
+    place.controls.found["wave:order"] = BreakerState(phase=Phase.OPEN)
     place.clock.sleep(FRESH)
     for handler in ("orders.sync", "mail.send"):
         assert place.gather(letter_of(handler=handler))[0].dependency is Health.ILL
 
 
 def test_stores_that_are_away_leave_things_unknown():
-    place = Place(crm=State())
+    place = Place(crm=BreakerState())
     place.controls.away = True
     (seen,) = place.gather(letter_of())
     assert (seen.breakers, seen.newer_release) == (None, None)
@@ -174,14 +177,14 @@ def test_stores_that_are_away_leave_things_unknown():
 
 
 def test_a_flow_store_that_is_away_is_asked_once_for_a_batch():
-    place = Place(crm=State())
+    place = Place(crm=BreakerState())
     place.controls.away = True
     place.gather(*(letter_of(f"e{number}") for number in range(100)))
     assert place.controls.looks == 1
 
 
 def test_a_look_that_takes_long_is_taken_once_for_a_batch_and_before_it():
-    place = Place(crm=State())
+    place = Place(crm=BreakerState())
     states = place.controls.states
 
     def slowly():
@@ -201,7 +204,7 @@ def test_a_look_that_takes_long_is_taken_once_for_a_batch_and_before_it():
 
 
 def test_what_is_being_filed_counts_as_well_as_what_the_ledger_has():
-    place = Place(crm=State())
+    place = Place(crm=BreakerState())
     now = [filed(letter_of(f"e{n}", fingerprint="crm"), START).entry for n in range(3)]
     evidence = place.gathering.gather(
         [Undecided(entry, letter_of(entry.event_id), stored=None) for entry in now]
@@ -211,7 +214,7 @@ def test_what_is_being_filed_counts_as_well_as_what_the_ledger_has():
 
 
 def test_what_was_handled_and_fails_again_is_no_longer_handled():
-    place = Place(crm=State())
+    place = Place(crm=BreakerState())
     was = filed(letter_of(), START).entry
     was = acted(was, Verb.RESOLVE, START, "replay 1 (handled)").entry
     place.peers.fared = lambda *_: PeerReport(

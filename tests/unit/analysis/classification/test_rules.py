@@ -22,8 +22,7 @@ from angzarr.analysis.classification.rules import (
 )
 from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.analysis.ledger.transition import Action, EntryDecision
-from angzarr.dead_letters.letter import Reason
-from angzarr.dead_letters.refusal import Distrusted
+from angzarr.dead_letters.letter import Distrusted, Reason
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import Phase
 

@@ -22,7 +22,7 @@ from angzarr.analysis.ledger.export import (
     letter_lines,
 )
 from angzarr.analysis.ledger.failure import Unreadable
-from angzarr.dead_letters.lines import from_line
+from angzarr.dead_letters.codec import from_line
 from angzarr.dead_letters.moving import name_of
 from contracts.dead_letters import a_record
 

@@ -11,7 +11,7 @@ from angzarr.aggregates.command import task_of
 from angzarr.analysis.ledger.entry import Status, read_word
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, Expectation, ReplayOrder, continued
 from angzarr.analysis.replay.replay import ReplayTargets, replay_message
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 from angzarr.events import headers as names
 
 TARGETS = ReplayTargets(

@@ -12,7 +12,7 @@ from tests.unit.analysis.worker.test_worker import World
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.operator_actions import UNSENT
 from angzarr.analysis.replay.compensation import Compensator, call_of
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names
 from angzarr.events.event import task_id_for

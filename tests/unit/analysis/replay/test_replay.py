@@ -8,8 +8,7 @@ from tests.hand_clock import START
 
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.replay.replay import ReplayTargets, replay_message
-from angzarr.dead_letters.letter import Reason
-from angzarr.dead_letters.refusal import Distrusted
+from angzarr.dead_letters.letter import Distrusted, Reason
 from angzarr.events import headers as names
 
 TARGETS = ReplayTargets(tasks={"orders.sync"}, queues={"orders"})

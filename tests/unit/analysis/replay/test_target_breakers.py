@@ -11,7 +11,7 @@ from angzarr.analysis.classification.evidence_collector import BreakerLook
 from angzarr.analysis.replay.job_limits import Target
 from angzarr.analysis.replay.job_runner import TargetPhases
 from angzarr.errors import StoreUnavailable
-from angzarr.resilience.breaker import BreakerSettings, Phase, State
+from angzarr.resilience.breaker import BreakerSettings, BreakerState, Phase
 
 
 class Controls:
@@ -35,7 +35,7 @@ def phases_of(states):
     return TargetPhases(look=look)
 
 
-WELL = {"bank": State(), "mail": State()}
+WELL = {"bank": BreakerState(), "mail": BreakerState()}
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,18 @@ WELL = {"bank": State(), "mail": State()}
     [
         ({}, None),
         (WELL, Phase.CLOSED),
-        ({"bank": State(), "mail": State(phase=Phase.HALF_OPEN)}, Phase.HALF_OPEN),
-        ({"bank": State(phase=Phase.ISOLATED), "mail": State(phase=Phase.OPEN)}, Phase.ISOLATED),
-        (WELL | {"wave:order": State(phase=Phase.OPEN)}, Phase.OPEN),
-        ({"others": State(phase=Phase.OPEN)}, None),
-        ({"bank": State(phase=Phase.OPEN, retry_at=START + timedelta(seconds=1))}, Phase.OPEN),
-        (WELL | {"bank": State(phase=Phase.OPEN, retry_at=START)}, Phase.HALF_OPEN),
+        ({"bank": BreakerState(), "mail": BreakerState(phase=Phase.HALF_OPEN)}, Phase.HALF_OPEN),
+        (
+            {"bank": BreakerState(phase=Phase.ISOLATED), "mail": BreakerState(phase=Phase.OPEN)},
+            Phase.ISOLATED,
+        ),
+        (WELL | {"wave:order": BreakerState(phase=Phase.OPEN)}, Phase.OPEN),
+        ({"others": BreakerState(phase=Phase.OPEN)}, None),
+        (
+            {"bank": BreakerState(phase=Phase.OPEN, retry_at=START + timedelta(seconds=1))},
+            Phase.OPEN,
+        ),
+        (WELL | {"bank": BreakerState(phase=Phase.OPEN, retry_at=START)}, Phase.HALF_OPEN),
         (StoreUnavailable("away"), None),
     ],
 )
@@ -60,8 +66,8 @@ def test_the_worst_breaker_of_the_handlers_counts(states, phase):
 def test_what_is_in_the_way_is_named_even_where_it_is_not_the_handlers_own():
     due = START + timedelta(minutes=1)
     states = WELL | {
-        "wave:order": State(phase=Phase.OPEN, retry_at=due),
-        "mail": State(phase=Phase.OPEN, retry_at=START),
+        "wave:order": BreakerState(phase=Phase.OPEN, retry_at=due),
+        "mail": BreakerState(phase=Phase.OPEN, retry_at=START),
     }
     target = phases_of(states)(["pay", "pay", "x"])
     assert [(one.name, one.retry_at) for one in target.barring] == [("wave:order", due)]
@@ -69,11 +75,11 @@ def test_what_is_in_the_way_is_named_even_where_it_is_not_the_handlers_own():
 
 
 def test_a_breaker_that_ramps_up_is_worse_than_a_closed_one():
-    ramping = State(changed_at=START, ramp_from=START)
+    ramping = BreakerState(changed_at=START, ramp_from=START)
     assert phases_of(WELL | {"bank": ramping})(["pay"]) == Target(Phase.CLOSED, ramping=True)
     assert phases_of(WELL)(["pay"]) == Target(Phase.CLOSED)
 
 
 def test_unknown_handlers_and_breakers_of_each_process_say_nothing():
     assert TargetPhases(look=None)(["pay"]) is None
-    assert phases_of({"bank": State(phase=Phase.OPEN)})(["x"]) is None
+    assert phases_of({"bank": BreakerState(phase=Phase.OPEN)})(["x"]) is None

@@ -8,7 +8,7 @@ import pytest
 
 from angzarr.analysis.worker.worker import AnalysisHealth, AnalysisWorker
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable, LedgerUnavailable
-from angzarr.runtime.heartbeat import Pulse
+from angzarr.runtime.health_report import Heartbeat
 
 
 class Fails:
@@ -28,7 +28,7 @@ class World:
         self.now, self.stops = 0.0, False
         self.duty = Fails()
         self.worker = AnalysisWorker(
-            duties=[self.duty], name="a", chance=lambda: 0.5, pulse=Pulse(lambda: self.now)
+            duties=[self.duty], name="a", chance=lambda: 0.5, pulse=Heartbeat(lambda: self.now)
         )
         self.health = AnalysisHealth(self.worker, stalled_after=60, stopping=lambda: self.stops)
 

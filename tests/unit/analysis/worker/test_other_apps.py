@@ -16,7 +16,7 @@ from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.analysis.ledger.transition import Action
 from angzarr.analysis.replay.replay import ReplayTargets
 from angzarr.analysis.worker.handover import OtherApps
-from angzarr.dead_letters.refusal import Refusal
+from angzarr.dead_letters.letter import Refusal
 
 SHOP = OtherApps("shop", frozenset({"shop", "order", "unknown"}))
 

@@ -13,7 +13,7 @@ from angzarr.analysis.classification.evidence_collector import BreakerLook
 from angzarr.analysis.classification.rules import PythonRule
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
-from angzarr.resilience.breaker import BreakerSettings, Phase, State
+from angzarr.resilience.breaker import BreakerSettings, BreakerState, Phase
 
 DEFECT = {"category": "unknown", "error_type": "KeyError", "error_message": "'size'"}
 
@@ -94,7 +94,7 @@ def test_explain_as_json_has_all_rules_and_all_evidence(ledger, run):
 
 
 def test_explain_sees_the_breakers_as_they_are_now(app, ledger, run):
-    app.look = look(FakeControls(crm=State(phase=Phase.OPEN)))
+    app.look = look(FakeControls(crm=BreakerState(phase=Phase.OPEN)))
     entry = held(ledger, "e1", last_attempt_at=SystemClock().now() - timedelta(minutes=1))
     told = json.loads(run("dlq", "explain", entry.id, "--json").output)
     assert (told["now"]["failure_class"], told["now"]["action"]) == ("transient_ongoing", "wait")

@@ -12,9 +12,8 @@ from click.testing import CliRunner
 from angzarr.adapters.files.spool import Spool
 from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.cli.main import main
-from angzarr.dead_letters.forwarding import Forwarder
+from angzarr.dead_letters.forwarding import Aside, Forwarder
 from angzarr.dead_letters.queue import RawLetter, TooLarge
-from angzarr.dead_letters.spooled import Aside
 from angzarr.settings.settings import load
 from apps import module_with
 from contracts.dead_letters import a_letter, letters_of

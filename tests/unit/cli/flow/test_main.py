@@ -13,8 +13,7 @@ from angzarr import Angzarr
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.cli.main import main
 from angzarr.errors import StoreUnavailable
-from angzarr.resilience.switch_rules import SwitchSet
-from angzarr.resilience.switches import Action, Selector, Switch, SwitchChange
+from angzarr.resilience.switches import Selector, Switch, SwitchAction, SwitchChange, SwitchSet
 from apps import module_with
 
 
@@ -58,7 +57,7 @@ def test_a_pause_is_put_told_and_listed(run, app):
     assert result.exit_code == 0
     (switch,) = app.switches.switches()
     assert switch.selector == Selector("shop.sync", tenant="acme")
-    assert (switch.action, switch.reason) == (Action.PAUSE, "CRM moves")
+    assert (switch.action, switch.reason) == (SwitchAction.PAUSE, "CRM moves")
     assert switch.by
     assert "CRM moves" in result.output
     assert f"angzarr flow resume {switch.id}" in result.output
@@ -86,7 +85,7 @@ def test_what_is_told_to_programs(run):
 @pytest.mark.parametrize("command", ["pause", "resume"])
 @pytest.mark.parametrize("options", [[], ["--all", "--tenant", "acme"]], ids=["none", "too many"])
 def test_what_is_meant_must_be_said(run, app, command, options):
-    app.switches.put(Selector(), Action.PAUSE, by="ada")
+    app.switches.put(Selector(), SwitchAction.PAUSE, by="ada")
     result = run(command, *options)
     assert result.exit_code == 2
     assert "say which" in result.output
@@ -124,7 +123,7 @@ def test_a_drop_is_asked_for(run, app, answer, dropped):
 
 def test_a_drop_is_not_asked_for_where_it_was_said(run, app):
     assert run("drop", "--tenant", "acme", "--reason", "left us", "--yes").exit_code == 0
-    assert app.switches.of(Selector("h", tenant="acme")).action is Action.DROP
+    assert app.switches.of(Selector("h", tenant="acme")).action is SwitchAction.DROP
 
 
 @pytest.mark.parametrize("reason", [[], ["--reason", ""]], ids=["none", "empty"])
@@ -177,9 +176,9 @@ def test_an_end_that_makes_no_sense_is_refused(run, app, options, said):
 def three(app):
     put = app.switches.put
     return [
-        put(Selector(handler="shop.*"), Action.PAUSE, by="ada"),
-        put(Selector("shop.sync", tenant="acme"), Action.DROP, by="ada", reason="left us"),
-        put(Selector(), Action.PAUSE, by="ada"),
+        put(Selector(handler="shop.*"), SwitchAction.PAUSE, by="ada"),
+        put(Selector("shop.sync", tenant="acme"), SwitchAction.DROP, by="ada", reason="left us"),
+        put(Selector(), SwitchAction.PAUSE, by="ada"),
     ]
 
 
@@ -261,7 +260,7 @@ def test_what_cannot_be_read_is_told_to_programs(run, app, monkeypatch):
 
 
 def test_a_pause_of_what_a_newer_release_wrote_is_told_as_such(run, app):
-    app.switches._all = SwitchSet([replace(ODD, action=Action.PAUSE, understood=False)])
+    app.switches._all = SwitchSet([replace(ODD, action=SwitchAction.PAUSE, understood=False)])
     assert "pause (to be safe)" in run("list").output
     assert "a newer release wrote it" in run("resume", "--all").output
 
@@ -281,7 +280,7 @@ def test_the_history_tells_what_was_removed(run, app, monkeypatch):
 
 
 def test_the_history_tells_who_what_and_why(run, app, three):
-    app.switches.put(three[0].selector, Action.DROP, by="bob", reason="no use")
+    app.switches.put(three[0].selector, SwitchAction.DROP, by="bob", reason="no use")
     run("resume", "--handler", "shop.*")
     lines = run("history", "--limit", "2").output.splitlines()
     assert len(lines) == 2
@@ -290,7 +289,7 @@ def test_the_history_tells_who_what_and_why(run, app, three):
 
 
 ODD = Switch(
-    selector=Selector(tenant="\x1b[31mred\nname"), action=Action.DROP,
+    selector=Selector(tenant="\x1b[31mred\nname"), action=SwitchAction.DROP,
     by="a\x07b", reason="\x1b]0;x", at=datetime.now(UTC),
 )  # fmt: skip
 

@@ -26,7 +26,7 @@ from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.delivery.delivery import read
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.resilience.backoff import delay
 from angzarr.resilience.policies import POLICIES
 from angzarr.wiring.delivery import build_judge

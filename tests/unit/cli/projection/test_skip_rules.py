@@ -10,7 +10,7 @@ from tests.hand_clock import START
 from angzarr.aggregates.book import Address
 from angzarr.cli.projection.skip_rules import over_gap, up_to
 from angzarr.ordering.lane import Lane, Waiting, Why
-from angzarr.ordering.lane_view import LaneView, State
+from angzarr.ordering.lane_view import LaneState, LaneView
 from angzarr.ordering.order import Order
 from angzarr.projections.ordered_handler import Ordered
 
@@ -48,7 +48,7 @@ def skipped(choose, *arguments, **options):
 def test_a_gap_ends_with_the_first_event_that_waits_behind_it(view):
     behind = [one.sequence for one in view.waiting if one.sequence >= view.next_sequence]
     is_gap = bool(behind) and behind[0] != view.next_sequence
-    assert (view.state is State.GAP) == is_gap
+    assert (view.state is LaneState.GAP) == is_gap
     assert skipped(over_gap, view) == (behind[0] if is_gap else None)
 
 

@@ -26,8 +26,8 @@ from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import BrokerUnavailable
 from angzarr.events.event import Event
-from angzarr.sagas.flags import Step
-from angzarr.sagas.log import SETTLED, Status, case_of
+from angzarr.sagas.flags import CompensationStep
+from angzarr.sagas.log import SETTLED, RejectionStatus, case_of
 from angzarr.wiring.event_store import Shelves
 from apps import module_with
 
@@ -72,7 +72,7 @@ class FakeApp:
         patterns = [compiled(pattern) for pattern in texts]
         self.protect = Protection(redaction=Redaction.of(paths, patterns))
 
-    def case(self, status=Status.FAILED, *, ago=timedelta(hours=1), data=None, **fields):
+    def case(self, status=RejectionStatus.FAILED, *, ago=timedelta(hours=1), data=None, **fields):
         """Keep a case of a source that has the event which set it off."""
         rejection = a_rejection(data={"pin": "4711"} if data is None else data, sequence=0)
         now = datetime.now(UTC)
@@ -188,7 +188,7 @@ def test_a_cursor_that_is_none_is_refused(app, run, cursor):
 )
 def test_a_list_is_of_what_is_wanted(app, said, options, found):
     app.case()
-    app.case(Status.TOLD)
+    app.case(RejectionStatus.TOLD)
     assert len(said("list", *options)["cases"]) == found
 
 
@@ -225,7 +225,7 @@ def test_a_correlation_id_that_is_too_long_for_an_index_finds_its_cases(app, run
 
 
 def test_the_chain_is_told_in_order(app, run):
-    case = app.case(Status.COMPENSATED, asked_again=2, asked_by="kim@desk", note="mended")
+    case = app.case(RejectionStatus.COMPENSATED, asked_again=2, asked_by="kim@desk", note="mended")
     app.write(case.id, Event(id="undone", type="Released", data=1))
     output = flat(run("show", case.id[:8]).stdout)
     order = ["Reserved", "player/p-1 #0", "SeatPlayer", "table/t-1", "the table is full",
@@ -239,7 +239,7 @@ def test_the_chain_is_told_in_order(app, run):
 
 
 def test_a_case_is_told_to_programs(app, said):
-    case = app.case(Status.COMPENSATED)
+    case = app.case(RejectionStatus.COMPENSATED)
     app.write(case.id, Event(id="undone", type="Released", data=1))
     told = said("show", case.id)
     assert told["trigger"]["type"] == "Reserved"
@@ -250,7 +250,10 @@ def test_a_case_is_told_to_programs(app, said):
 
 
 def test_what_was_done_besides_is_named(app, run, said):
-    case = app.case(answer="no rate", steps=(Step.DEAD_LETTER, Step.ESCALATE, Step.REVOKE))
+    case = app.case(
+        answer="no rate",
+        steps=(CompensationStep.DEAD_LETTER, CompensationStep.ESCALATE, CompensationStep.REVOKE),
+    )
     told = said("show", case.id)
     assert told["steps"] == ["dead_letter", "escalate", "revoke"]
     output = flat(run("show", case.id).stdout)
@@ -260,7 +263,7 @@ def test_what_was_done_besides_is_named(app, run, said):
 
 
 def test_a_source_that_has_not_answered_is_said_to_have_not(app, run):
-    assert "none yet" in flat(run("show", app.case(Status.TOLD).id).stdout)
+    assert "none yet" in flat(run("show", app.case(RejectionStatus.TOLD).id).stdout)
 
 
 def test_an_event_that_is_in_no_book_of_the_source_is_said_to_be(app, run, said):
@@ -271,7 +274,7 @@ def test_an_event_that_is_in_no_book_of_the_source_is_said_to_be(app, run, said)
 
 def test_data_is_told_only_to_who_asks_and_redacted(app, run, said):
     app.hides("event.pin")
-    case = app.case(Status.COMPENSATED)
+    case = app.case(RejectionStatus.COMPENSATED)
     app.write(case.id, Event(id="undone", type="Released", data={"pin": "4711", "left": 8}))
     plain = run("show", case.id).stdout
     assert '"amount"' not in plain
@@ -319,7 +322,15 @@ def test_a_log_that_cannot_be_asked_offers_nothing():
 # -- compensate ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [Status.FAILED, Status.DECLINED, Status.REVOKED, Status.ABORTED])
+@pytest.mark.parametrize(
+    "status",
+    [
+        RejectionStatus.FAILED,
+        RejectionStatus.DECLINED,
+        RejectionStatus.REVOKED,
+        RejectionStatus.ABORTED,
+    ],
+)
 def test_who_says_yes_has_the_source_asked_again(app, run, status):
     case = app.case(status)
     result = run("compensate", case.id[:12], "--note", "mended", input="y\n")
@@ -329,7 +340,7 @@ def test_who_says_yes_has_the_source_asked_again(app, run, status):
     ((rejection, asked),) = app.outbox.told
     assert (rejection.id, rejection.command.event.data, asked) == (case.id, {"pin": "4711"}, 1)
     now = app.now(case)
-    assert (now.status, now.asked_again, now.note) == (Status.TOLD, 1, "mended")
+    assert (now.status, now.asked_again, now.note) == (RejectionStatus.TOLD, 1, "mended")
     assert now.asked_by
     (fact,) = app.facts.read()
     assert (fact.data["by"], fact.data["case"]) == (now.asked_by, case.id)
@@ -355,8 +366,8 @@ def test_people_are_told_how_often_it_was(app, run):
 
 
 @pytest.mark.parametrize(("status", "why"), [
-    (Status.COMPENSATED, "its source compensated"),
-    (Status.FORWARDED, "its source sent it on"),
+    (RejectionStatus.COMPENSATED, "its source compensated"),
+    (RejectionStatus.FORWARDED, "its source sent it on"),
 ])  # fmt: skip
 def test_a_settled_case_is_refused_in_one_sentence(app, run, status, why):
     case = app.case(status)
@@ -368,7 +379,7 @@ def test_a_settled_case_is_refused_in_one_sentence(app, run, status, why):
 
 
 def test_every_settled_status_has_its_sentence():
-    assert {Status.COMPENSATED, Status.FORWARDED} == SETTLED
+    assert {RejectionStatus.COMPENSATED, RejectionStatus.FORWARDED} == SETTLED
 
 
 def test_a_case_that_was_too_large_to_keep_is_refused(app, run):
@@ -379,7 +390,7 @@ def test_a_case_that_was_too_large_to_keep_is_refused(app, run):
 
 
 def test_a_source_that_was_told_just_now_is_left_in_peace(app, run):
-    case = app.case(Status.TOLD, ago=timedelta(minutes=2))
+    case = app.case(RejectionStatus.TOLD, ago=timedelta(minutes=2))
     result = run("compensate", case.id, input="y\n")
     assert result.exit_code == 1
     assert "has not answered yet: give it some minutes" in result.stderr
@@ -387,7 +398,7 @@ def test_a_source_that_was_told_just_now_is_left_in_peace(app, run):
 
 
 def test_who_insists_has_it_told_again(app, run):
-    case = app.case(Status.TOLD, ago=timedelta(minutes=2))
+    case = app.case(RejectionStatus.TOLD, ago=timedelta(minutes=2))
     result = run("compensate", case.id, "--yes")
     assert result.exit_code == 0
     assert "see that workers read its queue" in result.stderr
@@ -395,7 +406,7 @@ def test_who_insists_has_it_told_again(app, run):
 
 
 def test_a_source_that_was_told_long_ago_is_asked_with_a_warning(app, run):
-    case = app.case(Status.TOLD)
+    case = app.case(RejectionStatus.TOLD)
     result = run("compensate", case.id, input="y\n")
     assert result.exit_code == 0
     assert "has not answered yet: see that workers read its queue" in result.stderr

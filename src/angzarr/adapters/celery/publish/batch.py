@@ -25,7 +25,7 @@ from angzarr.adapters.celery.publish.message_template import (
 )
 from angzarr.adapters.celery.publish.publisher import AWAY, unconfirmed
 from angzarr.adapters.celery.publish.wires import OutgoingMessage, Wire, wire_for
-from angzarr.delivery.fanout import Subscription
+from angzarr.delivery.handlers import Subscription
 from angzarr.errors import BrokerUnavailable, PublishError
 from angzarr.events import headers as names
 from angzarr.events.event import Event, task_id_for

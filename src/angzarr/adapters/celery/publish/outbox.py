@@ -18,19 +18,17 @@ from typing import Any, Final
 
 from celery import Celery
 
+from angzarr.aggregates.book import EventStore, Head
 from angzarr.aggregates.command import Command, origin_headers, task_of
-from angzarr.aggregates.event_store import EventStore, Head
 from angzarr.analysis.replay.compensation import Call, Compensations
 from angzarr.clock import Clock
-from angzarr.delivery.fanout import subscriptions
-from angzarr.delivery.handlers import Handlers
-from angzarr.delivery.schedule import read
+from angzarr.delivery.handlers import Handlers, subscriptions
+from angzarr.delivery.schedule import read_row
 from angzarr.errors import DecodeError
-from angzarr.events.celery_message import celery_message
-from angzarr.events.event import Event, task_id_for
+from angzarr.events.codec import celery_message
+from angzarr.events.event import Event, Message, task_id_for
 from angzarr.events.headers import HOP, OwnHeaders, to_headers
-from angzarr.events.message import Message
-from angzarr.events.publisher import Publisher
+from angzarr.events.publication import Publisher
 from angzarr.ordering.lane import Gap
 from angzarr.sagas.escalation import escalation_of
 from angzarr.sagas.outbox import Outbox
@@ -172,7 +170,7 @@ class GapResender:
         if gap.overdue is None or gap.overdue.text is None:
             return None
         try:
-            return read(gap.overdue.text)
+            return read_row(gap.overdue.text)
         except DecodeError as error:
             _log.error("copy_unreadable: event %s: %s", gap.overdue.event_id, error)
             return None

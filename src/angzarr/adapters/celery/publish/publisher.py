@@ -21,8 +21,8 @@ from angzarr.clock import Clock
 from angzarr.delivery.schedule import REFUSED_FOR, SLEPT, Schedule, rest_headers
 from angzarr.errors import BrokerUnavailable, Unroutable
 from angzarr.events import headers as names
-from angzarr.events.message import Message
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.events.event import Message
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.schedule")
 
@@ -143,7 +143,7 @@ class CelerySchedule:
         self._publisher = publisher
         self._rows = rows
         self._clock = clock
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def put(self, copy: Message, at: datetime) -> None:
         """Let *copy* come back at *at*; RabbitMQ rounds to whole seconds, see `whole_seconds`.

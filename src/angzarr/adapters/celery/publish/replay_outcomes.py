@@ -13,10 +13,10 @@ from typing import Any, Final
 from angzarr.adapters.celery.publish.publisher import AWAY, CeleryPublisher
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable, DecodeError
-from angzarr.events.message import Message
-from angzarr.events.numbers import NoNumber, read_number
+from angzarr.events.event import Message
+from angzarr.events.headers import NoNumber, read_number
 from angzarr.runtime.json_bounds import Bounds, check_json
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 
 _log = logging.getLogger("angzarr.analysis")
@@ -46,7 +46,7 @@ class CeleryReplayOutcomes:
         self._name = queue
         self._queue: Any = None
         self._taken: list[Any] = []
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def put(self, outcome: ReplayOutcome) -> None:
         """Return once the broker confirmed it."""

@@ -28,7 +28,7 @@ from amqp.exceptions import (
 from kombu import Producer
 from kombu.transport import pyamqp
 
-from angzarr.delivery.fanout import Subscription
+from angzarr.delivery.handlers import Subscription
 from angzarr.errors import Unroutable
 
 

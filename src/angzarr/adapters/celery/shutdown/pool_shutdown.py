@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
-from angzarr.delivery.run_coroutine import cut_shared
+from angzarr.delivery.async_runner import cut_shared
 
 if TYPE_CHECKING:
     from typing import Self

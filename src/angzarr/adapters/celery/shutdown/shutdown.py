@@ -57,8 +57,7 @@ from angzarr.adapters.celery.worker.settlement import (
     unbegun,
 )
 from angzarr.adapters.celery.worker.worker import Stopping, pool_name
-from angzarr.delivery.interrupt import BLADE
-from angzarr.delivery.run_coroutine import begin_shared
+from angzarr.delivery.async_runner import INTERRUPTER, begin_shared
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -139,16 +138,16 @@ class Shutdown:
     def hurry(self) -> None:
         """End the grace now; raises Cut in a handler that runs on this very thread (solo)."""
         self._deadline = min(self._deadline, time.monotonic())
-        if BLADE.inside:
+        if INTERRUPTER.inside:
             self._app.stopping.cut()
-            BLADE.strike()
+            INTERRUPTER.strike()
 
     def watch(self) -> None:
         """Keep the time, from a thread of its own: the main one may run a handler, or hang."""
         self._asked.get()
         self._sleep_until(0)
         main = threading.main_thread().ident
-        if BLADE.inside and main is not None:
+        if INTERRUPTER.inside and main is not None:
             signal.pthread_kill(main, signal.SIGTERM)  # our own handler calls `hurry` there
         self._sleep_until(END_WITHIN)
         _log.critical("shutdown_overdue: what does not answer is left; its messages come back")
@@ -301,7 +300,7 @@ def heed_cut(stopping: Stopping) -> None:
         if not stopping():
             time.sleep(WORD_WITHIN)
         if stopping.cutting:
-            BLADE.strike()
+            INTERRUPTER.strike()
         elif not stopping():  # else the parent says when this process ends
             _go_on(before, number, frame)
 

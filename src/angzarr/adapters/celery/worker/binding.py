@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from celery.exceptions import Reject
 
-from angzarr.delivery.asked import ASKED
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
+from angzarr.delivery.invoke import RETRY_REQUEST
 from angzarr.errors import ConfigurationError, DecodeError, GiveUp, RetryLater
 from angzarr.events.codec import decoder_for
 
@@ -160,7 +160,7 @@ def task_binding(task: Any) -> Bind:
 
 
 def _asked_for_a_retry() -> bool:
-    asked = ASKED.get()
+    asked = RETRY_REQUEST.get()
     return asked is not None and asked.retry is not None
 
 

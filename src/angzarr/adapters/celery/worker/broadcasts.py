@@ -34,9 +34,9 @@ from kombu.exceptions import OperationalError
 from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.adapters.celery.worker.message_limits import take_in
 from angzarr.errors import DecodeError, text_of
-from angzarr.events.numbers import NoNumber, read_number
+from angzarr.events.headers import NoNumber, read_number
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -44,7 +44,7 @@ _JSON: Final = "application/json"
 #: What a logical clock may say. It is taken over, counted on and sent in headers of 64 bits.
 _MOST_CLOCK: Final = 2**53
 _LOST: Final = (OSError, AMQPError, OperationalError)
-_SELDOM: Final = Seldom()
+_SELDOM: Final = LogThrottle()
 
 
 class BroadcastQueue(Queue):

@@ -45,7 +45,7 @@ from angzarr.clock import SystemClock
 from angzarr.delivery.schedule import SLEPT, due_headers
 from angzarr.errors import DecodeError, text_of
 from angzarr.events.received import DamagedEnvelope
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
 

@@ -30,10 +30,9 @@ from celery.worker.state import maybe_shutdown
 from angzarr.adapters.celery.message_check import check_message
 from angzarr.adapters.celery.worker.pools import SteadyExecutor
 from angzarr.errors import text_of
-from angzarr.runtime.failure_counts import FailureCounts
-from angzarr.runtime.heartbeat import Pulse
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import FailureCounts, is_machine_fault
+from angzarr.runtime.health_report import Heartbeat
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -58,7 +57,7 @@ class ReceiptFailures:
         self._pause = FIRST_PAUSE
         #: Until when who fails shares the pause; None: none failed since one was taken.
         self._shared_until: float | None = None
-        self._seldom = Seldom(monotonic=monotonic)
+        self._seldom = LogThrottle(monotonic=monotonic)
         #: How many messages could not be taken since one was, and why not the last of them.
         self.failures = 0
         self.fault = ""
@@ -196,7 +195,7 @@ class ConsumerState:
     """One worker's, in its parent process."""
 
     monotonic: Callable[[], float] = time.monotonic
-    pulse: Pulse = field(default_factory=Pulse)
+    pulse: Heartbeat = field(default_factory=Heartbeat)
     #: Whether Celery's loop runs on a connection; else it connects, in turns.
     is_connected: bool = False
     #: Whether the loop has turned on that connection.

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kombu import Consumer
 
 from angzarr.adapters.celery.worker.message_limits import read_body
-from angzarr.delivery.reader_deaths import ReadersDied, Reading, reading_after
+from angzarr.delivery.unreadable import ReadersDied, ReadMode, reading_after
 from angzarr.resilience.idempotency import (
     FIRST,
     Claim,
@@ -32,8 +32,8 @@ from angzarr.resilience.idempotency import (
     IdempotencyStore,
     Release,
     Wait,
+    key_part,
 )
-from angzarr.resilience.keys import key_part
 from angzarr.runtime.json_bounds import Bounds
 
 #: The attribute in which a message has the name.
@@ -144,7 +144,7 @@ class RedeliveredReader:
         note = self._begin(queue, identity)
         if note is None:
             return make()
-        if reading_after(note.deaths, redelivered=True) is Reading.NEVER:
+        if reading_after(note.deaths, redelivered=True) is ReadMode.NEVER:
             self._end(note, Release())  # the deaths stay noted until it is a letter
             message = keep_packed()
             setattr(message, _DIED, ReadersDied(note.deaths, note.deaths))

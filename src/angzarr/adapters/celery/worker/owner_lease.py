@@ -21,7 +21,7 @@ from angzarr.errors import StoreUnavailable
 from angzarr.fleet import SAID_AGAIN, Fleet, Member
 from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.tenure import LEASE, Tenure
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -45,7 +45,7 @@ class Membership:
         self._fleet = fleet
         self._look = look
         self._monotonic = monotonic
-        self._seldom = Seldom(monotonic=monotonic)
+        self._seldom = LogThrottle(monotonic=monotonic)
         #: What was said last.
         self._said: Member | None = None
         self._say_again_at = float("-inf")
@@ -114,7 +114,7 @@ class LeaseKeeper:
         self._owner = owner
         self._pid = os.getpid()
         self._ended = threading.Event()
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self._thread: threading.Thread | None = None
         #: Whether the store took the last renewal.
         self.reaches_store = False

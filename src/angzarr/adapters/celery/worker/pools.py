@@ -22,8 +22,8 @@ from typing import Any, Final, TypeVar
 
 from celery.concurrency.asynpool import AsynPool
 
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -33,7 +33,7 @@ def outlive_failed_forks(pool: AsynPool) -> None:
 
     Its pipes stay for the next try. All names are billiard's and Celery's own: pinned by a test.
     """
-    seldom = Seldom()
+    seldom = LogThrottle()
 
     def try_to(step: Callable[[], Any]) -> Any:
         try:
@@ -167,7 +167,7 @@ class SteadyExecutor(ThreadPoolExecutor):
         self._open = 0
         self._counting = threading.Lock()
         self._ask_at = float("-inf")
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         self.submit(_begin).result()  # raises here, where no message is in hand
 
     @property

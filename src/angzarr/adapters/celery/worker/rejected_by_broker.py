@@ -32,15 +32,15 @@ from kombu import Consumer, Queue
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.clock import SystemClock
-from angzarr.dead_letters import quorum_queue
+from angzarr.dead_letters import names as quorum_queue
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.delivery.executor import TOO_LARGE_WAIT
 from angzarr.delivery.retry_until_available import LONGEST_WAIT
 from angzarr.delivery.schedule import put_arrived
 from angzarr.errors import DeliveryError, LetterTooLarge
 from angzarr.events import headers as names
-from angzarr.events.message import Message
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.events.event import Message
+from angzarr.runtime.log_throttle import LogThrottle
 
 #: kombu's queues for delayed messages, which go from one to the next by being dead-lettered.
 _DELAYS: Final = "celery_delayed_"
@@ -128,7 +128,7 @@ class HeldRejections:
         self._monotonic = monotonic
         self._chance = chance
         self._held: list[_HeldRejection] = []
-        self._seldom = Seldom(monotonic=monotonic)
+        self._seldom = LogThrottle(monotonic=monotonic)
 
     def take(self, message: Any) -> None:
         """Take *message* in hand; `PREFETCH` of them at most."""
@@ -204,7 +204,7 @@ class RejectedMessageReader:
         self._hand = HeldRejections(bury, self._park)
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     @classmethod
     def of(cls, app: Any) -> RejectedMessageReader:

@@ -27,10 +27,10 @@ from angzarr.adapters.celery.worker.task_events import (
     announce_revoked,
 )
 from angzarr.clock import SystemClock
-from angzarr.delivery.outcome import Outcome
+from angzarr.delivery.delivery import Outcome
 from angzarr.errors import DeliveryError, ExpiredError, RevokedError
 from angzarr.events import headers as names
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
 

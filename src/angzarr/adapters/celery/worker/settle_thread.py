@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from angzarr.delivery.retry_until_available import FIRST_WAIT, LONGEST_WAIT, MOST_TRIES
 from angzarr.errors import NotYet, is_absence
-from angzarr.runtime.log_throttle import Seldom
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -68,7 +68,7 @@ class SettleThread:
         self._lacks = False
         #: The step in hand: it leaves only once it is done or back in line.
         self._job: _Job | None = None
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def submit(
         self,

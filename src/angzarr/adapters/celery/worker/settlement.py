@@ -23,12 +23,12 @@ from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher
 from angzarr.adapters.celery.worker.settle_thread import SettleThread, Trouble
 from angzarr.adapters.celery.worker.task_events import tell_lost
 from angzarr.clock import SystemClock
-from angzarr.delivery.executor import TOO_LARGE_WAIT, Road
-from angzarr.delivery.outcome import Outcome
+from angzarr.delivery.delivery import Outcome
+from angzarr.delivery.executor import TOO_LARGE_WAIT, DeliveryExecutor
 from angzarr.delivery.schedule import put_arrived, put_early
-from angzarr.delivery.unreadable import Salvage
+from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.errors import DeliveryError, LetterTooLarge
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from angzarr.resilience.idempotency import Claimed, Release
 
 _log = logging.getLogger("angzarr.worker")
@@ -45,7 +45,11 @@ class Settlement:
     """One in each worker process tree; safe to use from any thread."""
 
     def __init__(
-        self, app: Any, road: Road, salvage: Salvage, publisher: SingleConnectionPublisher
+        self,
+        app: Any,
+        road: DeliveryExecutor,
+        salvage: UnreadableMessages,
+        publisher: SingleConnectionPublisher,
     ) -> None:
         self._app = app
         self._road = road

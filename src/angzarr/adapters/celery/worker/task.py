@@ -34,9 +34,9 @@ from angzarr.adapters.celery.worker.task_request import (
     own_stacks,
     show_current_task,
 )
-from angzarr.delivery.delivery import Delivery
-from angzarr.delivery.outcome import (
+from angzarr.delivery.delivery import (
     DeadLettered,
+    Delivery,
     Duplicate,
     Handled,
     Outcome,
@@ -52,7 +52,7 @@ from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
 from angzarr.events.headers import REQUEUED
 from angzarr.resilience.idempotency import Complete
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 
 class _Untold(BaseException):

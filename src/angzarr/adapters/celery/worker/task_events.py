@@ -29,8 +29,8 @@ from kombu.serialization import loads
 
 from angzarr.adapters.celery.envelope import custom_headers
 from angzarr.adapters.celery.message_check import checked_body, sound_fields
-from angzarr.delivery.outcome import DeadLettered, Outcome, Retried
-from angzarr.events.message import Message
+from angzarr.delivery.delivery import DeadLettered, Outcome, Retried
+from angzarr.events.event import Message
 from angzarr.runtime.json_bounds import Bounds, check_json
 
 _log = logging.getLogger("angzarr.worker")

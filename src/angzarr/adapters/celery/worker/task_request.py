@@ -22,7 +22,7 @@ from celery.utils.threads import get_ident
 from celery.utils.time import maybe_make_aware
 from kombu.utils.json import dumps
 
-from angzarr.delivery.asked import ASKED, Asked
+from angzarr.delivery.invoke import RETRY_REQUEST, RetryRequest
 from angzarr.errors import RetryLater
 
 
@@ -149,7 +149,7 @@ def asked_later(
 
     Raises *exc* or MaxRetriesExceededError where none is left, and notes that.
     """
-    asked = ASKED.get() or Asked()
+    asked = RETRY_REQUEST.get() or RetryRequest()
     said = _said_by(celerys, task, args, kwargs, exc, most, asked)
     asked.retry = AskedRetry(
         _wait(task, eta, countdown),
@@ -167,7 +167,7 @@ def _said_by(  # noqa: PLR0917 - what the method takes
     kwargs: Any,
     exc: Exception | None,
     most: int | None,
-    asked: Asked,
+    asked: RetryRequest,
 ) -> Any:
     before = task.__dict__.get(_LEFT_BEHIND)
     try:

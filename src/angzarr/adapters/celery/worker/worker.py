@@ -22,12 +22,12 @@ from angzarr.adapters.celery.publish.publisher import (
     refuses,
     refuses_for_good,
 )
-from angzarr.delivery.interrupt import BLADE
+from angzarr.delivery.async_runner import INTERRUPTER
 from angzarr.delivery.schedule import DueMessages
 from angzarr.delivery.schedule_mover import Mover
 from angzarr.errors import ConfigurationError
-from angzarr.events.message import Message
-from angzarr.runtime.periodic_thread import TurnThread
+from angzarr.events.event import Message
+from angzarr.runtime.periodic_thread import PeriodicThread
 
 _log = logging.getLogger("angzarr.worker")
 #: What `Stopping` says besides 0.
@@ -72,7 +72,7 @@ class Stopping:
     def reset(self) -> None:
         """Forget an earlier worker of this process."""
         self._page[0] = 0
-        BLADE.sheathe()
+        INTERRUPTER.sheathe()
 
     def __call__(self) -> bool:
         """Tell whether the worker stops.
@@ -128,7 +128,7 @@ def pool_name(worker: Any) -> str:
     return known.get(module.rsplit(".", 1)[-1], "prefork")
 
 
-class MoverThread(TurnThread):
+class MoverThread(PeriodicThread):
     """Runs a `Mover`; what a stop finds taken and not published is given back."""
 
     def __init__(

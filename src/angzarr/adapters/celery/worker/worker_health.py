@@ -17,7 +17,7 @@ from angzarr.adapters.celery.worker.consumer_state import ConsumerState
 from angzarr.adapters.celery.worker.settle_thread import Trouble
 from angzarr.errors import text_of
 from angzarr.runtime.health_report import Condition, Report, since
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 #: Seconds that a queue may go unserved, or a slot empty, before a worker is not ready. A child
 #: that ended is replaced within a second.
@@ -211,7 +211,7 @@ class StoreWatch:
 
     def __init__(self, ask: Callable[[], str]) -> None:
         self._ask = ask
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
         #: What was found last.
         self.says = ""
 

@@ -18,7 +18,7 @@ from datetime import timedelta
 from itertools import islice
 
 from angzarr.facts import Fact
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.facts")
 
@@ -63,8 +63,8 @@ class FactSpool:
         self._some = threading.Event()
         self._closing = threading.Event()
         self._deadline = 0.0
-        self._seldom = Seldom()
-        self._seldom_full = Seldom()
+        self._seldom = LogThrottle()
+        self._seldom_full = LogThrottle()
         self.dropped = 0
 
     def append(self, facts: Sequence[Fact]) -> None:

@@ -32,7 +32,7 @@ from angzarr.adapters.sql.delivery.facts import utc
 from angzarr.adapters.sql.delivery.tables import ensure_tables, owner_leases
 from angzarr.adapters.sql.engine.advisory_lock import database_now, database_time_after
 from angzarr.adapters.sql.engine.engine import create_missing, in_transaction, reading
-from angzarr.fleet import RELEASE_LIFE, SAID_LIFE, Member, Release, read_member, told_member
+from angzarr.fleet import RELEASE_LIFE, SAID_LIFE, FleetRelease, Member, read_member, told_member
 
 METADATA = MetaData()
 
@@ -107,11 +107,11 @@ class SqlFleet:
         found = (read_member(row.owner, row.said) for row in rows)
         return sorted((one for one in found if one is not None), key=lambda member: member.owner)
 
-    def releases(self) -> Sequence[Release]:
+    def releases(self) -> Sequence[FleetRelease]:
         """Return all releases, in the order in which they were first seen."""
         query = select(fleet_releases).order_by(_releases.first_seen_at, _releases.name)
         return [
-            Release(
+            FleetRelease(
                 name=row.name,
                 first_seen_at=utc(row.first_seen_at),
                 last_seen_at=utc(row.last_seen_at),

@@ -45,8 +45,8 @@ from angzarr.resilience.idempotency import (
     Position,
 )
 from angzarr.resilience.idempotency_rules import (
+    ClaimStatus,
     Record,
-    Status,
     answer_of,
     ended,
     held_by,
@@ -229,7 +229,7 @@ def _values(key: str, record: Record, life: timedelta) -> dict[str, Any]:
 
 def _record(row: Row[Any]) -> Record:
     return Record(
-        status=Status(row.status),
+        status=ClaimStatus(row.status),
         token=row.token,
         owner=row.owner,
         position=Position(row.replay, row.hop),

@@ -18,8 +18,8 @@ from angzarr.adapters.sql.delivery.tables import ensure_tables, waiting_messages
 from angzarr.adapters.sql.engine.advisory_lock import database_now, database_time_after
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
 from angzarr.clock import Clock, SystemClock
-from angzarr.delivery.schedule import Row, Taken, row_of
-from angzarr.events.message import Message
+from angzarr.delivery.schedule import Row, TakenRows, row_of
+from angzarr.events.event import Message
 
 _Answer = TypeVar("_Answer")
 
@@ -41,7 +41,7 @@ class SqlSchedule:
         values = {"name": row.id, "text": row.text, "seconds": wait.total_seconds()}
         self._step(lambda connection: connection.execute(self._statements.put, values))
 
-    def take(self, token: str, limit: int, lease: timedelta, /) -> Taken:
+    def take(self, token: str, limit: int, lease: timedelta, /) -> TakenRows:
         """Lend what is due. Looks first, without a lock: mostly nothing is."""
         seen = self._read(lambda connection: self._look(connection, token))
         if seen.rows or seen.next_in is None or seen.next_in > timedelta(0):
@@ -63,19 +63,19 @@ class SqlSchedule:
         """Close the connections; the schedule can still be used and opens new ones."""
         self._engine.dispose()
 
-    def _lend(self, connection: Connection, token: str, limit: int, lease: timedelta) -> Taken:
+    def _lend(self, connection: Connection, token: str, limit: int, lease: timedelta) -> TakenRows:
         due = connection.execute(self._statements.due.limit(limit)).all()
         if due:
             taken = self._statements.lend.where(_waiting.id.in_([row.id for row in due]))
             connection.execute(taken, {"by": token, "seconds": lease.total_seconds()})
-        return Taken([Row(row.id, row.message) for row in due], self._next_in(connection))
+        return TakenRows([Row(row.id, row.message) for row in due], self._next_in(connection))
 
-    def _look(self, connection: Connection, token: str) -> Taken:
+    def _look(self, connection: Connection, token: str) -> TakenRows:
         """Return what *token* has already, and when the next row is due."""
         if (next_in := self._next_in(connection)) is None:
-            return Taken((), None)
+            return TakenRows((), None)
         held = connection.execute(self._statements.held, {"by": token})
-        return Taken([Row(row.id, row.message) for row in held], next_in)
+        return TakenRows([Row(row.id, row.message) for row in held], next_in)
 
     def _next_in(self, connection: Connection) -> timedelta | None:
         first, now = connection.execute(self._statements.first).one()

@@ -25,8 +25,15 @@ from sqlalchemy import (
 from angzarr.adapters.sql.delivery.tables import ensure_tables, finished_steps, idempotency_keys
 from angzarr.adapters.sql.engine.advisory_lock import database_now, database_time_after
 from angzarr.adapters.sql.engine.engine import in_transaction
-from angzarr.delivery.compensation import LOG_LIFE, MOST_STEPS, Logged, Place, Step, too_many
-from angzarr.resilience.idempotency_rules import Status
+from angzarr.delivery.compensation import (
+    LOG_LIFE,
+    MOST_STEPS,
+    FinishedStep,
+    Logged,
+    StepLogKey,
+    too_many,
+)
+from angzarr.resilience.idempotency_rules import ClaimStatus
 
 _Answer = TypeVar("_Answer")
 
@@ -41,7 +48,7 @@ class SqlStepLog:
         self._now, self._until = database_now(engine), database_time_after(engine)
         self._span = {"seconds": life.total_seconds()}
 
-    def add(self, place: Place, step: Step, /) -> bool:
+    def add(self, place: StepLogKey, step: FinishedStep, /) -> bool:
         """Write *step* last, in place of one of its name."""
 
         def write(connection: Connection) -> bool:
@@ -61,21 +68,23 @@ class SqlStepLog:
 
         return bool(self._while_held(place, write))
 
-    def read(self, place: Place, /) -> Logged:
+    def read(self, place: StepLogKey, /) -> Logged:
         """Return what the log holds."""
         return self._in_transaction(lambda connection: self._read(connection, place))
 
-    def mark_undoing(self, place: Place, cause: str | None, /) -> Sequence[Step] | None:
+    def mark_undoing(
+        self, place: StepLogKey, cause: str | None, /
+    ) -> Sequence[FinishedStep] | None:
         """Note whether the steps are being undone, and return them."""
 
-        def mark(connection: Connection) -> Sequence[Step]:
+        def mark(connection: Connection) -> Sequence[FinishedStep]:
             noted = update(finished_steps).where(_at(place)).values(undoing=cause)
             connection.execute(noted)
             return self._read(connection, place).steps
 
         return self._while_held(place, mark)
 
-    def remove(self, place: Place, name: str, /) -> bool:
+    def remove(self, place: StepLogKey, name: str, /) -> bool:
         """Forget the step *name*."""
 
         def forget(connection: Connection) -> bool:
@@ -96,7 +105,7 @@ class SqlStepLog:
         swept = delete(finished_steps).where(tuple_(*one).in_(over))
         return self._in_transaction(lambda connection: connection.execute(swept).rowcount)
 
-    def _read(self, connection: Connection, place: Place) -> Logged:
+    def _read(self, connection: Connection, place: StepLogKey) -> Logged:
         rows = connection.execute(
             select(_steps.name, _steps.undo, _steps.data, _steps.undoing)
             .where(_at(place), _steps.expires_at > self._now)
@@ -104,7 +113,9 @@ class SqlStepLog:
         ).all()
         return Logged(tuple(_step(row) for row in rows), rows[0].undoing if rows else None)
 
-    def _while_held(self, place: Place, step: Callable[[Connection], _Answer]) -> _Answer | None:
+    def _while_held(
+        self, place: StepLogKey, step: Callable[[Connection], _Answer]
+    ) -> _Answer | None:
         """Return what *step* does while the record is locked; None if the claim is lost."""
         held = (
             select(_keys.key)
@@ -112,7 +123,7 @@ class SqlStepLog:
                 _keys.key == place.key,
                 _keys.expires_at > self._now,
                 _keys.token == place.token,
-                _keys.status == Status.PENDING.value,
+                _keys.status == ClaimStatus.PENDING.value,
             )
             .with_for_update()
         )
@@ -127,9 +138,9 @@ class SqlStepLog:
         return in_transaction(self._engine, step)
 
 
-def _at(place: Place) -> ColumnElement[bool]:
+def _at(place: StepLogKey) -> ColumnElement[bool]:
     return and_(_steps.key == place.key, _steps.replay == place.replay)
 
 
-def _step(row: Any) -> Step:
-    return Step(row.name, row.undo, row.data)
+def _step(row: Any) -> FinishedStep:
+    return FinishedStep(row.name, row.undo, row.data)

@@ -37,7 +37,7 @@ from angzarr.adapters.sql.engine.engine import (
 )
 from angzarr.adapters.sql.engine.schema_revisions import compare, run_revisions
 from angzarr.errors import StoreUnavailable, Unavailable
-from angzarr.maintenance.schema_versions import Revision, Standing
+from angzarr.maintenance.schema_versions import Revision, SchemaStanding
 
 #: What tables have that were made before there were revisions, and so no version.
 FIRST: Final = "0001"
@@ -100,9 +100,9 @@ class Schema:
         """
         revision = self.revision_of(engine)
         match revision.standing:
-            case Standing.CURRENT:
+            case SchemaStanding.CURRENT:
                 return
-            case Standing.NEWER:
+            case SchemaStanding.NEWER:
                 raise self.away(self._newer(engine, revision))
             case _ if not migrate:
                 raise self.away(self._behind(engine, revision))
@@ -119,9 +119,9 @@ class Schema:
         process upgrades.
         """
         before = in_transaction(engine, self._create, away=self.away)
-        if before.standing is Standing.NEWER:
+        if before.standing is SchemaStanding.NEWER:
             raise self.away(self._newer(engine, before))
-        if before.standing is not Standing.BEHIND:
+        if before.standing is not SchemaStanding.BEHIND:
             return before
         with told_as(self.away, engine), patient(engine) as slow, self.alone(slow):
             self._run(slow)
@@ -164,7 +164,7 @@ class Schema:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(CREATE_LOCK)))
         found = self.found(connection)
-        if found.standing is Standing.MISSING:
+        if found.standing is SchemaStanding.MISSING:
             self.metadata.create_all(connection)
             connection.execute(insert(self.version).values(version_num=self.head))
         return found
@@ -173,7 +173,7 @@ class Schema:
         """Run the revisions that are missing; SQLite runs all of them in one transaction."""
         with engine.connect() as connection:
             one = connection.begin() if engine.dialect.name == "sqlite" else None
-            if self.found(connection).standing is not Standing.BEHIND:
+            if self.found(connection).standing is not SchemaStanding.BEHIND:
                 return
             adopt = None if inspect(connection).has_table(self.version.name) else FIRST
             if one is None:

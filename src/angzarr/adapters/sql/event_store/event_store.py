@@ -25,8 +25,7 @@ from angzarr.adapters.sql.engine.schema import Readiness
 from angzarr.adapters.sql.event_store.rows import address_in, event_of
 from angzarr.adapters.sql.event_store.schema import BOOKS
 from angzarr.adapters.sql.event_store.tables import book_events, event_books
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import EventStore, Head, Pending
+from angzarr.aggregates.book import Address, EventStore, Head, Pending
 from angzarr.events.event import Event
 
 

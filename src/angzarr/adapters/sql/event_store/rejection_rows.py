@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from angzarr.adapters.sql.delivery.facts import utc
 from angzarr.aggregates.book import Address
-from angzarr.sagas.flags import Step
-from angzarr.sagas.log import Case, Status
+from angzarr.sagas.flags import CompensationStep
+from angzarr.sagas.log import Case, RejectionStatus
 
 _ADDRESSES: Final = ("source", "target")
 #: Times, numbers, and what is read and written by itself.
@@ -42,9 +42,9 @@ def case_of_row(row: Mapping[Any, Any]) -> Case:
     said |= {name: json.loads(row[name]) for name in _TEXTS if name in row}
     for of in _ADDRESSES:
         said[of] = Address(*(json.loads(row[f"{of}_{name}"]) for name in Address._fields))
-    said["steps"] = tuple(map(Step, said["steps"]))
+    said["steps"] = tuple(map(CompensationStep, said["steps"]))
     id_ = json.loads(f'"{row["id"]}"')
-    return Case(**said, id=id_, status=Status(row["status"]))
+    return Case(**said, id=id_, status=RejectionStatus(row["status"]))
 
 
 def text_of(value: object) -> str:

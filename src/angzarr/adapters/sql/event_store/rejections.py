@@ -16,7 +16,7 @@ from angzarr.adapters.sql.event_store.pruning import prune_rejections
 from angzarr.adapters.sql.event_store.rejection_rows import case_of_row, id_text, row_of, text_of
 from angzarr.adapters.sql.event_store.rejection_tables import rejected_commands
 from angzarr.adapters.sql.event_store.schema import BOOKS
-from angzarr.sagas.log import Asked, Case, RejectionLog, Wanted, asked_again, noted
+from angzarr.sagas.log import AskedAgain, Case, CaseFilter, RejectionLog, asked_again, noted
 
 _row = rejected_commands.c
 #: A list tells nothing of a rejection, which may be large.
@@ -54,7 +54,7 @@ class SqlRejectionLog(RejectionLog):
         self._prepare()
         return in_transaction(self._engine, step)
 
-    def ask_again(self, id: str, asked: Asked, /) -> Case | None:
+    def ask_again(self, id: str, asked: AskedAgain, /) -> Case | None:
         """Count that the source is asked again."""
 
         def step(connection: Connection) -> Case | None:
@@ -76,7 +76,7 @@ class SqlRejectionLog(RejectionLog):
         return self._read(found.order_by(func.length(_row.id)).limit(2))
 
     def cases(
-        self, wanted: Wanted, /, *, limit: int, before: tuple[datetime, str] | None = None
+        self, wanted: CaseFilter, /, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> Sequence[Case]:
         """Return cases, the newest first."""
         found = select(*_LISTED)

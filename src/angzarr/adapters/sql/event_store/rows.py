@@ -10,9 +10,9 @@ from typing import Any, Final
 from sqlalchemy import RowMapping
 
 from angzarr.adapters.sql.delivery.facts import utc
-from angzarr.aggregates.book import Address, Decision, Retention, Snapshot, Verdict
+from angzarr.aggregates.book import Address, Decision, Retention, Snapshot, WriteVerdict
 from angzarr.events.event import Event, Priority
-from angzarr.resilience.keys import key_part
+from angzarr.resilience.idempotency import key_part
 
 #: Characters of a cause in a key: with the longest root and edition, of letters of four bytes, it
 #: fills the 2,704 bytes that PostgreSQL gives to an entry of an index.
@@ -101,7 +101,7 @@ def decision_of(row: Mapping[Any, Any], events: Sequence[Event]) -> Decision:
     """Return the decision in *row*, which appended *events*."""
     return Decision(
         cause=row["cause"] if row["odd_cause"] is None else json.loads(row["odd_cause"]),
-        verdict=Verdict(row["verdict"]),
+        verdict=WriteVerdict(row["verdict"]),
         reason=json.loads(row["reason"]),
         events=tuple(events),
         notes=None if row["notes"] is None else json.loads(row["notes"]),

@@ -14,7 +14,7 @@ from angzarr.analysis.ledger.group import Group, GroupStatus
 from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import decode, encode, raw_letter
 from angzarr.errors import DecodeError
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 _FIELDS = tuple(field.name for field in fields(Entry))
 

@@ -43,8 +43,7 @@ from angzarr.ordering.lane import (
     Waiting,
     Why,
 )
-from angzarr.ordering.lanes import Entered, Lanes
-from angzarr.ordering.looked import Looked
+from angzarr.ordering.lanes import Entered, Lanes, Looked
 
 _Answer = TypeVar("_Answer")
 

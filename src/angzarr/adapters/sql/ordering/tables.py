@@ -21,7 +21,7 @@ from angzarr.adapters.sql.engine.schema import Schema, version_table
 from angzarr.adapters.sql.event_store.rows import address_in, key_of, to_text
 from angzarr.adapters.sql.ledger.tables import UtcTime
 from angzarr.ordering.lane import Lane, Waiting, Why
-from angzarr.resilience.keys import key_part
+from angzarr.resilience.idempotency import key_part
 
 METADATA = MetaData()
 

@@ -41,7 +41,7 @@ from angzarr.ordering.lane import (
     Full,
     Lane,
     ParkAnswer,
-    Parked,
+    ParkedInLane,
     Place,
     Ready,
     Taken,
@@ -74,7 +74,7 @@ def park(connection: Connection, moving: LaneMoving, early: Waiting, most: int) 
         if parked >= most:
             return Full(parked)
     _put(connection, _waiting_as_long(early, there), there, place)
-    return Parked()
+    return ParkedInLane()
 
 
 def note(connection: Connection, moving: LaneMoving, waiting: Waiting, *, claimed: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from angzarr.adapters.sql.rebuild.digest import Digest, digest
 from angzarr.adapters.sql.rebuild.space import Layout, Space
-from angzarr.projections.green import Compared
+from angzarr.projections.shadow_table import Compared
 
 
 def copy(space: Space, layouts: Sequence[Layout]) -> None:

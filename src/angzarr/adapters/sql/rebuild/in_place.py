@@ -21,12 +21,11 @@ from angzarr.adapters.sql.ordering.resetting import reset
 from angzarr.adapters.sql.rebuild import progress as green_progress
 from angzarr.adapters.sql.rebuild import store as green_lanes
 from angzarr.adapters.sql.rebuild.shadow import SqlGreen, Work
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import Head
+from angzarr.aggregates.book import Address, Head
 from angzarr.clock import Clock
 from angzarr.errors import RebuildError, StoreUnavailable
 from angzarr.events.event import Event
-from angzarr.projections.green import (
+from angzarr.projections.shadow_table import (
     Abandoned,
     Applied,
     Broken,
@@ -37,7 +36,7 @@ from angzarr.projections.green import (
     Plan,
     SwitchedOver,
 )
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.projections")
 
@@ -64,7 +63,7 @@ class InPlace(SqlGreen):
         """*empty* empties the read model, by a connection or whatever it goes by."""
         super().__init__(engine, replace(plan, tables=()), work, clock)
         self._empty = empty
-        self._seldom = Seldom()
+        self._seldom = LogThrottle()
 
     def clear(self, books: Iterable[Sequence[Head]], /, *, force: bool) -> None:
         """Empty the read model, and let the lanes and the checkpoint begin anew.

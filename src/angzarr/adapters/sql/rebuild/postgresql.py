@@ -17,7 +17,7 @@ from angzarr.adapters.sql.rebuild.progress import METADATA, SPACE
 from angzarr.adapters.sql.rebuild.refusals import in_hand, in_the_way, no_table
 from angzarr.adapters.sql.rebuild.space import Layout, Space
 from angzarr.errors import RebuildError
-from angzarr.projections.green import Plan
+from angzarr.projections.shadow_table import Plan
 
 #: Characters of a name, to PostgreSQL.
 _LONGEST: Final = 63

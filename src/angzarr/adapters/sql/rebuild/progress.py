@@ -43,10 +43,9 @@ from angzarr.adapters.sql.event_store.rows import address_in, to_text
 from angzarr.adapters.sql.ledger.tables import UtcTime
 from angzarr.adapters.sql.ordering.tables import name_key
 from angzarr.adapters.sql.rebuild.space import Layout
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import Head
+from angzarr.aggregates.book import Address, Head
 from angzarr.events.event import Event
-from angzarr.projections.green import Failure, Plan, Progress
+from angzarr.projections.shadow_table import Failure, Plan, Progress
 
 #: Stands for wherever the space lies: a connection says where that is.
 SPACE: Final = "angzarr_space"

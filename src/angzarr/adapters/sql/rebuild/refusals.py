@@ -6,7 +6,7 @@ from sqlalchemy.exc import IntegrityError
 
 from angzarr.errors import StoreUnavailable
 from angzarr.events.event import Event
-from angzarr.projections.green import Plan
+from angzarr.projections.shadow_table import Plan
 from angzarr.runtime.text import printable
 
 

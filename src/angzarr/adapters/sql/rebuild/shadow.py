@@ -23,12 +23,12 @@ from angzarr.adapters.sql.rebuild.postgresql import PostgresqlSpace
 from angzarr.adapters.sql.rebuild.progress import angzarr_rebuild_places, places, put_places
 from angzarr.adapters.sql.rebuild.space import Layout, Space
 from angzarr.adapters.sql.rebuild.sqlite import SqliteSpace
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import Head
+from angzarr.aggregates.book import Address, Head
 from angzarr.clock import Clock
 from angzarr.errors import RebuildError, StoreUnavailable
 from angzarr.events.event import Event
-from angzarr.projections.green import (
+from angzarr.projections.rebuild_events import head_after, head_of
+from angzarr.projections.shadow_table import (
     Abandoned,
     Ahead,
     Applied,
@@ -37,13 +37,12 @@ from angzarr.projections.green import (
     Compared,
     Failure,
     Fill,
-    Green,
     Plan,
     Progress,
+    ShadowTable,
     SwitchedOver,
     TransactionEnded,
 )
-from angzarr.projections.rebuild_reading import head_after, head_of
 
 #: Handles an event by what it writes to a connection.
 Work: TypeAlias = Callable[[Event, Any], object]
@@ -90,7 +89,7 @@ def handled(
 _Answer = TypeVar("_Answer")
 
 
-class SqlGreen(Green):
+class SqlGreen(ShadowTable):
     """The space of *plan* in *engine*'s database, where the tables of lanes are, for *work*."""
 
     #: Whether batches write to the live tables.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from angzarr.projections.green import Plan
+from angzarr.projections.shadow_table import Plan
 
 
 class Layout(NamedTuple):

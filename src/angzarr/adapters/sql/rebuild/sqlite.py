@@ -22,7 +22,7 @@ from angzarr.adapters.sql.rebuild.progress import METADATA, SPACE
 from angzarr.adapters.sql.rebuild.refusals import in_hand, in_the_way, no_table
 from angzarr.adapters.sql.rebuild.space import Layout, Space
 from angzarr.errors import RebuildError
-from angzarr.projections.green import Plan
+from angzarr.projections.shadow_table import Plan
 
 _LIVE: Final = "angzarr_live"
 _WRITES: Final = frozenset({sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE})

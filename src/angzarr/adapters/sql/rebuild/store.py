@@ -36,12 +36,11 @@ from angzarr.adapters.sql.rebuild.progress import (
     place_rows,
     places,
 )
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import Head
+from angzarr.aggregates.book import Address, Head
 from angzarr.events.event import Event
 from angzarr.ordering.lane import Lane, Step, Why
-from angzarr.projections.green import Behind, Plan
-from angzarr.projections.rebuild_reading import head_of
+from angzarr.projections.rebuild_events import head_of
+from angzarr.projections.shadow_table import Behind, Plan
 
 _KEY: Final = Address._fields
 #: Lanes that are named at most.

@@ -23,7 +23,7 @@ from angzarr.adapters.celery.publish.wires import NoQueue
 from angzarr.delivery.schedule import REFUSED_FOR, SLEPT
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
 from angzarr.events import headers as names
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUORUM = {"x-queue-type": "quorum"}

@@ -13,7 +13,7 @@ from angzarr.adapters.celery.publish.publisher import CeleryPublisher
 from angzarr.adapters.celery.publish.replay_outcomes import CeleryReplayOutcomes
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 
 NOW = timedelta(milliseconds=50)
 TOLD = {"letter_id": "l", "outcome": "handled", "handler": "h", "event_id": "e", "replay": 1}

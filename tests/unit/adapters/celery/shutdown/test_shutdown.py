@@ -19,7 +19,7 @@ from angzarr.adapters.celery.shutdown.shutdown import Shutdown, ShutdownStep
 from angzarr.adapters.celery.worker import settlement as giving_back
 from angzarr.adapters.celery.worker.pools import pass_by_ending, spare_begun
 from angzarr.adapters.celery.worker.settlement import give_back_requests, unbegun
-from angzarr.delivery.interrupt import BLADE, Cut
+from angzarr.delivery.async_runner import INTERRUPTER, Interrupt
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def no_requests():
     state.reset_state()
     yield
     state.reset_state()
-    BLADE.sheathe()
+    INTERRUPTER.sheathe()
 
 
 class Channel:
@@ -173,7 +173,7 @@ def test_the_grace_begins_with_the_first_signal_and_ends_with_the_second(world):
 
 def test_a_handler_on_the_main_thread_is_cut_when_the_grace_ends(world):
     world.ending.ask()
-    with pytest.raises(Cut), BLADE:
+    with pytest.raises(Interrupt), INTERRUPTER:
         world.ending.hurry()
     assert world.app.stopping.cutting
 
@@ -321,7 +321,7 @@ def in_child(monkeypatch):
 
 def test_a_child_is_ended_by_sigterm_as_ever(app, in_child):
     shutdown.heed_cut(app.stopping)
-    with BLADE:
+    with INTERRUPTER:
         signal.raise_signal(signal.SIGTERM)
     assert in_child == ["billiard"]
 
@@ -329,7 +329,7 @@ def test_a_child_is_ended_by_sigterm_as_ever(app, in_child):
 def test_a_child_of_a_stopping_worker_leaves_it_to_its_parent(app, in_child):
     shutdown.heed_cut(app.stopping)
     app.stopping.begin()
-    with BLADE:
+    with INTERRUPTER:
         signal.raise_signal(signal.SIGTERM)
     assert in_child == []
 
@@ -337,7 +337,7 @@ def test_a_child_of_a_stopping_worker_leaves_it_to_its_parent(app, in_child):
 def test_a_child_whose_grace_ended_cuts_its_handler(app, in_child):
     shutdown.heed_cut(app.stopping)
     app.stopping.cut()
-    with pytest.raises(Cut), BLADE:
+    with pytest.raises(Interrupt), INTERRUPTER:
         signal.raise_signal(signal.SIGTERM)
     assert in_child == []
 

@@ -14,7 +14,7 @@ from kombu import Consumer, Producer
 from angzarr import Angzarr
 from angzarr.adapters.celery.worker import broadcasts
 from angzarr.adapters.celery.worker.broadcasts import BroadcastQueue, heed
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 
 GOOD = {"method": "ping", "arguments": {}, "destination": None}
 LISTS = b"[" + b"[]," * 2_000_000 + b"[]]"
@@ -44,7 +44,7 @@ ODD = {
 
 @pytest.fixture
 def app(monkeypatch):
-    monkeypatch.setattr(broadcasts, "_SELDOM", Seldom())
+    monkeypatch.setattr(broadcasts, "_SELDOM", LogThrottle())
     app = Angzarr("cast", broker="memory://cast", backend="cache+memory://")
     yield app
     app.close()
@@ -104,7 +104,7 @@ def test_every_copy_of_such_a_queue_is_bounded(queue, app):
 
 
 def test_what_gossip_cannot_act_upon_is_dropped(caplog, monkeypatch):
-    monkeypatch.setattr(broadcasts, "_SELDOM", Seldom())
+    monkeypatch.setattr(broadcasts, "_SELDOM", LogThrottle())
 
     def act(error):
         raise error

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from angzarr.adapters.celery.worker.task_events import tell_lost
 from angzarr.errors import DeliveryError
-from angzarr.events.message import Message
+from angzarr.events.event import Message
 from polling import wait_until
 
 LOST = DeliveryError("RabbitMQ had given it back to workers too often")

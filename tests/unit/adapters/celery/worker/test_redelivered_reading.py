@@ -15,10 +15,10 @@ from angzarr.adapters.celery.worker.message_receiver import (
     readers_died,
 )
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
-from angzarr.delivery.reader_deaths import MOST_DEATHS
+from angzarr.delivery.unreadable import MOST_DEATHS
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.idempotency import RECORD_LIFE
-from angzarr.resilience.idempotency_rules import Status
+from angzarr.resilience.idempotency_rules import ClaimStatus
 from angzarr.runtime.json_bounds import Bounds
 
 BOUNDS = Bounds(nodes=100, depth=10)
@@ -77,7 +77,7 @@ class World:
     def notes(self):
         """Return how many messages are noted as being read."""
         kept = self.store._records.values()
-        return sum(record.status is Status.PENDING for record, _ in kept)
+        return sum(record.status is ClaimStatus.PENDING for record, _ in kept)
 
     def die(self, identity=b"1", queue="q"):
         """Let a process die while it reads; True if it read."""

@@ -16,9 +16,8 @@ from angzarr.adapters.celery.celery_defaults import bound_retries
 from angzarr.adapters.celery.claim_batch import LeftToAck, _one_server, ack_follows
 from angzarr.adapters.celery.envelope import FIELD, Envelope, sent_as
 from angzarr.errors import DecodeError
-from angzarr.resilience.category import Category
+from angzarr.resilience.category import Category, Verdict
 from angzarr.resilience.idempotency import AlreadyCompleted, Claim, Claimed, key_for
-from angzarr.resilience.verdict import Verdict
 
 BROKER = "redis://:secret@one:6379/0"
 PLAIN = SimpleNamespace(chord=None, ignore_result=None)

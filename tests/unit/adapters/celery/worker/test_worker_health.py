@@ -10,7 +10,7 @@ from celery.worker import state
 from angzarr.adapters.celery.worker.consumer_state import ConsumerState, ReceiptFailures
 from angzarr.adapters.celery.worker.settle_thread import Trouble
 from angzarr.adapters.celery.worker.worker_health import SETTLED_WITHIN, WorkerHealth
-from angzarr.runtime.heartbeat import Pulse
+from angzarr.runtime.health_report import Heartbeat
 
 STALLED = 60.0
 #: Longer than that: children that load a model, say.
@@ -25,7 +25,7 @@ class Worker:
         self.stops, self.sure, self.reached = False, True, True
         self.unlogged = self.unfit = ""
         self.settles_not = None
-        self.movement = ConsumerState(self.clock, Pulse(self.clock), changed_at=self.now)
+        self.movement = ConsumerState(self.clock, Heartbeat(self.clock), changed_at=self.now)
         self.movement.receipts = ReceiptFailures(self.clock)
         self.health = WorkerHealth(
             self.movement,

@@ -8,7 +8,7 @@ import pytest
 from tests.contracts.facts import facts_of
 
 from angzarr.adapters.sql.delivery.fact_spool import FactSpool
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
 from polling import wait_until
 
 
@@ -108,6 +108,6 @@ def test_facts_that_gather_are_written_together(sink):
 
 
 def test_seldom_says_yes_once_in_a_while():
-    seldom = Seldom(0.05)
+    seldom = LogThrottle(0.05)
     assert [seldom.now(), seldom.now()] == [True, False]
     wait_until(seldom.now)

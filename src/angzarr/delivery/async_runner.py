@@ -1,4 +1,11 @@
-"""Colour: run a coroutine from a synchronous worker, and leave nothing pending (decisions 6)."""
+"""Colour: run a coroutine from a synchronous worker, and leave nothing pending (decisions 6).
+
+Cut: end a handler that still runs when its worker must go, and nothing but a handler (16).
+
+Signals strike the main thread, where prefork children and solo workers run handlers. What strikes
+before the handler waits for it; what strikes after it comes too late: the outcome is being made
+true, and is let be.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,58 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Coroutine
+from types import TracebackType
 from typing import Any, TypeVar
 
-from angzarr.delivery.interrupt import Cut
+
+class Interrupt(BaseException):
+    """Raised inside a handler whose worker's grace has ended; no ``except Exception`` takes it."""
+
+
+class HandlerInterrupter:
+    """Cuts the handler that runs on this process's main thread."""
+
+    def __init__(self) -> None:
+        self._inside = False
+        self._raised = False
+
+    @property
+    def inside(self) -> bool:
+        """Whether the main thread is in a handler."""
+        return self._inside
+
+    def strike(self) -> None:
+        """Cut the handler that runs here, or the next one; call it from a signal handler."""
+        self._raised = True
+        if self._inside:
+            self._inside = False  # once: what the handler does to clean up is let be
+            raise Interrupt
+
+    def sheathe(self) -> None:
+        """Forget a strike: another worker begins in this process."""
+        self._inside = self._raised = False
+
+    def __enter__(self) -> None:
+        """Begin a handler; raises Cut if there was a strike already."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if self._raised:
+            raise Interrupt
+        self._inside = True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End a handler: from here on its outcome is made true."""
+        if threading.current_thread() is threading.main_thread():
+            self._inside = False
+
+
+#: A signal reaches a process, not an app: there is one for all.
+INTERRUPTER = HandlerInterrupter()
 
 T = TypeVar("T")
 
@@ -58,7 +114,7 @@ def _run_here(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> 
     except BaseException as error:
         # A soft time limit strikes between two callbacks: what stays pending would go on inside
         # the next delivery.
-        _cancel_all(loop, GRACE_OF_CUT if isinstance(error, Cut) else GRACE)
+        _cancel_all(loop, GRACE_OF_CUT if isinstance(error, Interrupt) else GRACE)
         raise
 
 
@@ -68,7 +124,7 @@ def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -
         return future.result()
     except concurrent.futures.CancelledError as error:
         if _cut_pid == os.getpid():
-            raise Cut from error
+            raise Interrupt from error
         raise
     except BaseException:
         future.cancel()

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from angzarr.delivery import run_coroutine as colour
+from angzarr.delivery import async_runner as colour
 
 
 class SoftTimeLimit(Exception):

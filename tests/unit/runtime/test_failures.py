@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from kombu.exceptions import DecodeError
 
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 
 FAULTS = [
     MemoryError(),
@@ -87,7 +87,7 @@ def test_protobuf_says_so_of_a_letter_that_there_is_no_memory_for():
     code = """
 import resource
 from google.protobuf.message import DecodeError
-from angzarr.runtime.machine_faults import is_machine_fault
+from angzarr.runtime.failures import is_machine_fault
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 letter = AngzarrDeadLetter()
 letter.rejected_events.pages.add().event.value = b"x" * 2**25

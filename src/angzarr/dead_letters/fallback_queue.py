@@ -2,6 +2,10 @@
 
 It knows ports only. A letter counts as put when one target has confirmed it, and no letter is
 refused before each target was asked for it.
+
+Absence: how long a target that was found away is passed over, so that an outage is paid seldom.
+
+A target that is away costs its time-out each time it is asked.
 """
 
 from __future__ import annotations
@@ -10,11 +14,10 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from angzarr.dead_letters.absence import Absence, Absences
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import (
     DeadLetterQueue,
@@ -26,7 +29,87 @@ from angzarr.dead_letters.queue import (
     put_all,
 )
 from angzarr.errors import AngzarrError, DeadLetterQueueUnavailable, text_of
-from angzarr.runtime.log_throttle import Seldom
+from angzarr.runtime.log_throttle import LogThrottle
+
+#: A pause is between half of what it has grown to and all of it: from 1 s to 30 s.
+FIRST_PAUSE: Final = timedelta(seconds=2)
+LONGEST_PAUSE: Final = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A target found away *times* in a row, and passed over until *until*, in seconds."""
+
+    times: int
+    until: float
+    cause: str
+
+
+class AskingOrder(NamedTuple):
+    """Who is asked first, and who only for what none of those took."""
+
+    present: list[str]
+    passed_over: list[str]
+
+
+def found_away(before: Absence | None, cause: str, *, now: float, chance: float) -> Absence:
+    """Return the absence of a target that was found away, again where *before* is given.
+
+    The pause doubles up to the longest; *chance*, from 0 to 1, spreads it over its second half.
+    """
+    times = 1 if before is None else before.times + 1
+    grown = min(FIRST_PAUSE * 2 ** min(times - 1, 30), LONGEST_PAUSE)
+    return Absence(times, now + grown.total_seconds() * (0.5 + 0.5 * chance), cause)
+
+
+def is_passed_over(absence: Absence | None, now: float) -> bool:
+    """Tell whether a target is passed over at *now*."""
+    return absence is not None and now < absence.until
+
+
+class Absences:
+    """What one process knows of its targets' absences; safe from any thread and across fork.
+
+    *monotonic* gives seconds that are never set back.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], chance: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._chance = chance
+        self._known: dict[str, Absence] = {}
+
+    def in_order(self, names: Sequence[str]) -> AskingOrder:
+        """Return *names* in their order, those that are passed over apart."""
+        now = self._monotonic()
+        away = [name for name in names if is_passed_over(self._known.get(name), now)]
+        return AskingOrder([name for name in names if name not in away], away)
+
+    def begin(self, name: str) -> Absence | None:
+        """Return what was known of *name*, which is asked now.
+
+        If its pause has just ended, the others go on passing it over: one finds out for all.
+        """
+        before = self._known.get(name)
+        if before is not None:
+            self._known[name] = self._next(before, before.cause)
+        return before
+
+    def is_away(self, name: str, before: Absence | None, cause: str) -> None:
+        """Note that *name* is away; those who asked it at the same time count once."""
+        self._known[name] = self._next(before, cause)
+
+    def is_back(self, name: str) -> None:
+        """Note that *name* answered."""
+        self._known.pop(name, None)
+
+    def causes(self, names: Sequence[str]) -> dict[str, str]:
+        """Return why each of *names* that is away is so."""
+        known = {name: self._known.get(name) for name in names}
+        return {name: absence.cause for name, absence in known.items() if absence is not None}
+
+    def _next(self, before: Absence | None, cause: str) -> Absence:
+        return found_away(before, cause, now=self._monotonic(), chance=self._chance())
+
 
 _log = logging.getLogger("angzarr.dead_letters")
 
@@ -39,7 +122,7 @@ _TURN: Final = timedelta(seconds=1)
 _NOTHING: Final = timedelta(0)
 
 
-class Handle(NamedTuple):
+class FallbackHandle(NamedTuple):
     """Which target a letter came from, and that one's own handle."""
 
     target: str
@@ -71,7 +154,7 @@ class FallbackQueue:
         self._reads = Absences(monotonic, chance)
         self._first = next(iter(self._boxes))
         self._turn = 0
-        self._seldom = Seldom(monotonic=monotonic)
+        self._seldom = LogThrottle(monotonic=monotonic)
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Offer *letters* to one target after the other (see DeadLetterQueue).
@@ -227,11 +310,11 @@ class FallbackQueue:
             self._reads.is_away(name, before, self._cause(name, error))
             return []
         self._reads.is_back(name)
-        return [replace(one, handle=Handle(name, one.handle)) for one in taken]
+        return [replace(one, handle=FallbackHandle(name, one.handle)) for one in taken]
 
 
 def _is_of(receipt: Receipt, name: str) -> bool:
-    return isinstance(receipt.handle, Handle) and receipt.handle.target == name
+    return isinstance(receipt.handle, FallbackHandle) and receipt.handle.target == name
 
 
 def _inner(receipt: Receipt) -> Receipt:

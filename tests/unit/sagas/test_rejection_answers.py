@@ -15,7 +15,7 @@ from angzarr.events.codec import Typed
 from angzarr.events.event import Event
 from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.flags import Flags
-from angzarr.sagas.revoking import (
+from angzarr.sagas.rejection_answers import (
     build_revoke_command_book,
     delegate_to_framework,
     emit_compensation_events,

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
-from angzarr.dead_letters.absence import LONGEST_PAUSE
-from angzarr.dead_letters.chain import FallbackQueue
 from angzarr.dead_letters.codec import Encoded
+from angzarr.dead_letters.fallback_queue import LONGEST_PAUSE, FallbackQueue
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import RawLetter, Receipt, TooLarge
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable

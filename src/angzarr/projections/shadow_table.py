@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol, TypeAlias
 
-from angzarr.aggregates.book import Address
-from angzarr.aggregates.event_store import Head
+from angzarr.aggregates.book import Address, Head
 from angzarr.errors import RebuildError
 from angzarr.events.event import Event
 
@@ -55,7 +54,7 @@ class Progress(NamedTuple):
     failures: tuple[Failure, ...] = ()
     #: Whether it was begun for a comparison, of what the code was then.
     verifies: bool = False
-    #: Whether its effects may be there twice: see `Green.spoil`.
+    #: Whether its effects may be there twice: see `ShadowTable.spoil`.
     spoiled: bool = False
 
 
@@ -130,7 +129,7 @@ class TransactionEnded(RebuildError):
     """A projection committed or rolled back the transaction that it was given."""
 
 
-class Green(Protocol):
+class ShadowTable(Protocol):
     """A space for one plan, used by one thread. All verbs raise StoreUnavailable."""
 
     @abstractmethod
