@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Engine
 
-from angzarr.adapters.sql.engine.bulk import insert_rows
 from angzarr.adapters.sql.engine.engine import patient
-from angzarr.adapters.sql.event_store.rows import event_row, key_of
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
-from angzarr.adapters.sql.event_store.tables import book_events, event_books
+from angzarr.adapters.sql.engine.statements import insert_rows
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
+from angzarr.adapters.sql.event_store.tables import book_events, event_books, event_row, key_of
 from angzarr.aggregates.book import Address
 from angzarr.events.event import Event
 

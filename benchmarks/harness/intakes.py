@@ -16,7 +16,7 @@ import psycopg
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.peers import SqlPeers
+from angzarr.adapters.sql.ledger.groups import SqlPeers
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.classification.classify import Classifier, ReplayDelays, Unattended

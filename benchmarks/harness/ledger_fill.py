@@ -20,8 +20,8 @@ from typing import Any
 
 from sqlalchemy import Engine, text
 
-from angzarr.adapters.sql.engine.bulk import insert_rows
 from angzarr.adapters.sql.engine.engine import build_engine, patient
+from angzarr.adapters.sql.engine.statements import insert_rows
 from angzarr.adapters.sql.ledger.rows import entry_row
 from angzarr.adapters.sql.ledger.schema import LEDGER
 from angzarr.adapters.sql.ledger.tables import ledger_entries, ledger_history, ledger_letters

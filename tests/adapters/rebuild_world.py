@@ -21,12 +21,12 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.adapters.sql.event_store.event_store import SqlEventStore
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
 from angzarr.adapters.sql.ordering.store import SqlLanes
-from angzarr.adapters.sql.rebuild.digest import digest
-from angzarr.adapters.sql.rebuild.in_place import InPlace
-from angzarr.adapters.sql.rebuild.shadow import SqlGreen
+from angzarr.adapters.sql.rebuild.in_place import RebuildInPlace
+from angzarr.adapters.sql.rebuild.shadow import SqlShadowTables
+from angzarr.adapters.sql.rebuild.space import digest
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.aggregates.declaring import handles
 from angzarr.clock import SystemClock
@@ -189,16 +189,16 @@ class World:
     # -- rebuilds ----------------------------------------------------------------------------
 
     @contextmanager
-    def green(self, *, in_place: bool = False) -> Iterator[SqlGreen]:
+    def green(self, *, in_place: bool = False) -> Iterator[SqlShadowTables]:
         clock = SystemClock()
         if in_place:
 
             def empty(connection: Any) -> None:
                 self.kind(connection).reset()
 
-            green: SqlGreen = InPlace(self.engine, self.plan, self.work, clock, empty)
+            green: SqlShadowTables = RebuildInPlace(self.engine, self.plan, self.work, clock, empty)
         else:
-            green = SqlGreen(self.engine, self.plan, self.work, clock)
+            green = SqlShadowTables(self.engine, self.plan, self.work, clock)
         try:
             yield green
         finally:
@@ -291,8 +291,8 @@ def kill_at(fault: str) -> None:
         return call
 
     import angzarr.adapters.sql.rebuild.shadow as module
-    from angzarr.adapters.sql.rebuild import copying as green_copying
     from angzarr.adapters.sql.rebuild import progress as green_progress
+    from angzarr.adapters.sql.rebuild import space as green_copying
     from angzarr.adapters.sql.rebuild import store as green_lanes
 
     places = {

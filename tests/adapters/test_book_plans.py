@@ -11,13 +11,15 @@ from sqlalchemy import insert, text
 from tests.contracts.rejections import a_case
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.event_store.rejection_rows import row_of
-from angzarr.adapters.sql.event_store.rejection_tables import rejected_commands
-from angzarr.adapters.sql.event_store.rejections import SqlRejectionLog
-from angzarr.adapters.sql.event_store.rows import decision_row
-from angzarr.adapters.sql.event_store.schema import BOOKS
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
-from angzarr.adapters.sql.event_store.tables import METADATA, book_decisions
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
+from angzarr.adapters.sql.event_store.rejections import SqlRejectionLog, row_of
+from angzarr.adapters.sql.event_store.tables import (
+    BOOKS,
+    METADATA,
+    book_decisions,
+    decision_row,
+    rejected_commands,
+)
 from angzarr.aggregates.book import Address, Decision
 from angzarr.sagas.log import RejectionStatus
 

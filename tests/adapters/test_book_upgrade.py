@@ -13,10 +13,9 @@ from tests.contracts.books import deciding, event
 from tests.contracts.rejections import a_case
 
 from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.adapters.sql.event_store.rejections import SqlRejectionLog
-from angzarr.adapters.sql.event_store.schema import BOOKS
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
-from angzarr.adapters.sql.event_store.tables import HEAD, METADATA, books_version
+from angzarr.adapters.sql.event_store.tables import BOOKS, HEAD, METADATA, books_version
 from angzarr.adapters.sql.ledger.schema import LEDGER
 from angzarr.aggregates.book import Address, Write
 from angzarr.errors import StoreUnavailable

@@ -34,7 +34,7 @@ from angzarr.adapters.grpc.async_commands import AsyncGrpcCommandClient
 from angzarr.adapters.grpc.commands import GrpcCommandClient
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.aggregates.book import Address, Book
 from angzarr.aggregates.command import Origin
 from angzarr.aggregates.execute import Intent

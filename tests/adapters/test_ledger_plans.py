@@ -13,7 +13,7 @@ from tests.contracts.ledger import LEASE, letter_of
 from tests.hand_clock import START, HandClock
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger import merging as ledger_merging
+from angzarr.adapters.sql.ledger import paging as ledger_merging
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.rows import entry_row
 from angzarr.adapters.sql.ledger.store import SqlLedger

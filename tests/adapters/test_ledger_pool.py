@@ -11,8 +11,7 @@ from sqlalchemy import text
 from tools.polling import wait_until
 
 from angzarr import Angzarr
-from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.engine.shared_engine import ENGINES, SharedEngines
+from angzarr.adapters.sql.engine.engine import ENGINES, SharedEngines, build_engine
 from angzarr.cli.dashboard import open_desk
 from angzarr.errors import ConfigurationError
 from angzarr.wiring.analysis_worker import open_worker

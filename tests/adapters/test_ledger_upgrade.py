@@ -18,7 +18,7 @@ from tests.hand_clock import HandClock
 from angzarr.adapters.sql.engine import schema
 from angzarr.adapters.sql.engine.engine import build_engine, patient
 from angzarr.adapters.sql.engine.schema import Schema
-from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.database import LedgerDatabase, SqlUpkeep
 from angzarr.adapters.sql.ledger.schema import LEDGER
 from angzarr.adapters.sql.ledger.tables import (
     HEAD,
@@ -30,7 +30,6 @@ from angzarr.adapters.sql.ledger.tables import (
     ledger_letters,
     ledger_version,
 )
-from angzarr.adapters.sql.ledger.upkeep import SqlUpkeep
 from angzarr.adapters.sql.migrations.ledger import r0004_counted
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.group import GroupFilter

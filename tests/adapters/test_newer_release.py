@@ -15,13 +15,18 @@ from tests.hand_clock import START, HandClock
 from tests.unit.analysis.alerts.test_alert_raiser import Site
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger.alert_tables import ledger_alert_watches, ledger_alerts
 from angzarr.adapters.sql.ledger.alerts import SqlAlerts
 from angzarr.adapters.sql.ledger.brake import SqlBrake
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.job_tables import replay_job_items, replay_jobs, replay_orders
+from angzarr.adapters.sql.ledger.schema import (
+    ledger_alert_watches,
+    ledger_alerts,
+    ledger_brake,
+    replay_job_items,
+    replay_jobs,
+    replay_orders,
+)
 from angzarr.adapters.sql.ledger.tables import METADATA, ledger_entries, ledger_groups
-from angzarr.adapters.sql.ledger.write_tables import ledger_brake
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.alerts.alert import GROUP as GROUP_SUBJECT
 from angzarr.analysis.alerts.alert import AlertKind, AlertSeverity, BodyFormat

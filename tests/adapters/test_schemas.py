@@ -8,7 +8,7 @@ from tests.adapters.revisions import indexes
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.engine.schema import Schema
-from angzarr.adapters.sql.event_store.schema import BOOKS
+from angzarr.adapters.sql.event_store.tables import BOOKS
 from angzarr.adapters.sql.ledger.schema import LEDGER
 from angzarr.adapters.sql.ordering.tables import ORDERING
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding

@@ -5,9 +5,9 @@ from tests.contracts.alerts import LEASE, AlertsContract, alert_of, sighting_of
 from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger.alert_tables import ledger_alerts
 from angzarr.adapters.sql.ledger.alerts import SqlAlerts
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.schema import ledger_alerts
 from angzarr.errors import LedgerUnavailable
 
 

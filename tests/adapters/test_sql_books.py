@@ -11,7 +11,7 @@ from tests.contracts.books import EventBooksContract, deciding, event
 from tools.tcp_proxy import LossyProxy, unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.adapters.sql.event_store.tables import book_snapshots
 from angzarr.aggregates.book import Address, Kept, Retention, Snapshot, Write
 from angzarr.errors import StoreUnavailable

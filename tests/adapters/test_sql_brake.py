@@ -7,7 +7,7 @@ from tests.contracts.brake import BrakeContract
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.brake import SqlBrake
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.write_tables import ledger_brake
+from angzarr.adapters.sql.ledger.schema import ledger_brake
 from angzarr.analysis.ledger.emergency_stop import MOST_PULLS, Scope
 
 

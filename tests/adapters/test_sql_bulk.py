@@ -20,8 +20,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DataError, IntegrityError
 
-from angzarr.adapters.sql.engine.bulk import insert_rows
 from angzarr.adapters.sql.engine.engine import build_engine, in_transaction
+from angzarr.adapters.sql.engine.statements import insert_rows
 from angzarr.adapters.sql.ledger.tables import Name, UtcTime, ValidText, stored_name, valid_text
 from angzarr.errors import StoreUnavailable
 

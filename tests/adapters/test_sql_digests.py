@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.rebuild.digest import digest
+from angzarr.adapters.sql.rebuild.space import digest
 
 ROWS = [(1, "one"), (2, None), (2, None), (3, ""), (4, "3")]
 

@@ -12,8 +12,7 @@ from tests.contracts.fleet import LONG, FleetContract, member
 from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.delivery.fleet import METADATA, SqlFleet, fleet_members
-from angzarr.adapters.sql.delivery.idempotency import SqlOwnerLeases
-from angzarr.adapters.sql.delivery.tables import create_tables, owner_leases
+from angzarr.adapters.sql.delivery.idempotency import SqlOwnerLeases, create_tables, owner_leases
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import StoreUnavailable
 from hand_clock import START

@@ -7,9 +7,8 @@ from tests.contracts.groups import ALL, GroupsContract, Hand, assert_counts_are_
 from tests.contracts.ledger import letter_of
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.database import LedgerDatabase, SqlUpkeep
 from angzarr.adapters.sql.ledger.tables import METADATA, ledger_counts, ledger_groups
-from angzarr.adapters.sql.ledger.upkeep import SqlUpkeep
 
 
 class SqlGroupsContract(GroupsContract):
@@ -57,7 +56,7 @@ class SqlGroupsContract(GroupsContract):
         assert_counts_are_exact(ledger)
 
     def test_recount_goes_on_step_by_step(self, ledger, upkeep, monkeypatch):
-        monkeypatch.setattr("angzarr.adapters.sql.ledger.recount._STEP", 2)
+        monkeypatch.setattr("angzarr.adapters.sql.ledger.counting._STEP", 2)
         ledger.add_failed_events([letter_of(f"e{n}", fingerprint=f"f{n}") for n in range(5)])
         assert [step.groups for step in upkeep.recount(mend=True)] == [2, 2, 1]
 
@@ -78,7 +77,7 @@ class TestSqliteGroups(SqlGroupsContract):
         self, ledger, monkeypatch, some, newest, most
     ):
         for name, value in (("_SOME", some), ("_NEWEST", newest), ("_MOST", most)):
-            monkeypatch.setattr(f"angzarr.adapters.sql.ledger.merging.{name}", value)
+            monkeypatch.setattr(f"angzarr.adapters.sql.ledger.paging.{name}", value)
         self.test_every_filter_finds_what_a_look_at_every_entry_finds(ledger)
 
 

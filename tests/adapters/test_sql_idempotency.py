@@ -21,8 +21,13 @@ from tests.contracts.idempotency import (
 from tests.contracts.idempotency_model import compare_with_memory
 from tools.tcp_proxy import LossyProxy, unused_port
 
-from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, SqlOwnerLeases
-from angzarr.adapters.sql.delivery.tables import create_tables, idempotency_keys, owner_leases
+from angzarr.adapters.sql.delivery.idempotency import (
+    SqlIdempotencyStore,
+    SqlOwnerLeases,
+    create_tables,
+    idempotency_keys,
+    owner_leases,
+)
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.resilience.idempotency import Claim, Claimed, Complete, Fail, InProgress

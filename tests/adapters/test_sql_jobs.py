@@ -14,7 +14,7 @@ from tests.contracts.ledger import resolve
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.job_tables import replay_job_edits
+from angzarr.adapters.sql.ledger.schema import replay_job_edits
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import METADATA, UtcTime, ledger_entries
 from angzarr.adapters.sql.replay_jobs import choosing as job_choosing

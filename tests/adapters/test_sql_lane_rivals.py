@@ -21,7 +21,7 @@ from tools.polling import wait_until
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ordering import gate as lane_gate
-from angzarr.adapters.sql.ordering import resetting as lane_resetting
+from angzarr.adapters.sql.ordering import waiting as lane_resetting
 from angzarr.adapters.sql.ordering import waiting as lane_waiting
 from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
 from angzarr.adapters.sql.ordering.moving import LaneMoving

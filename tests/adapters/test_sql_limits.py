@@ -10,7 +10,7 @@ from tests.contracts.books import deciding, event
 from tests.hand_clock import START
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.aggregates.book import Address, Write
 from angzarr.resilience.taxonomy import classify, retryable
 

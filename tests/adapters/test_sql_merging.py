@@ -9,7 +9,7 @@ from tests.contracts.merging import MergingContract, SharedMergingContract
 
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
 
 PATIENT = timedelta(seconds=30)
 

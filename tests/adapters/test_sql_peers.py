@@ -7,7 +7,7 @@ from tests.contracts.peers import LATELY, PeersContract
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.peers import SqlPeers
+from angzarr.adapters.sql.ledger.groups import SqlPeers
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import ledger_entries, ledger_history, ledger_letters
 

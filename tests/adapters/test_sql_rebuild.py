@@ -23,7 +23,7 @@ from angzarr.adapters.sql.ordering.moving import LaneMoving
 from angzarr.adapters.sql.ordering.tables import ordering_waiting
 from angzarr.adapters.sql.rebuild import in_place as green_in_place
 from angzarr.adapters.sql.rebuild import store as green_lanes
-from angzarr.adapters.sql.rebuild.shadow import SqlGreen
+from angzarr.adapters.sql.rebuild.shadow import SqlShadowTables
 from angzarr.aggregates.book import Address
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.ordering.lane import Lane, Moved, Place, Step, Waiting, Why
@@ -598,7 +598,7 @@ def test_whoever_shuts_the_gate_waits_for_no_lock_for_ever(postgresql):
 @pytest.mark.parametrize("verb", ["apply", "places", "forgive", "spoil", "abandon"])
 def test_a_rebuild_in_place_waits_for_live_runs_that_take_long(world, monkeypatch, caplog, verb):
     world.handle(world.fill(4, 4))
-    right, fine, busy = world.digest(), getattr(SqlGreen, verb), [3]
+    right, fine, busy = world.digest(), getattr(SqlShadowTables, verb), [3]
 
     def kept_waiting(self, *given):
         if busy[0]:
@@ -609,7 +609,7 @@ def test_a_rebuild_in_place_waits_for_live_runs_that_take_long(world, monkeypatc
                 raise StoreUnavailable("a lock") from cause
         return fine(self, *given)
 
-    monkeypatch.setattr(SqlGreen, verb, kept_waiting)
+    monkeypatch.setattr(SqlShadowTables, verb, kept_waiting)
     with world.green(in_place=True) as green:
         green.begin()
         if verb in {"forgive", "spoil", "abandon"}:

@@ -12,14 +12,14 @@ from tests.contracts.alerts import sighting_of, storm_of, watch_of
 from tests.contracts.ledger import HOLD, letter_of
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger import recount as ledger_recount
+from angzarr.adapters.sql.ledger import counting as ledger_recount
 from angzarr.adapters.sql.ledger.alerts import SqlAlerts
 from angzarr.adapters.sql.ledger.brake import SqlBrake
+from angzarr.adapters.sql.ledger.counting import recount
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.recount import recount
+from angzarr.adapters.sql.ledger.schema import remembered_writes
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import ledger_counts
-from angzarr.adapters.sql.ledger.write_tables import remembered_writes
 from angzarr.adapters.sql.ledger.writes import SqlWrites
 from angzarr.adapters.sql.replay_jobs import choosing as job_choosing
 from angzarr.adapters.sql.replay_jobs import store as jobs

@@ -11,8 +11,8 @@ from tests.contracts.schedule import LONG, ScheduleContract, message
 from tools.polling import wait_until
 from tools.tcp_proxy import LossyProxy, unused_port
 
+from angzarr.adapters.sql.delivery.idempotency import create_tables, waiting_messages
 from angzarr.adapters.sql.delivery.schedule import SqlSchedule
-from angzarr.adapters.sql.delivery.tables import create_tables, waiting_messages
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import StoreUnavailable
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import bindparam, event, func, literal, select
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.engine.single import Single
+from angzarr.adapters.sql.engine.statements import Single
 from angzarr.errors import StoreUnavailable
 
 DOUBLE = select((bindparam("n", type_=literal(1).type) * literal(2)).label("twice"))

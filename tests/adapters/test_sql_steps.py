@@ -8,9 +8,8 @@ from sqlalchemy import select
 from tests.contracts.idempotency import SHORT
 from tests.contracts.steps import CHARGE, RESERVE, SHIP, StepLogContract
 
-from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore
+from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, finished_steps
 from angzarr.adapters.sql.delivery.steps import SqlStepLog
-from angzarr.adapters.sql.delivery.tables import finished_steps
 from angzarr.adapters.sql.engine.engine import build_engine
 
 #: Generous: a busy machine.

@@ -8,7 +8,7 @@ from tests.contracts.writes import DAY, DONE, WritesContract
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.write_tables import remembered_writes
+from angzarr.adapters.sql.ledger.schema import remembered_writes
 from angzarr.adapters.sql.ledger.writes import SqlWrites
 from angzarr.analysis.ledger.idempotent_requests import WriteKey
 from angzarr.errors import LedgerUnavailable

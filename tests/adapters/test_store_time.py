@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from angzarr.adapters.redis.client import RedisClient
-from angzarr.adapters.sql.engine.advisory_lock import ask_time
 from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.engine.statements import ask_time
 from angzarr.errors import StoreUnavailable
 from angzarr.settings.settings import load
 from angzarr.wiring import stores as wiring

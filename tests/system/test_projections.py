@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.aggregates.book import Address, Write
 from angzarr.analysis.ledger.entry import Status
 from angzarr.cli.main import main

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from angzarr.adapters.sql.engine.private_file import make_private
+from angzarr.adapters.sql.engine.sqlite_files import make_private
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import WORDS, Delivery, Outcome
 from angzarr.errors import Postpone, RetryLater, Skip

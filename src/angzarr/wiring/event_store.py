@@ -41,8 +41,8 @@ def open_shelves(settings: Settings, broker: str) -> Shelves:
     url = check_books(settings, broker)
     if url == "memory://":
         return _in_memory(settings)
-    engines = importlib.import_module("angzarr.adapters.sql.engine.shared_engine").ENGINES
-    sql_books = importlib.import_module("angzarr.adapters.sql.event_store.store")
+    engines = importlib.import_module("angzarr.adapters.sql.engine.engine").ENGINES
+    sql_books = importlib.import_module("angzarr.adapters.sql.event_store.books")
     sql_log = importlib.import_module("angzarr.adapters.sql.event_store.rejections")
     with extra("psycopg"):
         first, second = engines.borrow(url), engines.borrow(url)
@@ -91,7 +91,7 @@ def open_event_store(settings: Settings, broker: str) -> EventStore:
         memory = importlib.import_module("angzarr.adapters.memory.event_store")
         in_memory: EventStore = memory.MemoryEventStore(_in_memory(settings).books)
         return in_memory
-    engines = importlib.import_module("angzarr.adapters.sql.engine.shared_engine").ENGINES
+    engines = importlib.import_module("angzarr.adapters.sql.engine.engine").ENGINES
     store = importlib.import_module("angzarr.adapters.sql.event_store.event_store").SqlEventStore
     with extra("psycopg"):
         lent = engines.borrow(url)

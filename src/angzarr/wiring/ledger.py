@@ -36,14 +36,14 @@ class Part(Generic[P]):
 
 LEDGER: Final[Part[Ledger]] = Part("angzarr.adapters.sql.ledger.store", "SqlLedger")
 GROUPS: Final[Part[Groups]] = Part("angzarr.adapters.sql.ledger.groups", "SqlGroups")
-UPKEEP: Final[Part[LedgerUpkeep]] = Part("angzarr.adapters.sql.ledger.upkeep", "SqlUpkeep")
+UPKEEP: Final[Part[LedgerUpkeep]] = Part("angzarr.adapters.sql.ledger.database", "SqlUpkeep")
 #: For people and for engines.
 REPLAY_JOBS: Final[Part[SqlReplayJobs]] = Part(
     "angzarr.adapters.sql.replay_jobs.store", "SqlReplayJobs"
 )
 WRITES: Final[Part[Writes]] = Part("angzarr.adapters.sql.ledger.writes", "SqlWrites")
 BRAKE: Final[Part[Brake]] = Part("angzarr.adapters.sql.ledger.brake", "SqlBrake")
-PEERS: Final[Part[Peers]] = Part("angzarr.adapters.sql.ledger.peers", "SqlPeers")
+PEERS: Final[Part[Peers]] = Part("angzarr.adapters.sql.ledger.groups", "SqlPeers")
 ALERTS: Final[Part[Alerts]] = Part("angzarr.adapters.sql.ledger.alerts", "SqlAlerts")
 
 

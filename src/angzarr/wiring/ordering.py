@@ -19,7 +19,7 @@ def open_ordering(settings: Settings, broker: str) -> OrderingStores:
     if url == "memory://":
         lanes = importlib.import_module("angzarr.adapters.memory.lanes").MemoryLanes()
         return OrderingStores(lanes, lanes.checkpoints)
-    engines = importlib.import_module("angzarr.adapters.sql.engine.shared_engine").ENGINES
+    engines = importlib.import_module("angzarr.adapters.sql.engine.engine").ENGINES
     with extra("psycopg"):
         lent = engines.borrow(url)
     sql_lanes = importlib.import_module("angzarr.adapters.sql.ordering.store")

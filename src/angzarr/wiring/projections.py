@@ -56,7 +56,7 @@ def open_site(app: Rebuildable, name: str, *, in_place: bool) -> Iterator[Site]:
     if not in_place and not plan.tables:
         raise RebuildError(_no_tables(name))
     url = _ordering(app)
-    engines = importlib.import_module("angzarr.adapters.sql.engine.shared_engine").ENGINES
+    engines = importlib.import_module("angzarr.adapters.sql.engine.engine").ENGINES
     with ExitStack() as held, extra("psycopg"):
         stores = held.enter_context(closing(open_ordering(app.settings, app.broker_url)))
         stores.checkpoints.get(plan.handler)  # makes or checks the tables

@@ -50,7 +50,7 @@ def _opener(door: _Door, settings: Settings, broker: str) -> Callable[[], Tables
 def _open_books(settings: Settings, broker: str) -> TablesUpkeep:
     return _opened(
         books_wiring.check_books(settings, broker),
-        "angzarr.adapters.sql.event_store.schema",
+        "angzarr.adapters.sql.event_store.tables",
         "BOOKS",
     )
 
@@ -69,10 +69,8 @@ def _opened(url: str, module: str, schema: str) -> TablesUpkeep:
         msg = f"{schema.lower()} are kept in memory, where there are no tables to look after"
         raise ConfigurationError(msg)
     with extra("psycopg"):
-        lent = importlib.import_module("angzarr.adapters.sql.engine.shared_engine").ENGINES.borrow(
-            url
-        )
-    upkeeps = importlib.import_module("angzarr.adapters.sql.engine.schema_upkeep")
+        lent = importlib.import_module("angzarr.adapters.sql.engine.engine").ENGINES.borrow(url)
+    upkeeps = importlib.import_module("angzarr.adapters.sql.engine.schema")
     found = getattr(importlib.import_module(module), schema)
     upkeep: TablesUpkeep = upkeeps.SqlTablesUpkeep(found, lent.engine, lent.close)
     return upkeep

@@ -168,7 +168,7 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
 
 
 def _sql_time(engine: Any) -> datetime:
-    there: datetime = importlib.import_module("angzarr.adapters.sql.engine.advisory_lock").ask_time(
+    there: datetime = importlib.import_module("angzarr.adapters.sql.engine.statements").ask_time(
         engine
     )
     return there

@@ -14,8 +14,7 @@ from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.alerts import SqlAlerts
 from angzarr.adapters.sql.ledger.brake import SqlBrake
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.groups import SqlGroups
-from angzarr.adapters.sql.ledger.peers import SqlPeers
+from angzarr.adapters.sql.ledger.groups import SqlGroups, SqlPeers
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector

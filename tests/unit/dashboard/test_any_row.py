@@ -13,8 +13,7 @@ from tests.hostile_letters import ZONES, failures, local_zone, worst
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.alerts import SqlAlerts
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.groups import SqlGroups
-from angzarr.adapters.sql.ledger.peers import SqlPeers
+from angzarr.adapters.sql.ledger.groups import SqlGroups, SqlPeers
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from dashboard_caller import api, browser
 from dashboard_world import World

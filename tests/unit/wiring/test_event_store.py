@@ -13,9 +13,8 @@ from tools.polling import wait_until
 
 from angzarr import Aggregate
 from angzarr.adapters.memory.books import MemoryEventBooks
-from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.engine.shared_engine import ENGINES
-from angzarr.adapters.sql.event_store.store import SqlEventBooks
+from angzarr.adapters.sql.engine.engine import ENGINES, build_engine
+from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.aggregates.book import Address, Decision, Head, Write
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError

@@ -109,7 +109,7 @@ STEP = Step(LANE, 0, "e-0", "Placed", None, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_memory_asks_for_no_database(monkeypatch):
-    monkeypatch.setitem(sys.modules, "angzarr.adapters.sql.engine.shared_engine", None)
+    monkeypatch.setitem(sys.modules, "angzarr.adapters.sql.engine.engine", None)
     stores = open_at("memory://")
     stores.lanes.move(STEP)
     assert stores.checkpoints.get("reports").last_event_id == "e-0", "who moves a lane counts"

@@ -13,11 +13,10 @@ from tests.contracts.groups import decide
 from tests.contracts.ledger import letter_of, resolve
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.database import LedgerDatabase, SqlUpkeep
 from angzarr.adapters.sql.ledger.groups import SqlGroups
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import HEAD, ledger_groups, ledger_version
-from angzarr.adapters.sql.ledger.upkeep import SqlUpkeep
 from angzarr.cli.main import main
 from apps import module_with
 

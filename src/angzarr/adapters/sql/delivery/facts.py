@@ -1,8 +1,6 @@
 """Facts in SQL: spooled in memory, written in batches by one thread a process (spec F1).
 
-The table of facts (spec F1): rows are only ever added. Times are UTC.
-
-Fact ↔ row: every fact becomes a row that both databases take, whatever is in it. Pure.
+Rows are only ever added. Every fact becomes a row that both databases take. Times are UTC.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.delivery.facts import utc
-from angzarr.adapters.sql.delivery.tables import ensure_tables, owner_leases
-from angzarr.adapters.sql.engine.advisory_lock import database_now, database_time_after
+from angzarr.adapters.sql.delivery.idempotency import ensure_tables, owner_leases
 from angzarr.adapters.sql.engine.engine import create_missing, in_transaction, reading
+from angzarr.adapters.sql.engine.statements import database_now, database_time_after
 from angzarr.fleet import RELEASE_LIFE, SAID_LIFE, FleetRelease, Member, read_member, told_member
 
 METADATA = MetaData()
@@ -84,7 +84,7 @@ class SqlFleet:
         self._engine = engine
         self._life = life
         self._said_life = said_life
-        self._statements = _Statements(engine)
+        self._statements = _FleetStatements(engine)
 
     def register(self, member: Member, /) -> None:
         """Keep what *member* says, and see its release, in one transaction."""
@@ -124,7 +124,7 @@ class SqlFleet:
         return in_transaction(reading(self._engine), step)
 
 
-class _Statements:
+class _FleetStatements:
     """The SQL of the fleet, built once."""
 
     def __init__(self, engine: Engine) -> None:

@@ -1,11 +1,14 @@
 """Claims and owner leases in SQL: one transaction a step, the pure rules around a locked row.
 
 On PostgreSQL the row is locked by the upsert or FOR UPDATE, on SQLite the whole database is
-(BEGIN IMMEDIATE). All spans are measured by the database.
+(BEGIN IMMEDIATE). The database measures all spans. Times are UTC.
+
+The tables of finished steps and waiting messages are here too: they are created together.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -15,10 +18,14 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     Column,
     Connection,
+    DateTime,
     Engine,
     Executable,
+    Integer,
+    MetaData,
     Row,
     Table,
+    Text,
     bindparam,
     delete,
     select,
@@ -26,14 +33,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from angzarr.adapters.sql.delivery.tables import (
-    ensure_tables,
-    finished_steps,
-    idempotency_keys,
-    owner_leases,
-)
-from angzarr.adapters.sql.engine.advisory_lock import database_now, database_time_after
-from angzarr.adapters.sql.engine.engine import in_transaction
+from angzarr.adapters.sql.engine.engine import create_missing, in_transaction
+from angzarr.adapters.sql.engine.statements import database_now, database_time_after
 from angzarr.resilience.idempotency import (
     RECORD_LIFE,
     Claim,
@@ -55,6 +56,71 @@ from angzarr.resilience.idempotency_rules import (
     starts_of,
     was_ended,
 )
+
+METADATA = MetaData()
+
+_READY: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("result", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("token", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("replay", Integer, nullable=False),
+    Column("hop", Integer, nullable=False),
+    Column("starts", Integer, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+)
+
+owner_leases = Table(
+    "owner_leases",
+    METADATA,
+    Column("owner", Text, primary_key=True),
+    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+)
+
+#: `number` is a step's place in the order of its log; `undoing`, the same in all rows of one, says
+#: why they are being undone.
+finished_steps = Table(
+    "finished_steps",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("replay", Integer, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("number", Integer, nullable=False),
+    Column("undo", Text, nullable=False),
+    Column("data", Text, nullable=False),
+    Column("undoing", Text),
+    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+)
+
+#: `token` names the mover that has a row; until `due_at`, which is the end of its lease then.
+waiting_messages = Table(
+    "waiting_messages",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("due_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("token", Text, nullable=False, index=True),
+    Column("message", Text, nullable=False),
+)
+
+
+def create_tables(engine: Engine) -> None:
+    """Create these tables if they are missing; any number of processes may do so at once."""
+    create_missing(engine, METADATA)
+
+
+def ensure_tables(engine: Engine) -> None:
+    """Create the tables before the first use of *engine* in this process, which may come late."""
+    if engine not in _READY:
+        create_tables(engine)
+        _READY.add(engine)
+
 
 _Answer = TypeVar("_Answer")
 
@@ -100,7 +166,7 @@ class SqlIdempotencyStore:
     def __init__(self, engine: Engine, *, life: timedelta = RECORD_LIFE) -> None:
         self._engine = engine
         self._life = life
-        self._statements = _Statements(engine)
+        self._statements = _ClaimStatements(engine)
 
     def claim(self, claims: Sequence[Claim], /) -> list[ClaimAnswer]:
         """Answer each claim in order, all in one transaction, or none of them.
@@ -166,7 +232,7 @@ class SqlIdempotencyStore:
         connection.execute(self._statements.write, _values(key, record, life))
 
 
-class _Statements:
+class _ClaimStatements:
     """The SQL of the store, built once; parameters are those of `_values`."""
 
     def __init__(self, engine: Engine) -> None:

@@ -14,9 +14,9 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine, bindparam, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from angzarr.adapters.sql.delivery.tables import ensure_tables, waiting_messages
-from angzarr.adapters.sql.engine.advisory_lock import database_now, database_time_after
+from angzarr.adapters.sql.delivery.idempotency import ensure_tables, waiting_messages
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
+from angzarr.adapters.sql.engine.statements import database_now, database_time_after
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.schedule import Row, TakenRows, row_of
 from angzarr.events.event import Message
@@ -32,7 +32,7 @@ class SqlSchedule:
     def __init__(self, engine: Engine, *, clock: Clock | None = None) -> None:
         self._engine = engine
         self._clock = clock or SystemClock()
-        self._statements = _Statements(engine)
+        self._statements = _ScheduleStatements(engine)
 
     def put(self, copy: Message, at: datetime, /) -> None:
         """Let *copy* wait until *at*; a row that a mover has is its no longer."""
@@ -90,7 +90,7 @@ class SqlSchedule:
         return in_transaction(self._engine, step)
 
 
-class _Statements:
+class _ScheduleStatements:
     """The SQL of the schedule, built once."""
 
     def __init__(self, engine: Engine) -> None:

@@ -22,9 +22,13 @@ from sqlalchemy import (
     update,
 )
 
-from angzarr.adapters.sql.delivery.tables import ensure_tables, finished_steps, idempotency_keys
-from angzarr.adapters.sql.engine.advisory_lock import database_now, database_time_after
+from angzarr.adapters.sql.delivery.idempotency import (
+    ensure_tables,
+    finished_steps,
+    idempotency_keys,
+)
 from angzarr.adapters.sql.engine.engine import in_transaction
+from angzarr.adapters.sql.engine.statements import database_now, database_time_after
 from angzarr.delivery.compensation import (
     LOG_LIFE,
     MOST_STEPS,

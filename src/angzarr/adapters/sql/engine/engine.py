@@ -1,18 +1,22 @@
-"""SQLAlchemy engines for SQLite and PostgreSQL that wait shortly, survive forks and say why not.
+"""SQLAlchemy engines for SQLite and PostgreSQL: short waits, safe forks, errors with their cause.
 
-SQLite serves one host: a file in WAL mode whose writers queue up. On PostgreSQL the spans and
-leases of claims are measured by the database; on SQLite worker and database share the machine's
-clock. The ledger goes by the time of who works on it, which long-lived processes have from the
-claim store.
+SQLite serves one host: a file in WAL mode whose writers queue up. On PostgreSQL the database
+measures the spans and leases of claims. On SQLite worker and database share the machine's clock.
+The ledger goes by the time of the worker, which long-lived processes take from the claim store.
+
+`ENGINES` lends one engine for each database, so that a process has one pool there.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import (
@@ -36,12 +40,19 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from angzarr.adapters.sql.engine import postgresql_options
-from angzarr.adapters.sql.engine.fork import GatedPool, LearningPool, survive_forks
-from angzarr.adapters.sql.engine.impatient import give_up_on_the_mute
-from angzarr.adapters.sql.engine.primary import keep_only_the_primary
-from angzarr.adapters.sql.engine.private_file import keep_private
-from angzarr.adapters.sql.engine.remedy import told
+from angzarr.adapters.sql.engine.error_hints import describe_error
+from angzarr.adapters.sql.engine.postgresql import (
+    bound_answers,
+    connect_options,
+    keep_only_the_primary,
+    longest_answer,
+)
+from angzarr.adapters.sql.engine.sqlite_files import (
+    GatedPool,
+    LearningPool,
+    keep_private,
+    survive_forks,
+)
 from angzarr.errors import ConfigurationError, StoreUnavailable, Unavailable
 
 _Answer = TypeVar("_Answer")
@@ -74,15 +85,15 @@ def build_engine(
         max_overflow=2 * pool_size,
         pool_timeout=seconds,
         poolclass=GatedPool if sqlite else LearningPool,
-        connect_args={"timeout": seconds} if sqlite else postgresql_options.of(parsed, seconds),
+        connect_args={"timeout": seconds} if sqlite else connect_options(parsed, seconds),
     )
     if sqlite:
         _prepare_sqlite(engine, seconds, power_safe=power_safe)
     else:
         keep_only_the_primary(engine)
         _speak_utc(engine)
-        if (longest := postgresql_options.longest(parsed, seconds)) is not None:
-            give_up_on_the_mute(engine, longest)
+        if (longest := longest_answer(parsed, seconds)) is not None:
+            bound_answers(engine, longest)
     survive_forks(engine)
     return engine
 
@@ -97,7 +108,7 @@ def patient(engine: Engine) -> Iterator[Engine]:
         yield engine  # only waits for locks are bounded there
         return
     seconds = DEFAULT_TIMEOUT.total_seconds()
-    options = postgresql_options.of(engine.url, seconds, patient=True)
+    options = connect_options(engine.url, seconds, patient=True)
     slow = create_engine(engine.url, poolclass=NullPool, connect_args=options)
     keep_only_the_primary(slow)
     _speak_utc(slow)
@@ -144,7 +155,7 @@ def in_transaction(
     committed, that is what *away* says.
     """
     run = _Run(engine, step)
-    with told_as(away, engine):
+    with unavailable_as(away, engine):
         try:
             return run()
         except DBAPIError as error:
@@ -182,14 +193,14 @@ def rolled_back(error: DBAPIError) -> bool:
 
 
 @contextmanager
-def told_as(away: type[Unavailable], engine: Engine) -> Iterator[None]:
+def unavailable_as(away: type[Unavailable], engine: Engine) -> Iterator[None]:
     """Raise *away* for errors that say that the database of *engine* does not serve."""
     try:
         yield
     except (DBAPIError, PoolTimeoutError) as error:
         if not _is_away(error):
             raise
-        cause = told(getattr(error, "orig", error), engine.url)
+        cause = describe_error(getattr(error, "orig", error), engine.url)
         msg = f"the database {address(engine.url)} did not serve a transaction: {cause}"
         raise away(msg) from error
 
@@ -278,3 +289,65 @@ def _switch_to_wal(connection: sqlite3.Connection, deadline: float) -> None:
             time.sleep(0.01)
         else:
             return
+
+
+class BorrowedEngine:
+    """An engine that others use too. To be closed by whoever borrowed it; safe to close twice."""
+
+    def __init__(self, engine: Engine, give_back: Callable[[], None]) -> None:
+        self.engine = engine
+        self._give_back: Callable[[], None] | None = give_back
+
+    def close(self) -> None:
+        """Give it back; the last who does so closes the pooled connections."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()
+
+
+class SharedEngines:
+    """Lends one engine for each address. Safe to use from threads.
+
+    A child goes on with the engines that it inherited, with connections of its own
+    (`survive_forks`).
+    """
+
+    def __init__(self) -> None:
+        self._engines: dict[URL, Engine] = {}
+        self._users: dict[URL, int] = {}
+        self._lock = threading.Lock()
+        # Another thread may hold the lock while this one forks; nobody would ever let it go.
+        os.register_at_fork(after_in_child=self._renew_lock)
+
+    def borrow(self, url: str) -> BorrowedEngine:
+        """Lend the engine for *url*, made now if nobody has it; raises ConfigurationError."""
+        place = _place(url)
+        with self._lock:
+            if place not in self._engines:
+                self._engines[place] = build_engine(url)
+            self._users[place] = self._users.get(place, 0) + 1
+            return BorrowedEngine(self._engines[place], lambda: self._return(place))
+
+    def _return(self, place: URL) -> None:
+        with self._lock:
+            self._users[place] -= 1
+            if self._users[place]:
+                return
+            del self._users[place]
+            engine = self._engines.pop(place)
+        engine.dispose()
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
+
+
+#: Those of this process.
+ENGINES: Final = SharedEngines()
+
+
+def _place(url: str) -> URL:
+    """Return where *url* leads: a file that is named from here is another one elsewhere."""
+    parsed = parsed_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return parsed
+    return parsed.set(database=str(Path(parsed.database or "").absolute()))

@@ -1,12 +1,12 @@
-"""Schema: tables that are upgraded together, by revisions of their own.
+"""Schema: tables that are upgraded together, by revisions of their own, and their upkeep.
 
-Tables that are new are made at once. Those that are behind go through Alembic's revisions, by one
-process at a time. Those of a newer release are left alone.
+New tables are made at once. Tables that are behind go through Alembic's revisions, by one process
+at a time. Tables of a newer release are left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,18 +26,18 @@ from sqlalchemy import (
     text,
 )
 
-from angzarr.adapters.sql.engine.advisory_lock import takes_lock
 from angzarr.adapters.sql.engine.engine import (
     CREATE_LOCK,
     address,
     in_transaction,
     patient,
     reading,
-    told_as,
+    unavailable_as,
 )
 from angzarr.adapters.sql.engine.schema_revisions import compare, run_revisions
+from angzarr.adapters.sql.engine.statements import takes_lock
 from angzarr.errors import StoreUnavailable, Unavailable
-from angzarr.maintenance.schema_versions import Revision, SchemaStanding
+from angzarr.maintenance.schema_versions import Revision, SchemaStanding, TablesUpkeep
 
 #: What tables have that were made before there were revisions, and so no version.
 FIRST: Final = "0001"
@@ -123,7 +123,7 @@ class Schema:
             raise self.away(self._newer(engine, before))
         if before.standing is not SchemaStanding.BEHIND:
             return before
-        with told_as(self.away, engine), patient(engine) as slow, self.alone(slow):
+        with unavailable_as(self.away, engine), patient(engine) as slow, self.alone(slow):
             self._run(slow)
         return before
 
@@ -211,3 +211,28 @@ class Readiness:
         if not self._done:
             self._schema.make_ready(self._engine, migrate=self._migrate)
             self._done = True
+
+
+class SqlTablesUpkeep(TablesUpkeep):
+    """Looks after the tables; nothing is changed that was not asked for."""
+
+    def __init__(self, schema: Schema, engine: Engine, close: Callable[[], None]) -> None:
+        self._schema = schema
+        self._engine = engine
+        self._close = close
+
+    def revision(self) -> Revision:
+        """Return the revision of the tables."""
+        return self._schema.revision_of(self._engine)
+
+    def upgrade(self) -> Revision:
+        """Bring the tables to what this release needs."""
+        return self._schema.upgrade(self._engine)
+
+    def differences(self) -> Sequence[str]:
+        """Return how the tables differ, in Alembic's words."""
+        return self._schema.differences(self._engine)
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._close()

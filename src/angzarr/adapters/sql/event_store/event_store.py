@@ -19,12 +19,16 @@ from sqlalchemy import (
 )
 
 from angzarr.adapters.sql.delivery.facts import utc
-from angzarr.adapters.sql.engine.bulk import as_table
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
 from angzarr.adapters.sql.engine.schema import Readiness
-from angzarr.adapters.sql.event_store.rows import address_in, event_of
-from angzarr.adapters.sql.event_store.schema import BOOKS
-from angzarr.adapters.sql.event_store.tables import book_events, event_books
+from angzarr.adapters.sql.engine.statements import as_table
+from angzarr.adapters.sql.event_store.tables import (
+    BOOKS,
+    address_in,
+    book_events,
+    event_books,
+    event_of,
+)
 from angzarr.aggregates.book import Address, EventStore, Head, Pending
 from angzarr.events.event import Event
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Select, insert, select, text
 
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.write_tables import ledger_brake
+from angzarr.adapters.sql.ledger.schema import ledger_brake
 from angzarr.analysis.ledger.emergency_stop import (
     MOST_PULLS,
     Brake,

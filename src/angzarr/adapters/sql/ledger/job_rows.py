@@ -1,9 +1,4 @@
-"""Rows of the tables of replay jobs to and from the values of `angzarr.analysis`.
-
-Edits of replay jobs: rows of replay_job_edits, each written once with its job.
-
-Orders of replays: rows of replay_orders.
-"""
+"""Replay jobs, their orders and their edits as rows, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from angzarr.adapters.sql.ledger.job_tables import (
+from angzarr.adapters.sql.ledger.schema import (
     replay_job_edits,
     replay_job_history,
     replay_job_items,

@@ -30,15 +30,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
-from angzarr.adapters.sql.ledger.merging import (
+from angzarr.adapters.sql.ledger.paging import (
     NEWEST,
     Parts,
+    begins_with,
+    follows,
     merged,
     names_few,
+    newest_first,
     oldest_of_newest,
     parts_of,
 )
-from angzarr.adapters.sql.ledger.paging import begins_with, follows, newest_first
 from angzarr.adapters.sql.ledger.rows import entry_from
 from angzarr.adapters.sql.ledger.tables import (
     OPEN_ONLY,

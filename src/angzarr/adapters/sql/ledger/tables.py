@@ -1,6 +1,8 @@
-"""The tables of the ledger (spec A2). Times are UTC; texts are what PostgreSQL accepts as text.
+"""The tables of entries, letters and groups (spec A2).
 
-This is what `migrations` lead to; whoever changes a table here adds a revision there.
+Times are UTC; texts are valid for PostgreSQL.
+
+`migrations/ledger` leads to these tables: a change here needs a revision there.
 """
 
 from __future__ import annotations

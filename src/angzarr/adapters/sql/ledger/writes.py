@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, and_, delete, or_, select, tuple_, updat
 from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.write_tables import remembered_writes
+from angzarr.adapters.sql.ledger.schema import remembered_writes
 from angzarr.analysis.ledger import idempotent_requests as rules
 from angzarr.analysis.ledger.idempotent_requests import (
     KEPT,

@@ -1,6 +1,6 @@
 """Checkpoints in SQL: the sums of what the threads of a fleet counted beside the lanes.
 
-How whoever moves a lane counts there, in one statement that holds its row to the commit.
+A move counts in one statement, which holds its row until the commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
 from angzarr.adapters.sql.engine.schema import Readiness
-from angzarr.adapters.sql.event_store.rows import to_text
+from angzarr.adapters.sql.event_store.tables import to_text
 from angzarr.adapters.sql.ordering.tables import ORDERING, name_key, projection_checkpoints
 from angzarr.ordering.lane import Step
 from angzarr.projections.checkpoint import Checkpoint, Checkpoints

@@ -23,8 +23,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, bindparam, case, false, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from angzarr.adapters.sql.engine.advisory_lock import database_now, database_time_after
-from angzarr.adapters.sql.event_store.rows import to_text
+from angzarr.adapters.sql.engine.statements import database_now, database_time_after
+from angzarr.adapters.sql.event_store.tables import to_text
 from angzarr.adapters.sql.ordering.tables import ordering_keepers
 
 #: The parameters of `LETS_IN`.

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.engine.engine import in_transaction
-from angzarr.adapters.sql.engine.single import Single
+from angzarr.adapters.sql.engine.statements import Single
 from angzarr.adapters.sql.ordering.checkpoints import COUNTED, added, counted_row, insert_into
 from angzarr.adapters.sql.ordering.tables import (
     AT_ONCE,

@@ -1,8 +1,6 @@
-"""Questions about lanes that people and the keeper ask; nothing is locked.
+"""Questions about lanes from people and from the keeper; they lock nothing.
 
 All but `summaries` begin at lanes in which something waits: a few of a million.
-
-Which handlers have lanes, and which of these stand, a page at a time; nothing is locked.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ from sqlalchemy import (
     update,
 )
 
-from angzarr.adapters.sql.engine.bulk import as_table
-from angzarr.adapters.sql.event_store.rows import address_in, key_of
+from angzarr.adapters.sql.engine.statements import as_table
+from angzarr.adapters.sql.event_store.tables import address_in, key_of
 from angzarr.adapters.sql.ordering.moving import waits_at
 from angzarr.adapters.sql.ordering.tables import (
     at,

@@ -1,19 +1,28 @@
-"""Work and the move of its lane in one transaction, which is never left open (ADR 0051)."""
+"""Work and the move of its lane in one transaction, which is never left open (ADR 0051).
+
+On PostgreSQL the transaction of a run begins with the look at the lane and passes the gate in the
+same statement. That saves each event a round trip.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, RootTransaction
+from sqlalchemy import Connection, Engine, RootTransaction, and_, literal, select
 from sqlalchemy.exc import DBAPIError
 
-from angzarr.adapters.sql.engine.engine import address, rolled_back, told_as
-from angzarr.adapters.sql.engine.error_kind import is_busy, is_trouble
-from angzarr.adapters.sql.engine.remedy import told
+from angzarr.adapters.sql.engine.engine import address, in_transaction, rolled_back, unavailable_as
+from angzarr.adapters.sql.engine.error_hints import describe_error, is_busy, is_trouble, lacks_lock
+from angzarr.adapters.sql.engine.statements import Single
+from angzarr.adapters.sql.ordering import gate as lane_gate
+from angzarr.adapters.sql.ordering.moving import here, named
+from angzarr.adapters.sql.ordering.tables import ordering_lanes
 from angzarr.errors import ConfigurationError, StoreUnavailable
-from angzarr.ordering.lane import Elsewhere, Moved
+from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step
+from angzarr.ordering.lanes import Entered
 
 #: in_failed_sql_transaction: a statement of the work had failed, and the work said nothing.
 _FAILED: Final = "25P02"
@@ -38,27 +47,27 @@ class _NotMoved(Exception):
         self.answer = answer
 
 
-class Begun(NamedTuple):
+class BegunRun(NamedTuple):
     """A `transaction` that has begun: it ends with the block of *within*, which is empty then."""
 
     connection: Connection
     within: ExitStack
 
 
-def begin(engine: Engine) -> Begun:
+def begin(engine: Engine) -> BegunRun:
     """Begin a transaction; raises StoreUnavailable. Leave it, whatever happens."""
     within = ExitStack()
-    return Begun(within.enter_context(transaction(engine)), within)
+    return BegunRun(within.enter_context(transaction(engine)), within)
 
 
-def leave(begun: Begun) -> None:
+def leave(begun: BegunRun) -> None:
     """Undo what was *begun*; nothing, once it has ended."""
     with suppress(_Left), begun.within:
         raise _Left
 
 
 def run(
-    begun: Begun,
+    begun: BegunRun,
     work: Callable[[Connection], object],
     move: Callable[[Connection], Moved | Elsewhere],
 ) -> Moved | Elsewhere:
@@ -80,10 +89,10 @@ def run(
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
     """Give a Connection for a transaction that is committed, or undone by what is raised in it."""
-    with told_as(StoreUnavailable, engine):
+    with unavailable_as(StoreUnavailable, engine):
         connection = engine.connect()
     with connection:
-        with told_as(StoreUnavailable, engine):
+        with unavailable_as(StoreUnavailable, engine):
             begun = connection.begin()
         try:
             with _told(connection):
@@ -99,7 +108,7 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 def ours(connection: Connection) -> Iterator[None]:
     """Raise StoreUnavailable for whatever is wrong with statements of ours in a `transaction`."""
     try:
-        with told_as(StoreUnavailable, connection.engine):
+        with unavailable_as(StoreUnavailable, connection.engine):
             yield
     except StoreUnavailable as error:
         cause = error.__cause__
@@ -117,7 +126,7 @@ def _kept(answer: Moved | Elsewhere) -> Moved:
 def _commit(connection: Connection, begun: RootTransaction) -> None:
     """Commit. What PostgreSQL refuses now is what the work wrote; SQLite's disk may be full."""
     sqlite = connection.dialect.name == "sqlite"
-    with told_as(StoreUnavailable, connection.engine) if sqlite else nullcontext():
+    with unavailable_as(StoreUnavailable, connection.engine) if sqlite else nullcontext():
         begun.commit()
 
 
@@ -168,7 +177,7 @@ def _told(connection: Connection) -> Iterator[None]:
         if not _is_away(connection, error):
             raise
         url = connection.engine.url
-        cause = told(getattr(error, "orig", error), url)
+        cause = describe_error(getattr(error, "orig", error), url)
         msg = f"the database {address(url)} did not serve a transaction to its end: {cause}"
         raise StoreUnavailable(msg) from error
 
@@ -200,3 +209,78 @@ def _status(connection: Connection) -> object:
 def _state(error: BaseException | None) -> str:
     """Return PostgreSQL's SQLSTATE of *error*, if it has one."""
     return str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
+
+
+_lanes = ordering_lanes.c
+
+
+class LaneEntering:
+    """The statement by which runs are let in, built once for an engine; *move* ends a run."""
+
+    def __init__(
+        self, engine: Engine, move: Callable[[Connection, Step], Moved | Elsewhere]
+    ) -> None:
+        self._engine = engine
+        self._move = move
+        #: Whether a transaction keeps nobody waiting before it writes: SQLite has one writer.
+        self.is_early = engine.dialect.name == "postgresql"
+        one = select(literal(1)).subquery("one")
+        lane = one.outerjoin(ordering_lanes, and_(*here()))
+        asked = select(lane_gate.LETS_IN, _lanes.next_sequence, _lanes.waiting).select_from(lane)
+        self._enter = Single(engine, asked)
+
+    def enter(self, lane: Lane) -> Entered | None:
+        """Begin a transaction, and look; None, with it ended, where the gate of *lane* is shut.
+
+        What is seen may be older than the gate: a move tells. None, too, where a batch of a rebuild
+        in place takes longer than a lock is waited for. Raises StoreUnavailable.
+        """
+        try:
+            return self._entered(lane)
+        except StoreUnavailable as away:
+            cause = away.__cause__ or away
+            if lacks_lock(cause):
+                return None
+            if not (isinstance(cause, DBAPIError) and cause.connection_invalidated):
+                raise
+        # The server was started anew, perhaps: all pooled connections go with the first, that way.
+        in_transaction(self._engine, lambda connection: connection.execute(select(literal(1))))
+        return self._entered(lane)
+
+    def _entered(self, lane: Lane) -> Entered | None:
+        begun = begin(self._engine)
+        try:
+            let_in, *found = self._asked(begun.connection, lane)
+        except BaseException:
+            with begun.within:  # it sees what ends it
+                raise
+        if not let_in:
+            leave(begun)
+            return None
+        place = Place(lane.first) if found[0] is None else Place(*found)
+        return _Entered(place, begun, self._move)
+
+    def _asked(self, connection: Connection, lane: Lane) -> Sequence[Any]:
+        values = named(lane) | lane_gate.keys_of(lane.handler)
+        with unavailable_as(StoreUnavailable, self._engine):
+            row = self._enter.first_in(connection, values)
+        assert row is not None  # noqa: S101 - an outer join of one row
+        return row
+
+
+@dataclass(slots=True)
+class _Entered(Entered):
+    place: Place
+    begun: BegunRun
+    move: Callable[[Connection, Step], Moved | Elsewhere]
+
+    def run(self, step: Step, work: Callable[[Any], object], /) -> Moved | Elsewhere:
+        """Run *work* with the Connection, and move past *step* in its transaction."""
+        if self.place.next_sequence != step.sequence:
+            self.close()
+            return Elsewhere(self.place.next_sequence)
+        return run(self.begun, work, lambda connection: self.move(connection, step))
+
+    def close(self) -> None:
+        """Roll back, unless it ran."""
+        leave(self.begun)

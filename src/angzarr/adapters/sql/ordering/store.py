@@ -18,13 +18,13 @@ from angzarr.adapters.sql.engine.schema import Readiness
 from angzarr.adapters.sql.ordering import gate as lane_gate
 from angzarr.adapters.sql.ordering import queries as lane_list
 from angzarr.adapters.sql.ordering import queries as lane_queries
-from angzarr.adapters.sql.ordering import resetting as lane_resetting
 from angzarr.adapters.sql.ordering import running as lane_running
+from angzarr.adapters.sql.ordering import waiting as lane_resetting
 from angzarr.adapters.sql.ordering import waiting as lane_settling
 from angzarr.adapters.sql.ordering import waiting as lane_waiting
-from angzarr.adapters.sql.ordering.entering import LaneEntering
 from angzarr.adapters.sql.ordering.gate import LaneDuty
 from angzarr.adapters.sql.ordering.moving import LaneMoving, waits_at
+from angzarr.adapters.sql.ordering.running import LaneEntering
 from angzarr.adapters.sql.ordering.tables import ORDERING, by_key
 from angzarr.aggregates.book import Address
 from angzarr.clock import Clock, SystemClock

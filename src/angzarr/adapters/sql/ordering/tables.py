@@ -18,7 +18,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, RowMapping, Table, Text
 
 from angzarr.adapters.sql.engine.schema import Schema, version_table
-from angzarr.adapters.sql.event_store.rows import address_in, key_of, to_text
+from angzarr.adapters.sql.event_store.tables import address_in, key_of, to_text
 from angzarr.adapters.sql.ledger.tables import UtcTime
 from angzarr.ordering.lane import Lane, Waiting, Why
 from angzarr.resilience.idempotency import key_part

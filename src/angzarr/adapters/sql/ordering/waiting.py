@@ -1,8 +1,7 @@
-"""What waits in lanes: kept, forgotten, lent. Whoever changes it holds the row of its lane.
+"""Events that wait in lanes: kept, forgotten, lent. Each change holds the row of its lane.
 
-What waits in lanes that moved without it: what is past is forgotten, and what has come is due.
-
-A rebuild moves lanes by the thousand. A keeper asks at times whether any event was overlooked.
+A rebuild moves lanes by the thousand, a person moves one. Past events are then forgotten, and
+arrived ones are due. A keeper looks for overlooked events at times.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    exists,
     func,
     insert,
     literal,
@@ -27,12 +27,14 @@ from sqlalchemy import (
     update,
 )
 
-from angzarr.adapters.sql.engine.bulk import as_table
+from angzarr.adapters.sql.engine.statements import as_table
+from angzarr.adapters.sql.ordering.checkpoints import clear
 from angzarr.adapters.sql.ordering.moving import LaneMoving, set_lane, waits_at
 from angzarr.adapters.sql.ordering.tables import (
     AT_ONCE,
     at,
     found_in,
+    name_key,
     ordering_lanes,
     ordering_waiting,
     waiting_row,
@@ -179,3 +181,47 @@ def overlooked(connection: Connection, handlers: Mapping[str, str], limit: int) 
     mine = [_waiting.handler.in_(list(handlers)), EARLY, _waiting.lent_until.is_(None)]
     found = select(*keys).distinct().where(*mine, _waiting.sequence <= _PLACE).limit(limit)
     return connection.execute(found).all()
+
+
+_lanes, _waiting = ordering_lanes.c, ordering_waiting.c
+
+
+def skip_to(
+    connection: Connection, moving: LaneMoving, lane: Lane, sequence: int, now: datetime
+) -> Place:
+    """Move *lane* on to *sequence*, forget what is past but parked, and mark that as due."""
+    place = moving.hold(connection, lane, make=sequence > lane.first)
+    if sequence <= place.next_sequence:
+        return place
+    here = at(ordering_waiting, lane)
+    past = delete(ordering_waiting).where(*here, ~EARLY, _waiting.sequence < sequence)
+    left = place.waiting - connection.execute(past).rowcount
+    come = [*here, EARLY, _waiting.sequence <= sequence, _waiting.lent_until.is_(None)]
+    connection.execute(update(ordering_waiting).where(*come).values(lent_until=AT_ONCE))
+    set_lane(connection, lane, next_sequence=sequence, waiting=left, moved_at=now)
+    return Place(sequence, left)
+
+
+def reset(connection: Connection, handler: str) -> int:
+    """Let all lanes of *handler* begin anew; those in which something waits keep it.
+
+    Others go on meanwhile. A lane in which nothing waited may get something before it is come to,
+    and one in which something waited may get rid of it. So what is left by the first step is
+    begun anew whatever waits in it, and held; and what is empty of it then goes as well.
+    """
+    mine = _lanes.handler == name_key(handler)
+    empty = delete(ordering_lanes).where(mine, _lanes.waiting == 0)
+    anew = update(ordering_lanes).where(mine)
+    gone = connection.execute(empty).rowcount
+    begun = connection.execute(
+        anew.values(next_sequence=_lanes.first_sequence, moved_at=None, sent_place=None)
+    )
+    connection.execute(empty)
+    early = update(ordering_waiting).where(_waiting.handler == name_key(handler), EARLY)
+    here = [IN_LANE, _lanes.moved_at.is_(None)]
+    ahead = early.where(_waiting.lent_until.is_not(None), exists().where(*here))
+    connection.execute(ahead.values(lent_until=None))
+    come = early.where(exists().where(*here, _lanes.next_sequence >= _waiting.sequence))
+    connection.execute(come.values(lent_until=AT_ONCE))
+    clear(connection, handler)
+    return gone + begun.rowcount

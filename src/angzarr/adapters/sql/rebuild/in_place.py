@@ -15,12 +15,12 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from angzarr.adapters.sql.engine.error_kind import is_busy
+from angzarr.adapters.sql.engine.error_hints import is_busy
 from angzarr.adapters.sql.ordering.gate import pause
-from angzarr.adapters.sql.ordering.resetting import reset
+from angzarr.adapters.sql.ordering.waiting import reset
 from angzarr.adapters.sql.rebuild import progress as green_progress
 from angzarr.adapters.sql.rebuild import store as green_lanes
-from angzarr.adapters.sql.rebuild.shadow import SqlGreen, Work
+from angzarr.adapters.sql.rebuild.shadow import SqlShadowTables, Work
 from angzarr.aggregates.book import Address, Head
 from angzarr.clock import Clock
 from angzarr.errors import RebuildError, StoreUnavailable
@@ -47,7 +47,7 @@ _PAUSE: Final = timedelta(milliseconds=100)
 _Answer = TypeVar("_Answer")
 
 
-class InPlace(SqlGreen):
+class RebuildInPlace(SqlShadowTables):
     """A space without tables: it only keeps that the rebuild was begun, and how far it is."""
 
     live = True

@@ -1,9 +1,4 @@
-"""How far a green space is: the rows that each batch writes along with its effects.
-
-How far each aggregate is, for a rebuild: asked for and written for many at once.
-
-The tables of a green space that say how far it is. They lie in it, beside its read model.
-"""
+"""How far a rebuild is: rows that each batch writes along with its effects."""
 
 from __future__ import annotations
 
@@ -39,7 +34,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from angzarr.adapters.sql.event_store.rows import address_in, to_text
+from angzarr.adapters.sql.event_store.tables import address_in, to_text
 from angzarr.adapters.sql.ledger.tables import UtcTime
 from angzarr.adapters.sql.ordering.tables import name_key
 from angzarr.adapters.sql.rebuild.space import Layout

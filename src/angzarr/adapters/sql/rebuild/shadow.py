@@ -1,7 +1,4 @@
-"""Green spaces in SQL: batches of events and their places, one transaction each (spec P4).
-
-Events handled in the transaction of a batch, and what is wrong with one of them.
-"""
+"""Shadow tables in SQL: batches of events and their places, one transaction each (spec P4)."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from typing import Any, TypeAlias, TypeVar
 from sqlalchemy import Connection, Engine, Transaction
 from sqlalchemy.exc import IntegrityError
 
-from angzarr.adapters.sql.engine.engine import told_as
-from angzarr.adapters.sql.engine.error_kind import is_busy, is_trouble
+from angzarr.adapters.sql.engine.engine import unavailable_as
+from angzarr.adapters.sql.engine.error_hints import is_busy, is_trouble
 from angzarr.adapters.sql.ordering.gate import shut
-from angzarr.adapters.sql.rebuild import copying as green_copying
 from angzarr.adapters.sql.rebuild import progress as green_progress
 from angzarr.adapters.sql.rebuild import refusals as green_saying
+from angzarr.adapters.sql.rebuild import space as green_copying
 from angzarr.adapters.sql.rebuild import store as green_lanes
 from angzarr.adapters.sql.rebuild.postgresql import PostgresqlSpace
 from angzarr.adapters.sql.rebuild.progress import angzarr_rebuild_places, places, put_places
@@ -48,7 +45,7 @@ from angzarr.projections.shadow_table import (
 Work: TypeAlias = Callable[[Event, Any], object]
 
 
-class Undone(Exception):
+class RebuildUndone(Exception):
     """Rolls a batch back; says why."""
 
     def __init__(self, broken: Broken) -> None:
@@ -78,7 +75,7 @@ def handled(
         except Exception as error:
             if is_trouble(error):
                 raise
-            raise Undone(Broken(index, error)) from error
+            raise RebuildUndone(Broken(index, error)) from error
         finally:
             if not (begun.is_active or connection.invalidated):
                 raise TransactionEnded(green_saying.ended(plan, event))
@@ -89,7 +86,7 @@ def handled(
 _Answer = TypeVar("_Answer")
 
 
-class SqlGreen(ShadowTable):
+class SqlShadowTables(ShadowTable):
     """The space of *plan* in *engine*'s database, where the tables of lanes are, for *work*."""
 
     #: Whether batches write to the live tables.
@@ -155,7 +152,7 @@ class SqlGreen(ShadowTable):
                 self._check_stray(self.space.strays() if self.plan.tables else "")
                 self.note(applied, {one: known[one] for one in moved}, cursor)
                 return Applied(len(applied))
-        except Undone as undone:
+        except RebuildUndone as undone:
             self._check_stray(self.space.denied())
             return undone.broken
 
@@ -334,5 +331,5 @@ class SqlGreen(ShadowTable):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        with told_as(StoreUnavailable, self._engine):
+        with unavailable_as(StoreUnavailable, self._engine):
             yield

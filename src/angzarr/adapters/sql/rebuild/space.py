@@ -1,15 +1,19 @@
-"""Space: where a green space lies in one kind of database, and what is different there."""
+"""Where shadow tables lie, and how they are compared with the live ones and replace them.
+
+Equal rows have equal digests, whatever their order; a digest needs bounded memory.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
-from angzarr.projections.shadow_table import Plan
+from angzarr.projections.shadow_table import Compared, Plan
 
 
 class Layout(NamedTuple):
@@ -133,3 +137,92 @@ class Space(ABC):
     def close(self) -> None:
         """Let the connection go, and others in; safe to call twice."""
         self._held.close()
+
+
+#: Rows of SQLite that are in memory at once.
+_PAGE: Final = 1_000
+_MODULUS: Final = 1 << 128
+
+
+class Digest(NamedTuple):
+    """The rows of a table: how many, and the sum of their digests."""
+
+    rows: int
+    sum: int
+
+
+def digest(connection: Connection, table: str, columns: Sequence[str]) -> Digest:
+    """Return the digest of *columns* of *table*; all names are quoted already.
+
+    Two digests are compared where they come from the same kind of database.
+    """
+    if not columns:
+        count = connection.scalar(text(f"SELECT count(*) FROM {table}"))  # noqa: S608 - quoted
+        return Digest(int(count or 0), 0)
+    listed = ", ".join(columns)
+    if connection.dialect.name == "postgresql":
+        return _by_server(connection, table, listed)
+    rows = total = 0
+    found = connection.exec_driver_sql(f"SELECT {listed} FROM {table}")  # noqa: S608 - quoted
+    while page := found.fetchmany(_PAGE):
+        rows += len(page)
+        total += sum(_of_row(tuple(row)) for row in page)
+    return Digest(rows, total % _MODULUS)
+
+
+def _of_row(row: tuple[object, ...]) -> int:
+    """Return a row's digest: `repr` tells 1 from '1', 1.0 and NULL."""
+    return int.from_bytes(hashlib.sha256(repr(row).encode()).digest()[:16], "big")
+
+
+def _by_server(connection: Connection, table: str, listed: str) -> Digest:
+    """Let PostgreSQL add up the two halves of each row's digest."""
+    halves = ", ".join(
+        f"coalesce(sum(('x' || substr(h, {at}, 15))::bit(60)::bigint::numeric), 0)"
+        for at in (1, 17)
+    )
+    row = f"encode(sha256(convert_to(ROW({listed})::text, 'UTF8')), 'hex')"
+    asked = f"SELECT count(*), {halves} FROM (SELECT {row} AS h FROM {table}) AS hashed"  # noqa: S608 - quoted
+    rows, high, low = connection.exec_driver_sql(asked).one()
+    return Digest(rows, ((int(high) << 64) + int(low)) % _MODULUS)
+
+
+def copy(space: Space, layouts: Sequence[Layout]) -> None:
+    """Replace the rows of the live tables by those of the green ones."""
+    for one in reversed(layouts):
+        space.run(f"DELETE FROM {space.live(one.name)}")  # noqa: S608 - quoted
+    overriding = " OVERRIDING SYSTEM VALUE" if space.connection.dialect.name == "postgresql" else ""
+    for one in layouts:
+        columns = ", ".join(map(space.quoted, one.columns))
+        space.run(
+            f"INSERT INTO {space.live(one.name)} ({columns}){overriding}"  # noqa: S608 - quoted
+            f" SELECT {columns} FROM {space.green(one.name)}"
+        )
+        space.renumber(one)
+    for one in layouts:
+        space.check(one)
+
+
+def compare_tables(space: Space, layouts: Sequence[Layout]) -> Compared:
+    """Compare the rows of the live tables with those of the green ones.
+
+    What the database numbers may be numbered otherwise in an equal read model.
+    """
+    differing, renumbered, rows = {}, [], 0
+    for one in layouts:
+        live, green = _digests(space, one, one.columns)
+        rows += green.rows
+        if live == green:
+            continue
+        rest = [name for name in one.columns if name not in one.numbered]
+        if one.numbered and len({*_digests(space, one, rest)}) == 1:
+            renumbered += [f"{one.name}.{name}" for name in sorted(one.numbered)]
+        else:
+            differing[one.name] = (live.rows, green.rows)
+    return Compared(differing, rows, renumbered=tuple(renumbered))
+
+
+def _digests(space: Space, layout: Layout, names: Sequence[str]) -> tuple[Digest, Digest]:
+    columns = [space.quoted(name) for name in names]
+    live, green = (place(layout.name) for place in (space.live, space.green))
+    return digest(space.connection, live, columns), digest(space.connection, green, columns)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from sqlalchemy import Engine, event
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.engine.private_file import make_private
+from angzarr.adapters.sql.engine.sqlite_files import make_private
 from angzarr.adapters.sql.rebuild.progress import METADATA, SPACE
 from angzarr.adapters.sql.rebuild.refusals import in_hand, in_the_way, no_table
 from angzarr.adapters.sql.rebuild.space import Layout, Space

@@ -31,10 +31,10 @@ from sqlalchemy import (
     tuple_,
 )
 
-from angzarr.adapters.sql.engine.advisory_lock import takes_lock
-from angzarr.adapters.sql.ledger.job_tables import replay_job_items, replay_jobs
+from angzarr.adapters.sql.engine.statements import takes_lock
 from angzarr.adapters.sql.ledger.queries import conditions_of
 from angzarr.adapters.sql.ledger.rows import entry_from
+from angzarr.adapters.sql.ledger.schema import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger.tables import ledger_entries
 from angzarr.analysis.ledger.transition import REPLAYABLE
 from angzarr.analysis.replay.job import (

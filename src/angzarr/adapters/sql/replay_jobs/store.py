@@ -1,4 +1,4 @@
-"""Replay jobs on SQLite or PostgreSQL, in the ledger's database."""
+"""Replay jobs in the ledger's database. Pruning removes a job's entries first, then the job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, and_, delete, exists, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
@@ -20,11 +20,15 @@ from angzarr.adapters.sql.ledger.job_rows import (
     save_job,
     tell,
 )
-from angzarr.adapters.sql.ledger.job_tables import replay_job_history, replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger.paging import begins_with
 from angzarr.adapters.sql.ledger.queries import within_time
-from angzarr.adapters.sql.ledger.tables import ledger_entries
-from angzarr.adapters.sql.replay_jobs import pruning as job_pruning
+from angzarr.adapters.sql.ledger.schema import (
+    replay_job_edits,
+    replay_job_history,
+    replay_job_items,
+    replay_jobs,
+)
+from angzarr.adapters.sql.ledger.tables import ledger_entries, ledger_groups
 from angzarr.adapters.sql.replay_jobs import working as job_working
 from angzarr.adapters.sql.replay_jobs.choosing import Choosing, besides, would_choose
 from angzarr.analysis.ledger.entry import Entry, HistoryLine
@@ -148,7 +152,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
 
     def reconcile(self, job_id: str, engine: str, *, by: str = "") -> ReplayJob | None:
         """Count what the entries say."""
-        return self._step(job_id, engine, by, job_working.Working.reconcile)
+        return self._step(job_id, engine, by, job_working.JobSteps.reconcile)
 
     def begin_next(
         self, job_id: str, engine: str, *, limit: int, most_replays: int, by: str = ""
@@ -170,7 +174,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
 
     def prune(self, before: datetime, *, limit: int) -> int:
         """Remove jobs that ended long ago."""
-        return self._database.write(lambda one: job_pruning.prune(one, before, limit))
+        return self._database.write(lambda one: prune(one, before, limit))
 
     def owners(self, entries: Sequence[Entry]) -> Mapping[str, str]:
         """Return which job has which entry."""
@@ -240,12 +244,12 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
         return connection.execute(new.returning(_columns.id)).one_or_none() is not None
 
     def _step(
-        self, job_id: str, engine: str, by: str, step: Callable[[job_working.Working], _Answer]
+        self, job_id: str, engine: str, by: str, step: Callable[[job_working.JobSteps], _Answer]
     ) -> _Answer:
         now = self._clock.now()
         return self._database.write(
             lambda connection: step(
-                job_working.Working(
+                job_working.JobSteps(
                     connection=connection, job_id=job_id, engine=engine, by=by or engine, now=now
                 )
             )
@@ -269,3 +273,46 @@ def _keep(connection: Connection, entry_id: str) -> None:
     """Have no other transaction remove an entry; one that is gone already will not be chosen."""
     wanted = select(ledger_entries.c.id).where(ledger_entries.c.id == entry_id)
     connection.execute(wanted.with_for_update(read=True, key_share=True))
+
+
+_jobs, _items = replay_jobs.c, replay_job_items.c
+
+
+def prune(connection: Connection, before: datetime, limit: int) -> int:
+    """Remove up to *limit* rows of entries and jobs; jobs that others prune are passed over."""
+    removed = 0
+    while removed < limit and (job_id := _next(connection, before)):
+        left = limit - removed
+        entries = _remove_entries(connection, job_id, left)
+        removed += entries
+        if entries < left:
+            _remove(connection, job_id)
+            removed += 1
+    return removed
+
+
+def _next(connection: Connection, before: datetime) -> str | None:
+    """Return the job that ended longest ago and may go, locked."""
+    answered = _jobs.handled + _jobs.failed + _jobs.unanswered
+    looked_after = exists().where(
+        ledger_groups.c.fingerprint == _jobs.fingerprint, ledger_groups.c.open_entries > 0
+    )
+    gone = (_jobs.ended_at < before, _jobs.sent <= answered, ~looked_after)
+    wanted = select(_jobs.id).where(*gone).order_by(_jobs.ended_at, _jobs.id).limit(1)
+    found: str | None = connection.scalar(wanted.with_for_update(skip_locked=True, of=replay_jobs))
+    return found
+
+
+def _remove_entries(connection: Connection, job_id: str, limit: int) -> int:
+    mine = _items.job_id == job_id
+    first = connection.scalar(select(func.min(_items.position)).where(mine))
+    if first is None:
+        return 0
+    some = delete(replay_job_items).where(mine, _items.position < first + limit)
+    return connection.execute(some).rowcount
+
+
+def _remove(connection: Connection, job_id: str) -> None:
+    connection.execute(delete(replay_job_edits).where(replay_job_edits.c.job_id == job_id))
+    connection.execute(delete(replay_job_history).where(replay_job_history.c.job_id == job_id))
+    connection.execute(delete(replay_jobs).where(_jobs.id == job_id))

@@ -30,7 +30,7 @@ from angzarr.adapters.sql.ledger.job_rows import (
     sent_edit,
     update_items,
 )
-from angzarr.adapters.sql.ledger.job_tables import replay_job_items, replay_jobs
+from angzarr.adapters.sql.ledger.schema import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger.tables import ledger_entries
 from angzarr.analysis.ledger.entry import Entry, Hold, Status, read_word
 from angzarr.analysis.replay import job_rules
@@ -111,7 +111,7 @@ def older_of_group(connection: Connection, job: ReplayJob) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Working:
+class JobSteps:
     """One step of an engine on one job, within one transaction."""
 
     connection: Connection

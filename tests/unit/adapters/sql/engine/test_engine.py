@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import make_url, text
 
 from angzarr.adapters.sql.engine.engine import build_engine, in_transaction
-from angzarr.adapters.sql.engine.remedy import told
+from angzarr.adapters.sql.engine.error_hints import describe_error
 from angzarr.errors import ConfigurationError, StoreUnavailable
 
 POSTGRESQL = make_url("postgresql+psycopg://ann@db/angzarr")
@@ -22,9 +22,11 @@ POSTGRESQL = make_url("postgresql+psycopg://ann@db/angzarr")
 )
 def test_database_away_is_told_with_its_address_and_without_its_secrets(url):
     engine = build_engine(url)
-    with pytest.raises(StoreUnavailable, match=r"somebody.*@127\.0\.0\.1:1/angzarr") as told:
+    with pytest.raises(
+        StoreUnavailable, match=r"somebody.*@127\.0\.0\.1:1/angzarr"
+    ) as describe_error:
         in_transaction(engine, lambda connection: connection.execute(text("SELECT 1")))
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(describe_error.value)
 
 
 def why_away(url, statement="SELECT 1"):
@@ -69,7 +71,7 @@ def of_sqlite(name):
     ],
 )
 def test_what_sqlite_says_comes_with_what_to_do(name, cure):
-    said = told(of_sqlite(name), make_url("sqlite:////var/a.db"))
+    said = describe_error(of_sqlite(name), make_url("sqlite:////var/a.db"))
     assert said == "it fails" if not cure else f"it fails ({cure}" in said
 
 
@@ -95,7 +97,7 @@ def test_what_sqlite_says_comes_with_what_to_do(name, cure):
     ],
 )
 def test_what_a_connect_meets_comes_with_what_to_do(error, cure):
-    said = told(psycopg.OperationalError(f"connection failed:\n\t{error}\n"), POSTGRESQL)
+    said = describe_error(psycopg.OperationalError(f"connection failed:\n\t{error}\n"), POSTGRESQL)
     assert said.startswith(f"connection failed: {error} (")
     assert cure in said
 
@@ -110,7 +112,7 @@ def test_what_a_connect_meets_comes_with_what_to_do(error, cure):
     ],
 )
 def test_what_a_statement_meets_comes_with_what_to_do(error, cure):
-    assert cure in told(error, POSTGRESQL)
+    assert cure in describe_error(error, POSTGRESQL)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_what_a_statement_meets_comes_with_what_to_do(error, cure):
     ],
 )
 def test_an_error_without_advice_of_ours_is_one_line_alone(error, said):
-    assert told(psycopg.OperationalError(error), POSTGRESQL) == said
+    assert describe_error(psycopg.OperationalError(error), POSTGRESQL) == said
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "mysql"])

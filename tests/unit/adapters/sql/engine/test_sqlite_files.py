@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 import angzarr
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.engine.private_file import make_private
+from angzarr.adapters.sql.engine.sqlite_files import make_private
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)

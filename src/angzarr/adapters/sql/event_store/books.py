@@ -27,24 +27,22 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
 from angzarr.adapters.sql.engine.schema import Readiness
-from angzarr.adapters.sql.event_store.pruning import prune_decisions
-from angzarr.adapters.sql.event_store.rows import (
-    address_in,
-    cause_key,
-    decision_of,
-    decision_row,
-    event_of,
-    event_row,
-    key_of,
-    snapshot_of,
-    snapshot_row,
-)
-from angzarr.adapters.sql.event_store.schema import BOOKS
 from angzarr.adapters.sql.event_store.tables import (
+    BOOKS,
+    address_in,
     book_decisions,
     book_events,
     book_snapshots,
+    cause_key,
+    decision_of,
+    decision_row,
     event_books,
+    event_of,
+    event_row,
+    key_of,
+    prune_decisions,
+    snapshot_of,
+    snapshot_row,
 )
 from angzarr.aggregates.book import (
     Address,

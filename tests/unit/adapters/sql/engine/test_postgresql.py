@@ -1,12 +1,36 @@
-"""Connections are bounded whatever else an address says, and as it says where it sets a bound."""
+"""Whoever waits for PostgreSQL and gives up leaves no noise behind."""
 
 from __future__ import annotations
+
+import gc
 
 import psycopg.conninfo
 import pytest
 from sqlalchemy import make_url
 
-from angzarr.adapters.sql.engine.postgresql_options import longest, of
+from angzarr.adapters.sql.engine.postgresql import _closed_quietly, connect_options, longest_answer
+
+
+def pipeline(said):
+    """What psycopg waits by at the end of a pipeline: cut off, it asks once more, in vain."""
+    try:
+        yield 1
+    finally:
+        said.append("asked once more")
+        raise ConnectionError("no connection to the server")
+
+
+def test_steps_that_are_cut_off_are_closed_and_say_nothing(monkeypatch):
+    unraisable, said = [], []
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    steps = pipeline(said)
+    next(steps)
+    with pytest.raises(OSError, match="closed"), _closed_quietly(steps):
+        raise OSError("the connection is closed")
+    del steps
+    gc.collect()
+    assert said == ["asked once more"]
+    assert unraisable == []
 
 
 def url(options=None, **more):
@@ -23,16 +47,16 @@ def url(options=None, **more):
     ],
 )
 def test_what_an_address_sets_comes_behind_our_limits(options, told):
-    assert of(url(options), 5)["options"] == told
+    assert connect_options(url(options), 5)["options"] == told
 
 
 def test_patient_work_has_no_longest_statement_but_that_of_its_address():
-    said = of(url("-c statement_timeout=9000"), 5, patient=True)["options"]
+    said = connect_options(url("-c statement_timeout=9000"), 5, patient=True)["options"]
     assert said == "-c statement_timeout=0 -c lock_timeout=4500 -c statement_timeout=9000"
 
 
 def test_other_parameters_of_an_address_win():
-    made = of(url(connect_timeout="30"), 5)
+    made = connect_options(url(connect_timeout="30"), 5)
     assert "connect_timeout" not in made
     assert made["tcp_user_timeout"] == 5000
     assert psycopg.conninfo.make_conninfo(**made)
@@ -57,4 +81,4 @@ def test_other_parameters_of_an_address_win():
     ],
 )
 def test_no_answer_is_waited_for_longer_than_the_address_lets_a_statement_take(options, seconds):
-    assert longest(url(options), 5) == seconds
+    assert longest_answer(url(options), 5) == seconds

@@ -1,7 +1,8 @@
-"""Remedy: why a database does not serve, as one line that says what a person can do about it. Pure.
+"""Error hints: why a database does not serve, in one line that says what to do. Pure.
 
 Texts are libpq's and SQLite's own: a connect that fails has no SQLSTATE. In another language the
-line is there without its advice.
+line comes without its hint. `is_busy`, `lacks_lock` and `is_trouble` tell whether an event, a lock
+or the database is to blame.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError
 
-from angzarr.adapters.sql.engine.primary import cure_of
+from angzarr.adapters.sql.engine.postgresql import hint_of
 from angzarr.runtime.text import printable
 
 #: Characters of what a driver says that are repeated.
@@ -90,10 +92,10 @@ _BY_NAME: Final[Sequence[tuple[str, str]]] = (
 )
 
 
-def told(error: object, url: URL) -> str:
+def describe_error(error: object, url: URL) -> str:
     """Return *error*, a driver's, as one printable line, and what to do where that is known."""
     said = printable(" ".join(str(error).split()))[:_LONGEST]
-    if cure := cure_of(error, url):
+    if cure := hint_of(error, url):
         return said + cure
     remedy = _of_sqlite(error, url) or _of_postgresql(error, said)
     return f"{said} ({remedy})" if remedy else said
@@ -111,3 +113,38 @@ def _of_postgresql(error: Any, said: str) -> str:
     if getattr(error, "sqlite_errorname", None):
         return ""
     return next((cure for texts, cure in _BY_TEXT if all(one in said for one in texts)), "")
+
+
+_NO_LOCK: Final = "55P03"
+#: SQLSTATEs of a lock that was not got, a deadlock, a conflict and a statement that was ended.
+_BUSY: Final = (_NO_LOCK, "40P01", "40001", "57014")
+#: And how those of a server in trouble begin.
+_TROUBLE: Final = (*_BUSY, "08", "53", "57", "58")
+#: How SQLite's names begin for the same.
+_SQLITE_BUSY: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_SQLITE_TROUBLE: Final = (*_SQLITE_BUSY, "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CORRUPT")
+
+
+def is_busy(error: BaseException) -> bool:
+    """Tell whether somebody else's transaction was in the way; nothing is broken."""
+    return _state(error).startswith((*_BUSY, *_SQLITE_BUSY))
+
+
+def lacks_lock(error: BaseException) -> bool:
+    """Tell whether a lock was waited for in vain on PostgreSQL (lock_not_available)."""
+    return _state(error) == _NO_LOCK
+
+
+def is_trouble(error: BaseException) -> bool:
+    """Tell whether the database does not serve, so that no event is to blame."""
+    gone = isinstance(error, DBAPIError) and error.connection_invalidated
+    return gone or _state(error).startswith((*_TROUBLE, *_SQLITE_TROUBLE))
+
+
+def _state(error: BaseException) -> str:
+    """Return the SQLSTATE of *error*, or SQLite's name for it; empty: it is not a database's."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    for name in ("sqlstate", "sqlite_errorname"):
+        if isinstance(state := getattr(original, name, None), str):
+            return state
+    return ""

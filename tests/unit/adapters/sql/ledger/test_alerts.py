@@ -7,7 +7,7 @@ from tests.contracts.alerts import watch_of
 from tests.hand_clock import START
 from tests.unit.analysis.alerted import HOUR
 
-from angzarr.adapters.sql.ledger.alert_rows import watch_from, watch_text
+from angzarr.adapters.sql.ledger.alerts import watch_from, watch_text
 
 
 def test_a_watch_is_read_as_it_was_written():

@@ -1,8 +1,11 @@
-"""Forks while SQLite is open: there must be none, or two processes share one set of locks.
+"""SQLite files: never open across a fork, and readable by their owner only.
 
-A child that inherits an open SQLite file also inherits the belief that it holds its locks: even
+A child that inherits an open SQLite file also inherits the belief that it holds its locks. Even
 a new connection there can lose commits (sqlite.org/howtocorrupt.html, section 2.6). So a fork
 waits until connections are given back, closes them, and only then happens.
+
+The files hold payloads and stack traces. SQLite gives a write-ahead log, its index and a journal
+the permissions of their database.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar, Final
+from urllib.parse import unquote, urlsplit
 
-from sqlalchemy import Engine, Pool, QueuePool
+from sqlalchemy import Engine, Pool, QueuePool, event
 from sqlalchemy.pool import PoolProxiedConnection
 
 #: How long a fork waits for transactions and first connections under way. A fork from inside one
@@ -136,3 +141,38 @@ def _all_given_back(pool: QueuePool) -> bool:
 os.register_at_fork(
     before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
 )
+
+_OWNERS_ALONE: Final = 0o600
+_NO_FILE: Final = frozenset({"", ":memory:"})
+
+
+def keep_private(engine: Engine) -> None:
+    """Let *engine* make a missing SQLite file for its owner alone, whatever the umask.
+
+    A file that is there keeps the permissions that somebody gave it.
+    """
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: Any, _record: Any, args: Any, _options: Any) -> None:
+        make_private(str(args[0]) if args else "")
+
+
+def make_private(database: str) -> None:
+    """Make the file of *database*, a path or a `file:` URI of SQLite, unless it is there.
+
+    What keeps it from being made is SQLite's to say.
+    """
+    path = _path_of(database)
+    if path in _NO_FILE:
+        return
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNERS_ALONE))
+
+
+def _path_of(database: str) -> str:
+    if not database.startswith("file:"):
+        return database
+    parts = urlsplit(database)
+    makes_none = any(word in parts.query for word in ("mode=ro", "mode=rw&", "mode=memory"))
+    is_left = makes_none or parts.query.endswith("mode=rw")
+    return "" if is_left else unquote(parts.path)

@@ -1,0 +1,251 @@
+"""Statements that SQLAlchemy makes slowly or not at all: fast ones, bulk ones, locks, the time.
+
+`Single` hands PostgreSQL's driver a statement that runs for every event: SQLAlchemy would take
+five times its processor time. `insert_rows` and `as_table` move many rows at once. `takes_lock`
+polls an advisory lock: a statement that waits for it would block a concurrent index build.
+Leases are measured by the database's clock, never by a worker's.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    ColumnElement,
+    Connection,
+    DateTime,
+    Dialect,
+    Engine,
+    Float,
+    FromClause,
+    Integer,
+    Table,
+    any_,
+    bindparam,
+    func,
+    insert,
+    literal,
+    select,
+)
+from sqlalchemy.exc import DBAPIError
+
+from angzarr.adapters.sql.engine.engine import in_transaction, reading, unavailable_as
+from angzarr.errors import StoreUnavailable
+
+
+@contextmanager
+def raw(connection: Connection, statement: str) -> Iterator[Any]:
+    """Lend the driver's connection for *statement*; what it raises is raised as a DBAPIError.
+
+    Where the connection is lost by it, *connection* is invalidated, as SQLAlchemy does.
+    """
+    dialect = connection.dialect
+    error_of = dialect.loaded_dbapi.Error
+    lent: Any = connection.connection.dbapi_connection
+    try:
+        yield lent
+    except error_of as error:
+        gone = bool(lent.closed)
+        if gone:
+            connection.invalidate(error)
+        raise DBAPIError.instance(
+            statement, None, error, error_of, connection_invalidated=gone, dialect=dialect
+        ) from error
+
+
+class Single:
+    """Built once for *statement*, whose parameters are such that a driver knows; *reads*: only."""
+
+    def __init__(self, engine: Engine, statement: Any, *, reads: bool = False) -> None:
+        self._engine = engine
+        self._statement = statement
+        self._ordinary = reading(engine) if reads else engine
+        self._text = ""
+        self._fixed: Mapping[str, Any] = {}
+        if engine.dialect.name == "postgresql":
+            compiled = statement.compile(dialect=engine.dialect)
+            self._text = str(compiled)
+            known = compiled.params.items()
+            self._fixed = {name: value for name, value in known if value is not None}
+
+    def first(self, values: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return the first row of the answer, None without one; raises StoreUnavailable.
+
+        The statement is safe to repeat: where it fails, it is sent again the ordinary way.
+        """
+        if self._text:
+            try:
+                return self._straight(values)
+            except self._engine.dialect.loaded_dbapi.Error:
+                pass  # the ordinary way tells what is wrong
+        return in_transaction(
+            self._ordinary, lambda connection: connection.execute(self._statement, values).first()
+        )
+
+    def first_in(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return what `first` does, in the transaction of *connection*, and once."""
+        if self._text:
+            with raw(connection, self._text) as driver:
+                return self._sent(driver, values)
+        return connection.execute(self._statement, values).first()
+
+    def _straight(self, values: Mapping[str, Any]) -> Sequence[Any] | None:
+        with unavailable_as(StoreUnavailable, self._engine):
+            connection = self._engine.connect()
+        with connection:
+            driver: Any = connection.connection.driver_connection
+            try:
+                driver.autocommit = True
+                row = self._sent(driver, values)
+                driver.autocommit = False
+            except BaseException:  # a time limit may have come amid it
+                connection.invalidate()
+                raise
+            return row
+
+    def _sent(self, driver: Any, values: Mapping[str, Any]) -> Sequence[Any] | None:
+        row: Sequence[Any] | None = driver.execute(self._text, {**self._fixed, **values}).fetchone()
+        return row
+
+
+def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert *rows*, each with the same columns; by COPY on PostgreSQL.
+
+    Raises what SQLAlchemy raises for an INSERT: IntegrityError where a row is there already,
+    DataError, TypeError or OverflowError for a value that no column can hold.
+    """
+    if not rows:
+        return
+    if connection.dialect.name == "postgresql":
+        _copy(connection, table, rows)
+    else:
+        connection.execute(insert(table), rows)
+
+
+def among(
+    connection: Connection, column: Column[Any], values: Iterable[str]
+) -> ColumnElement[bool]:
+    """Return that *column* is one of *values*; on PostgreSQL as one array.
+
+    A list of its own length would be another statement each time, to be written and read anew.
+    """
+    wanted = sorted(set(values))
+    if connection.dialect.name == "postgresql":
+        return column == any_(literal(wanted, ARRAY(column.type)))
+    return column.in_(wanted)
+
+
+def as_table(
+    dialect: Dialect, name: str, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]
+) -> FromClause:
+    """Return *rows* of texts and numbers as a table with the names and types of *columns*.
+
+    It is one statement for however many there are, at least one: arrays on PostgreSQL, else JSON.
+    """
+    if dialect.name == "postgresql":
+        pairs = zip(columns, zip(*rows, strict=True), strict=True)
+        lists = [literal(list(values), ARRAY(column.type)) for column, values in pairs]
+        names = [column.name for column in columns]
+        return func.unnest(*lists).table_valued(*names).render_derived(name)
+    row = func.json_each(json.dumps([list(row) for row in rows])).table_valued("value").c.value
+    parts = [
+        func.json_extract(row, f"$[{index}]", type_=column.type).label(column.name)
+        for index, column in enumerate(columns)
+    ]
+    return select(*parts).subquery(name)
+
+
+def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Send *rows* as one stream: no statement, no plan and no answer for each."""
+    dialect, names = connection.dialect, list(rows[0])
+    quote = dialect.identifier_preparer.quote
+    columns = ", ".join(map(quote, names))
+    statement = f"COPY {quote(table.name)} ({columns}) FROM STDIN (FORMAT BINARY)"
+    writers = [(name, _writer(table, name, dialect)) for name in names]
+    types = [_type_of(table, name, dialect) for name in names]
+    with (
+        raw(connection, statement) as lent,
+        lent.cursor() as cursor,
+        cursor.copy(statement) as stream,
+    ):
+        stream.set_types(types)
+        for row in rows:
+            stream.write_row([write(row[name]) if write else row[name] for name, write in writers])
+
+
+def _type_of(table: Table, name: str, dialect: Dialect) -> str:
+    """Return the name of a column's type as PostgreSQL lists it, without a length."""
+    return table.c[name].type.compile(dialect).lower().partition("(")[0]
+
+
+def _writer(table: Table, name: str, dialect: Dialect) -> Callable[[Any], Any] | None:
+    """Return what makes a value what its column takes; None: it is that already."""
+    if type(table.c[name].type) is Integer:
+        return _int4
+    return table.c[name].type.dialect_impl(dialect).bind_processor(dialect)
+
+
+def _int4(number: int | None) -> int | None:
+    """Return *number*; raises OverflowError where psycopg would store another one."""
+    if number is not None and not -(2**31) <= number < 2**31:
+        msg = f"{number} is beyond what a column of 4 bytes can hold"
+        raise OverflowError(msg)
+    return number
+
+
+#: Seconds from one look to the next.
+_LOOK: Final = 0.05
+
+
+def takes_lock(
+    connection: Connection,
+    lock: int,
+    patience: float,
+    between: Callable[[], object] = lambda: None,
+) -> bool:
+    """Tell whether the transaction has *lock* until its end; asks for up to *patience* seconds.
+
+    *between* is done after each look that found it taken.
+    """
+    until = time.monotonic() + patience
+    while not connection.scalar(select(func.pg_try_advisory_xact_lock(lock))):
+        if time.monotonic() > until:
+            return False
+        between()
+        time.sleep(_LOOK)
+    return True
+
+
+#: How SQLAlchemy writes a datetime to SQLite; SQLite's clock knows milliseconds.
+_SQLITE_FORMAT = "%Y-%m-%d %H:%M:%f000"
+
+
+def database_now(engine: Engine) -> ColumnElement[datetime]:
+    """Return the present moment, also within a long transaction."""
+    if engine.dialect.name == "postgresql":
+        return func.clock_timestamp(type_=DateTime(timezone=True))
+    return func.strftime(_SQLITE_FORMAT, "now", type_=DateTime(timezone=True))
+
+
+def database_time_after(engine: Engine) -> ColumnElement[datetime]:
+    """Return the moment that is the parameter ``seconds`` (fractions allowed) from now."""
+    seconds = bindparam("seconds", type_=Float)
+    if engine.dialect.name == "postgresql":
+        span = func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+        return database_now(engine) + span
+    span = func.printf("%+.3f seconds", seconds)
+    return func.strftime(_SQLITE_FORMAT, "now", span, type_=DateTime(timezone=True))
+
+
+def ask_time(engine: Engine) -> datetime:
+    """Return the database's time; raises StoreUnavailable."""
+    asked = select(database_now(engine))
+    there: datetime = in_transaction(reading(engine), lambda one: one.execute(asked).scalar_one())
+    return there
