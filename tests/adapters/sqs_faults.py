@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import EndpointConnectionError
 
 from angzarr.adapters.sqs.client import Service
-from angzarr.adapters.sqs.transport import Channel
+from angzarr.adapters.sqs.transport import SqsChannel
 
 #: Error code → HTTP status, as AWS documents it.
 STATUS = {
@@ -41,14 +41,14 @@ class Faults:
         self.code, self.queue, self.after = None, None, 0
         self.operation = "SendMessage"
         self.asked: Counter[str] = Counter()
-        real = Channel._new_boto_client
+        real = SqsChannel._new_boto_client
 
         def new(channel, *args, **options):
             client = real(channel, *args, **options)
             client.meta.events.register("before-send.sqs", self._answer)
             return client
 
-        monkeypatch.setattr(Channel, "_new_boto_client", new)
+        monkeypatch.setattr(SqsChannel, "_new_boto_client", new)
 
     def _answer(self, request, **_):
         operation = text(request.headers["X-Amz-Target"]).rpartition(".")[2]

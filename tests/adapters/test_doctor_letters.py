@@ -16,8 +16,8 @@ from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
 from angzarr.adapters.files.doctor import file_system_of
 from angzarr.adapters.s3.doctor import deleting
 from angzarr.adapters.sqs.client import Service
-from angzarr.adapters.sqs.queue_policy import policy_for
-from angzarr.adapters.sqs.topics import Topics
+from angzarr.adapters.sqs.fan_out import policy_for
+from angzarr.adapters.sqs.topics import SnsTopics
 from angzarr.dead_letters.names import EXCHANGE, queue_name
 from angzarr.doctor_probes.run import mend
 from angzarr.doctor_probes.target import Patient
@@ -176,7 +176,7 @@ def test_a_topic_as_letters_make_it_is_well(on_sns, sqs_endpoint, unique_name):
     service = Service(
         region="us-east-1", endpoint_url=sqs_endpoint, profile=None, timeout=5, options={}
     )
-    topics = Topics(service, fifo=False, create_missing=True, sleep=lambda _seconds: None)
+    topics = SnsTopics(service, fifo=False, create_missing=True, sleep=lambda _seconds: None)
     topics.ready(unique_name)
     topics.close()
     told = {one.check.id for one in examined(on_sns).findings if queue_name(unique_name) in one.at}

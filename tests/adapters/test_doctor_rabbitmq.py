@@ -12,8 +12,8 @@ from kombu.transport.native_delayed_delivery import (
 from tests.conftest import manage
 
 from addresses import MANAGEMENT, addresses
-from angzarr.adapters.rabbitmq.management import Management
-from angzarr.adapters.rabbitmq.queue_arguments import drops, in_force
+from angzarr.adapters.rabbitmq.doctor import Management
+from angzarr.adapters.rabbitmq.queue_check import drops, in_force
 from angzarr.dead_letters.names import dropped_queue, queue_name
 from angzarr.doctor.finding import Area
 from angzarr.doctor_probes.run import mend

@@ -31,7 +31,8 @@ from angzarr.adapters.celery.worker.rejected_by_broker import RejectedMessageRea
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.pubsub.client import CHANNEL
 from angzarr.adapters.pubsub.dead_letters import PubSubDeadLetterQueue
-from angzarr.adapters.rabbitmq import hearing, letter_receiver
+from angzarr.adapters.rabbitmq import letter_receiver
+from angzarr.adapters.rabbitmq import py_amqp as hearing
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
 from angzarr.adapters.sql.engine.engine import build_engine, in_transaction, patient
 from angzarr.dead_letters.queue import DeadLetterQueue

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, New
 from adapters.kafka_gateway import KafkaGateway
 from angzarr.adapters.kafka import client
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
-from angzarr.adapters.kafka.progress import Progress
+from angzarr.adapters.kafka.fetched_messages import PartitionProgress
 from angzarr.dead_letters.depth import QueueDepth, TellsDepth, depths_of
 from angzarr.dead_letters.moving import name_of
 from angzarr.dead_letters.names import queue_name
@@ -285,7 +285,7 @@ def test_options_that_do_not_work_are_told_at_start(options: dict[str, object], 
 
 
 def test_progress_stops_at_the_first_letter_that_is_not_done() -> None:
-    progress = Progress()
+    progress = PartitionProgress()
     for offset in (3, 4, 7):  # offsets may have holes
         progress.take(offset)
     progress.done(4)

@@ -11,10 +11,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from angzarr.adapters.kafka.client import Cluster
+from angzarr.adapters.kafka.client import KafkaCluster
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
-from angzarr.adapters.kafka.durability import Found, lacks_in_sync, settings_for, weaknesses
-from angzarr.adapters.kafka.topic_check import TopicCheck
+from angzarr.adapters.kafka.topics import (
+    FoundTopic,
+    TopicCheck,
+    lacks_in_sync,
+    settings_for,
+    weaknesses,
+)
 from angzarr.dead_letters.names import queue_name
 from angzarr.runtime.log_throttle import LogThrottle
 from contracts.dead_letters import a_letter
@@ -63,9 +68,9 @@ def wait_for_lines(caplog: pytest.LogCaptureFixture, count: int) -> list[logging
     return lines(caplog)
 
 
-def found(replicas: int = 3, **changes: str) -> Found:
+def found(replicas: int = 3, **changes: str) -> FoundTopic:
     given = {name.replace("_", "."): value for name, value in changes.items()}
-    return Found(name="angzarr-dlq-order", brokers=3, replicas=replicas, settings=SAFE | given)
+    return FoundTopic(name="angzarr-dlq-order", brokers=3, replicas=replicas, settings=SAFE | given)
 
 
 def test_a_topic_that_expires_letters_is_told_once_with_what_to_do(
@@ -153,7 +158,7 @@ def test_letters_wait_for_no_look_at_their_topic(
     looks: list[int] = []
     over = threading.Event()
     mute = lambda *_args, **_named: looks.append(1) or over.wait(10 * PATIENCE)  # noqa: E731
-    monkeypatch.setattr("angzarr.adapters.kafka.topic_check.TopicCheck.found", mute)
+    monkeypatch.setattr("angzarr.adapters.kafka.topics.TopicCheck.found", mute)
     assert queue.put([a_letter(domain)]) == [None]
     assert queue.put([a_letter(domain)]) == [None]
     wait_until(lambda: len(looks) == 1, "the look that does not end")
@@ -177,10 +182,12 @@ def test_letters_wait_for_no_look_at_their_topic(
             found(unclean_leader_election_enable="true"),
             ["unclean.leader.election.enable=true (set it to false)"],
         ),
-        (Found(name="any", brokers=3, replicas=3, settings={}), []),
+        (FoundTopic(name="any", brokers=3, replicas=3, settings={}), []),
     ],
 )
-def test_what_could_lose_letters_is_told_with_what_to_do(topic: Found, told: list[str]) -> None:
+def test_what_could_lose_letters_is_told_with_what_to_do(
+    topic: FoundTopic, told: list[str]
+) -> None:
     assert weaknesses(topic) == told
 
 
@@ -237,8 +244,8 @@ def test_who_may_not_set_how_many_are_in_sync_is_told_what_to_set(
 
 
 def _look_at(admin: Three, monkeypatch: pytest.MonkeyPatch, *, created: bool) -> None:
-    monkeypatch.setattr("angzarr.adapters.kafka.topic_check.AdminClient", lambda _settings: admin)
-    check = TopicCheck(Cluster(brokers="any", timeout=1, options={}))
+    monkeypatch.setattr("angzarr.adapters.kafka.topics.AdminClient", lambda _settings: admin)
+    check = TopicCheck(KafkaCluster(brokers="any", timeout=1, options={}))
     name = "angzarr-dlq-order"
     check._look([name], frozenset([name] if created else []))
 

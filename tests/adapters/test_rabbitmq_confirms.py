@@ -8,7 +8,7 @@ import pytest
 from amqp.exceptions import FrameSyntaxError, NotFound
 from kombu import Connection, Queue
 
-from angzarr.adapters.rabbitmq.transport import Transport
+from angzarr.adapters.rabbitmq.transport import RabbitMQTransport
 
 #: Seconds; a confirm that is mistaken never comes.
 SOON = 3
@@ -18,7 +18,7 @@ SOON = 3
 def connection(amqp_url):
     options = {"confirm_publish": True}
     with Connection(amqp_url, transport_options=options) as connection:
-        connection.transport_cls = Transport
+        connection.transport_cls = RabbitMQTransport
         yield connection
 
 
@@ -57,7 +57,7 @@ def test_a_channel_that_rabbitmq_closed_is_confirmed_on_again(connection, queue)
 def test_who_wants_to_hear_that_rabbitmq_is_blocked_hears_it(amqp_url):
     heard = []
     with Connection(amqp_url, transport_options={"on_blocked": heard.append}) as connection:
-        connection.transport_cls = Transport
+        connection.transport_cls = RabbitMQTransport
         blocked = connection.connection
         blocked._on_blocked()
         assert (len(heard), blocked.blocked) == (1, True)

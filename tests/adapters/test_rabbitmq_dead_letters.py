@@ -18,9 +18,8 @@ import pytest
 
 from adapters.tls_proxy import TlsProxy
 from angzarr.adapters.rabbitmq import letter_publisher
-from angzarr.adapters.rabbitmq.address import read_cluster
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
-from angzarr.adapters.rabbitmq.link import Link
+from angzarr.adapters.rabbitmq.link import LetterConnection, read_cluster
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
@@ -50,7 +49,7 @@ class TestRabbitMQDeadLetterQueue(
     @pytest.fixture(autouse=True)
     def backend(self, amqp_url: str) -> Iterator[None]:
         self.url = amqp_url
-        self.other = Link(read_cluster(amqp_url)[0], timeout=5, check=QueueCheck())
+        self.other = LetterConnection(read_cluster(amqp_url)[0], timeout=5, check=QueueCheck())
         yield
         self.other.close()
 
@@ -227,7 +226,7 @@ class TestRabbitMQThatCreatesNothing(CheckedDeadLetterQueueContract):
     @pytest.fixture(autouse=True)
     def backend(self, amqp_url: str) -> Iterator[None]:
         self.url = amqp_url
-        self.other_link = Link(read_cluster(amqp_url)[0], timeout=5, check=QueueCheck())
+        self.other_link = LetterConnection(read_cluster(amqp_url)[0], timeout=5, check=QueueCheck())
         yield
         self.other_link.close()
 

@@ -15,9 +15,8 @@ import amqp
 import pytest
 
 from angzarr.adapters.rabbitmq import queue_check
-from angzarr.adapters.rabbitmq.address import read_cluster
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
-from angzarr.adapters.rabbitmq.link import Link
+from angzarr.adapters.rabbitmq.link import LetterConnection, read_cluster
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key
 from contracts.dead_letters import a_letter, take
@@ -27,9 +26,9 @@ ASIDE = "what it gives up is moved to x-dead-letter-exchange=aside (leave it out
 
 
 @pytest.fixture(scope="module")
-def ours(amqp_url: str) -> Iterator[Link]:
+def ours(amqp_url: str) -> Iterator[LetterConnection]:
     """A connection of the people who make queues; the exchange is there."""
-    link = Link(read_cluster(amqp_url)[0], timeout=5, check=QueueCheck())
+    link = LetterConnection(read_cluster(amqp_url)[0], timeout=5, check=QueueCheck())
     link.channel.exchange_declare(EXCHANGE, "topic", durable=True, auto_delete=False)
     yield link
     link.close()
@@ -43,12 +42,12 @@ def queue(request: pytest.FixtureRequest, amqp_url: str) -> Iterator[RabbitMQDea
 
 
 @pytest.fixture
-def domain(ours: Link, unique_name: str) -> Iterator[str]:
+def domain(ours: LetterConnection, unique_name: str) -> Iterator[str]:
     yield unique_name
     ours.connection.channel().queue_delete(queue_name(unique_name))
 
 
-def declare(link: Link, domain: str, arguments: Any = None, **changes: Any) -> None:
+def declare(link: LetterConnection, domain: str, arguments: Any = None, **changes: Any) -> None:
     """Make the queue, or see that it is so; bind it."""
     channel = link.connection.channel()
     options = {"durable": True, "auto_delete": False} | changes
@@ -67,7 +66,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ({"exclusive": True}, "exclusive access"),
 ])  # fmt: skip
 def test_a_queue_that_would_lose_its_letters_is_refused(
-    queue: RabbitMQDeadLetterQueue, ours: Link, domain: str, changes: Any, word: str
+    queue: RabbitMQDeadLetterQueue, ours: LetterConnection, domain: str, changes: Any, word: str
 ) -> None:
     declare(ours, domain, {"x-max-length": 1}, **changes)
     other = f"{domain}-other"
@@ -91,7 +90,7 @@ def test_a_queue_that_would_lose_its_letters_is_refused(
 ])  # fmt: skip
 def test_an_exchange_of_another_kind_is_refused(
     queue: RabbitMQDeadLetterQueue,
-    ours: Link,
+    ours: LetterConnection,
     domain: str,
     changes: Any,
     word: str,
@@ -116,7 +115,7 @@ def test_an_exchange_of_another_kind_is_refused(
 ])  # fmt: skip
 def test_a_queue_that_keeps_its_letters_is_used_as_it_is_without_a_word(
     queue: RabbitMQDeadLetterQueue,
-    ours: Link,
+    ours: LetterConnection,
     domain: str,
     arguments: Any,
     caplog: pytest.LogCaptureFixture,
@@ -140,7 +139,7 @@ def test_a_queue_that_keeps_its_letters_is_used_as_it_is_without_a_word(
 ])  # fmt: skip
 def test_all_by_which_a_queue_could_lose_letters_is_told_once(
     queue: RabbitMQDeadLetterQueue,
-    ours: Link,
+    ours: LetterConnection,
     domain: str,
     arguments: Any,
     told: list[str],
@@ -161,7 +160,10 @@ def test_all_by_which_a_queue_could_lose_letters_is_told_once(
 
 
 def test_what_one_connection_has_learned_the_next_does_not_ask_for(
-    queue: RabbitMQDeadLetterQueue, ours: Link, domain: str, monkeypatch: pytest.MonkeyPatch
+    queue: RabbitMQDeadLetterQueue,
+    ours: LetterConnection,
+    domain: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refused: list[str] = []
     read = queue_check.read_difference
@@ -176,7 +178,7 @@ def test_what_one_connection_has_learned_the_next_does_not_ask_for(
 
 
 def test_a_queue_made_anew_is_looked_at_anew(
-    amqp_url: str, ours: Link, domain: str, caplog: pytest.LogCaptureFixture
+    amqp_url: str, ours: LetterConnection, domain: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = RabbitMQDeadLetterQueue(amqp_url)
     declare(ours, domain, {"x-max-length": 1})
@@ -193,7 +195,9 @@ def test_a_queue_made_anew_is_looked_at_anew(
     queue.close()
 
 
-def test_looking_at_a_queue_that_is_gone_makes_none(ours: Link, unique_name: str) -> None:
+def test_looking_at_a_queue_that_is_gone_makes_none(
+    ours: LetterConnection, unique_name: str
+) -> None:
     channel = ours.connection.channel()
     for arguments in (QUORUM, {}, {**QUORUM, "x-delivery-limit": -1}):
         assert QueueCheck().problem(channel, queue_name(unique_name), arguments) is None
@@ -205,7 +209,7 @@ def test_looking_at_a_queue_that_is_gone_makes_none(ours: Link, unique_name: str
 @pytest.mark.parametrize("create", [True, False])
 def test_who_may_not_declare_uses_what_exists_and_a_line_at_level_debug_says_so(
     amqp_url_to_use_only: str,
-    ours: Link,
+    ours: LetterConnection,
     domain: str,
     create: Any,
     caplog: pytest.LogCaptureFixture,
@@ -222,7 +226,7 @@ def test_who_may_not_declare_uses_what_exists_and_a_line_at_level_debug_says_so(
 
 
 def test_who_may_not_declare_is_refused_where_the_queue_is_missing(
-    amqp_url_to_use_only: str, ours: Link, unique_name: str
+    amqp_url_to_use_only: str, ours: LetterConnection, unique_name: str
 ) -> None:
     queue = RabbitMQDeadLetterQueue(amqp_url_to_use_only)
     [answer] = queue.put([a_letter(unique_name)])

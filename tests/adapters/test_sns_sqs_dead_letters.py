@@ -11,7 +11,7 @@ import pytest
 from adapters.aws_letters import SizedAwsLetters, TopicLetters
 from angzarr.adapters.sqs import fan_out
 from angzarr.adapters.sqs.dead_letters import SnsSqsDeadLetterQueue
-from angzarr.adapters.sqs.queue_policy import policy_for
+from angzarr.adapters.sqs.fan_out import policy_for
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, TooLarge

@@ -28,10 +28,10 @@ from angzarr.adapters.celery.worker.message_limits import (
     read_body,
     unpack,
 )
-from angzarr.adapters.rabbitmq.frames import readable
+from angzarr.adapters.rabbitmq.py_amqp import readable
 from angzarr.adapters.redis.damaged import read as read_envelope
 from angzarr.adapters.redis.session import _is_whole, _returned
-from angzarr.adapters.sqs.letter_text import as_bytes, told_by
+from angzarr.adapters.sqs.letter_messages import as_bytes, told_by
 from angzarr.dead_letters import codec
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter, Reason

@@ -16,10 +16,10 @@ from tests.unit.dead_letters.test_protection import CIPHER, protection, secret_l
 
 from angzarr.adapters.jose import sealing as jose
 from angzarr.adapters.kafka import letter_consumer
-from angzarr.adapters.rabbitmq import frames
+from angzarr.adapters.rabbitmq import py_amqp as frames
 from angzarr.adapters.redis import damaged
 from angzarr.adapters.sql.ledger import rows as ledger_rows
-from angzarr.adapters.sqs.transport import Channel
+from angzarr.adapters.sqs.transport import SqsChannel
 from angzarr.analysis.replay import job_runner
 from angzarr.analysis.replay import job_view as edit_review
 from angzarr.dead_letters import codec
@@ -80,8 +80,8 @@ def read_an_envelope_on_redis(_patch, fail):
 
 
 def read_an_envelope_on_sqs(patch, fail):
-    channel = Channel.__new__(Channel)
-    patch.setattr(Channel, "_prepare_json_payload", fail)
+    channel = SqsChannel.__new__(SqsChannel)
+    patch.setattr(SqsChannel, "_prepare_json_payload", fail)
     channel._message_to_python({"Body": "{}", "ReceiptHandle": "r"}, "q", "http://q")
 
 

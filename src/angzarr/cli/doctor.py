@@ -35,7 +35,7 @@ def _failing(_ctx: click.Context, _option: click.Parameter, said: str) -> Severi
 
 def _address(_ctx: click.Context, _option: click.Parameter, said: str | None) -> str | None:
     if said:
-        from angzarr.adapters.rabbitmq.management import Management
+        from angzarr.adapters.rabbitmq.doctor import Management
 
         try:
             Management(said, "/", timeout=1)

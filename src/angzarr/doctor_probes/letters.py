@@ -104,7 +104,7 @@ def _amqp(patient: Patient) -> _Place:
     link = importlib.import_module("angzarr.adapters.rabbitmq.link")
     url = given.amqp_url or patient.broker_url
     tls = given.amqp_tls.model_dump(exclude_none=True) or None
-    cluster = importlib.import_module("angzarr.adapters.rabbitmq.address").read_cluster(url, tls)
+    cluster = importlib.import_module("angzarr.adapters.rabbitmq.link").read_cluster(url, tls)
     timeout = patient.timeout.total_seconds()
 
     def look(domains: Sequence[str]) -> list[LetterQueueSeen]:
@@ -131,7 +131,7 @@ def _kafka(patient: Patient) -> _Place:
     given = patient.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.kafka.doctor", "confluent_kafka")
     client = wiring.adapter("angzarr.adapters.kafka.client", "confluent_kafka")
-    cluster = client.Cluster(
+    cluster = client.KafkaCluster(
         brokers=given.kafka_brokers,
         timeout=patient.timeout.total_seconds(),
         options=given.plain_kafka_options(),
@@ -186,7 +186,7 @@ def _pubsub(patient: Patient) -> _Place:
     given = patient.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.pubsub.doctor", "google.cloud.pubsub")
     client = wiring.adapter("angzarr.adapters.pubsub.client", "google.cloud.pubsub")
-    service = client.Service(
+    service = client.PubSubService(
         project=given.pubsub_project,
         endpoint=given.pubsub_endpoint,
         timeout=patient.timeout.total_seconds(),

@@ -13,9 +13,8 @@ from kombu.transport.native_delayed_delivery import (
 
 from angzarr.adapters.celery.publish import publisher
 from angzarr.adapters.rabbitmq import doctor as examination
-from angzarr.adapters.rabbitmq.address import Cluster, read_cluster
-from angzarr.adapters.rabbitmq.link import FAILURES, reason_of
-from angzarr.adapters.rabbitmq.management import PORT, Management
+from angzarr.adapters.rabbitmq.doctor import PORT, Management
+from angzarr.adapters.rabbitmq.link import FAILURES, BrokerCluster, read_cluster, reason_of
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.doctor import rabbitmq_rules
 from angzarr.doctor.finding import Finding, Fix
@@ -47,7 +46,7 @@ def probes(patient: Patient) -> Iterator[Probe]:
     yield Probe(at=at, look=look, failures=FAILURES, reason=reason_of)
 
 
-def broker_cluster(patient: Patient) -> Cluster:
+def broker_cluster(patient: Patient) -> BrokerCluster:
     """Return where the broker is; raises ConfigurationError."""
     given = patient.app.conf.broker_use_ssl
     if isinstance(given, Mapping):
@@ -56,7 +55,7 @@ def broker_cluster(patient: Patient) -> Cluster:
     return read_cluster(patient.broker_url, plain)
 
 
-def management(patient: Patient, cluster: Cluster, url: str) -> Management | None:
+def management(patient: Patient, cluster: BrokerCluster, url: str) -> Management | None:
     """Return the management interface: as a person named it, else where it usually is.
 
     It is not guessed where the broker's password would go over the network unencrypted.
@@ -71,12 +70,12 @@ def management(patient: Patient, cluster: Cluster, url: str) -> Management | Non
     return Management(f"http://{login}@{host}:{PORT}", first.virtual_host, timeout=timeout)
 
 
-def wanted(patient: Patient) -> list[examination.Wanted]:
+def wanted(patient: Patient) -> list[examination.WantedQueue]:
     """Return the task queues of the app, as it declares them."""
     found = [_wanted(queue) for queue in patient.app.amqp.queues.values() if not queue.no_declare]
     if patient.ours:
         name = dropped_queue(patient.settings.prefix)
-        found.append(examination.Wanted(name, {"x-queue-type": "quorum"}, strict=False))
+        found.append(examination.WantedQueue(name, {"x-queue-type": "quorum"}, strict=False))
     return found
 
 
@@ -102,13 +101,13 @@ def declare_delay_queues(patient: Patient, _fix: Fix) -> str:
     return "start the workers as well: each binds its queues to the end of the chain"
 
 
-def _wanted(queue: Any) -> examination.Wanted:
+def _wanted(queue: Any) -> examination.WantedQueue:
     given = (queue.queue_arguments or {}).items()
     arguments = {name: value for name, value in given if isinstance(value, _SIMPLE)}
     exchange = queue.exchange
     if exchange is None:
-        return examination.Wanted(str(queue.name), arguments)
-    return examination.Wanted(
+        return examination.WantedQueue(str(queue.name), arguments)
+    return examination.WantedQueue(
         name=str(queue.name),
         arguments=arguments,
         exchange=str(exchange.name),

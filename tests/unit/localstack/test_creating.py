@@ -12,9 +12,8 @@ from angzarr_aws.description import checked
 from angzarr_aws.policies import from_topic, of_roles
 from moto import mock_aws
 
-from angzarr.adapters.sqs.fan_out import Found, lacks, warnings
-from angzarr.adapters.sqs.queue_check import weaknesses
-from angzarr.adapters.sqs.queue_policy import policy_for
+from angzarr.adapters.sqs.fan_out import FanOut, lacks, policy_for, warnings
+from angzarr.adapters.sqs.queues import weaknesses
 from angzarr.testing.cloud import Aws
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -139,7 +138,7 @@ def test_what_is_made_is_nothing_that_the_code_would_warn_of(aws, tmp_path):
     topic = sns.get_topic_attributes(TopicArn=arn)["Attributes"]
     one = sns.list_subscriptions_by_topic(TopicArn=arn)["Subscriptions"][0]["SubscriptionArn"]
     subscription = sns.get_subscription_attributes(SubscriptionArn=one)["Attributes"]
-    found = Found(
+    found = FanOut(
         name="angzarr-dlq-order", topic_arn=arn, topic=topic, queue=queue, subscription=subscription
     )
     assert (lacks(found), warnings(found), weaknesses(queue)) == ([], [], [])

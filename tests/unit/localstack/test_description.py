@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.transport.SQS import Channel
 
-from angzarr.adapters.sqs.queue_check import RETENTION as OURS
 from angzarr.adapters.sqs.queues import FIFO_SUFFIX
+from angzarr.adapters.sqs.queues import RETENTION as OURS
 from angzarr.dead_letters.names import MAX_NAME_LENGTH, queue_name
 from angzarr.dead_letters.queue import NAME_PREFIX
 from angzarr.errors import AngzarrError

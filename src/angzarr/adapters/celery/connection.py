@@ -31,11 +31,11 @@ _REDIS: Final = {
     "sentinel": "angzarr.adapters.redis.transport:SentinelTransport",
 }
 _OTHERS: Final = {
-    "amqp": "angzarr.adapters.rabbitmq.transport:Transport",
-    "pyamqp": "angzarr.adapters.rabbitmq.transport:Transport",
-    "amqps": "angzarr.adapters.rabbitmq.transport:TlsTransport",
+    "amqp": "angzarr.adapters.rabbitmq.transport:RabbitMQTransport",
+    "pyamqp": "angzarr.adapters.rabbitmq.transport:RabbitMQTransport",
+    "amqps": "angzarr.adapters.rabbitmq.transport:RabbitMQTlsTransport",
     "memory": "angzarr.adapters.celery.connection:MemoryTransport",
-    "sqs": "angzarr.adapters.sqs.transport:Transport",
+    "sqs": "angzarr.adapters.sqs.transport:SqsTransport",
 }
 #: Scheme of a broker URL → the client that its transport needs, and the extra that brings it.
 _CLIENTS: Final = {

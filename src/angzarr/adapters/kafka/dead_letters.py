@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from angzarr.adapters.kafka.client import Cluster
+from angzarr.adapters.kafka.client import KafkaCluster
 from angzarr.adapters.kafka.letter_consumer import LetterConsumer
 from angzarr.adapters.kafka.letter_producer import LetterProducer
-from angzarr.adapters.kafka.topics import Topics
+from angzarr.adapters.kafka.topics import KafkaTopics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
@@ -46,11 +46,11 @@ class KafkaDeadLetterQueue:
         options: Mapping[str, Any] | None = None,
         create_missing: bool = True,
     ) -> None:
-        self._cluster = Cluster(
+        self._cluster = KafkaCluster(
             brokers=brokers, timeout=timeout.total_seconds(), options=dict(options or {})
         )
         self._cluster.check()
-        self._topics = Topics(
+        self._topics = KafkaTopics(
             self._cluster,
             partitions=partitions,
             replication=replication,

@@ -8,10 +8,14 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from angzarr.adapters.kafka.client import Cluster
-from angzarr.adapters.kafka.durability import Found, is_worth_a_warning, weaknesses
-from angzarr.adapters.kafka.topic_check import TopicCheck
-from angzarr.adapters.kafka.topics import Topics
+from angzarr.adapters.kafka.client import KafkaCluster
+from angzarr.adapters.kafka.topics import (
+    FoundTopic,
+    KafkaTopics,
+    TopicCheck,
+    is_worth_a_warning,
+    weaknesses,
+)
 from angzarr.dead_letters.names import queue_name
 from angzarr.doctor.letter_rules import LetterQueueSeen
 
@@ -20,7 +24,7 @@ FAILURES: Final = (KafkaException,)
 
 
 def letter_queues(
-    cluster: Cluster, domains: Sequence[str], group: str, *, create_missing: bool
+    cluster: KafkaCluster, domains: Sequence[str], group: str, *, create_missing: bool
 ) -> list[LetterQueueSeen]:
     """Return the topics of *domains*; raises KafkaException where no broker answers.
 
@@ -45,14 +49,14 @@ def letter_queues(
     ]
 
 
-def make_topic(cluster: Cluster, domain: str, *, partitions: int, replication: int) -> str:
+def make_topic(cluster: KafkaCluster, domain: str, *, partitions: int, replication: int) -> str:
     """Make the topic of *domain*; return why it could not be made, or an empty string."""
-    topics = Topics(cluster, partitions=partitions, replication=replication)
+    topics = KafkaTopics(cluster, partitions=partitions, replication=replication)
     name = queue_name(domain)
     return topics.ensure({name}, Producer(cluster.settings())).get(name, "")
 
 
-def _judged(cluster: Cluster, admin: Any, names: list[str]) -> Mapping[str, Found]:
+def _judged(cluster: KafkaCluster, admin: Any, names: list[str]) -> Mapping[str, FoundTopic]:
     """Return settings and replicas of *names*; of none where they may not be asked for."""
     try:
         return {one.name: one for one in TopicCheck(cluster).found(admin, names)}
@@ -60,7 +64,7 @@ def _judged(cluster: Cluster, admin: Any, names: list[str]) -> Mapping[str, Foun
         return {}
 
 
-def _readers(admin: Any, cluster: Cluster, group: str) -> int | None:
+def _readers(admin: Any, cluster: KafkaCluster, group: str) -> int | None:
     """Return how many consumers the *group* has; None where that is not told."""
     try:
         asked = admin.describe_consumer_groups([group], request_timeout=cluster.timeout)

@@ -13,13 +13,24 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from angzarr.adapters.kafka.ahead import Ahead
-from angzarr.adapters.kafka.backlog import backlog, oldest_at, stretches
-from angzarr.adapters.kafka.client import Cluster, creating, is_fatal, own, reason_of
+from angzarr.adapters.kafka.client import (
+    KafkaCluster,
+    backlog,
+    creating,
+    is_fatal,
+    oldest_at,
+    own,
+    reason_of,
+    stretches,
+)
+from angzarr.adapters.kafka.fetched_messages import (
+    FetchedAhead,
+    KafkaHandle,
+    PartitionProgress,
+    meanwhile,
+    record_of,
+)
 from angzarr.adapters.kafka.letter_producer import CONTENT_TYPE
-from angzarr.adapters.kafka.meanwhile import meanwhile
-from angzarr.adapters.kafka.progress import Handle, Progress
-from angzarr.adapters.kafka.record import record_of
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.names import queue_name
@@ -60,15 +71,15 @@ _LEASE_ENDED: Final = frozenset(
 class LetterConsumer:
     """A consumer of one process, made when first needed. Safe from any thread, one at a time."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: KafkaCluster, group: str) -> None:
         self._cluster = cluster
         self._group = group
         self._lock = threading.Lock()
         self._consumer: Consumer | None = None
         own(self)
         self._domains: dict[str, str] = {}
-        self._progress: dict[tuple[str, int], Progress] = {}
-        self._ahead = Ahead(self._receipt)
+        self._progress: dict[tuple[str, int], PartitionProgress] = {}
+        self._ahead = FetchedAhead(self._receipt)
         #: What a fetch has in hand, of which its next part may take partitions away.
         self._fetched: list[Any] = []
         #: Bytes of the largest message of the last part.
@@ -103,7 +114,7 @@ class LetterConsumer:
         """Commit, for each partition, what is done without a gap."""
         with self._lock:
             for receipt in receipts:
-                handle: Handle = receipt.handle
+                handle: KafkaHandle = receipt.handle
                 if self._progress.get((handle.topic, handle.partition)) is handle.progress:
                     handle.progress.done(handle.offset)
             self._commit()
@@ -157,7 +168,7 @@ class LetterConsumer:
         return self._consumer
 
     def _taken(self, topic: str, partition: int) -> int:
-        return self._progress.get((topic, partition), Progress()).taken
+        return self._progress.get((topic, partition), PartitionProgress()).taken
 
     def _settings(self) -> dict[str, Any]:
         return self._cluster.settings(
@@ -227,9 +238,9 @@ class LetterConsumer:
 
     def _receipt(self, message: Any) -> Receipt:
         place = (message.topic(), message.partition())
-        progress = self._progress.setdefault(place, Progress())
+        progress = self._progress.setdefault(place, PartitionProgress())
         progress.take(message.offset())
-        handle = Handle(*place, message.offset(), progress)
+        handle = KafkaHandle(*place, message.offset(), progress)
         domain, body, kind = self._domains[message.topic()], message.value() or b"", ""
         try:
             headers = _headers(message)

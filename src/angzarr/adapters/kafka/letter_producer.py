@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from angzarr.adapters.kafka.client import AWAY, Cluster, creating, is_fatal, own, reason_of
-from angzarr.adapters.kafka.topics import Topics
+from angzarr.adapters.kafka.client import AWAY, KafkaCluster, creating, is_fatal, own, reason_of
+from angzarr.adapters.kafka.topics import KafkaTopics
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode, partition_key
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import Outgoing, TooLarge
@@ -37,7 +37,7 @@ _MAYBE_GONE: Final = frozenset(
 class LetterProducer:
     """A producer of one process, made when first needed; safe from any thread."""
 
-    def __init__(self, cluster: Cluster, topics: Topics, form: Form) -> None:
+    def __init__(self, cluster: KafkaCluster, topics: KafkaTopics, form: Form) -> None:
         self._cluster = cluster
         self._topics = topics
         self._form = form

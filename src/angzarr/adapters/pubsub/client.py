@@ -1,6 +1,14 @@
 """Pub/Sub's clients as the rest of this folder needs them, and what their failures mean.
 
 gRPC survives a fork only where it was told so before it began: this module says it when imported.
+
+Google's receiving client, whose threads outlive an outage and end quietly when it is closed.
+
+Forks: none while this process waits for Pub/Sub's answer.
+
+gRPC makes itself fit for a forked child only where no thread is in the midst of a call; else
+whoever uses it in the child waits for ever. A child of a process that has letters streamed to it
+is told so instead.
 """
 
 from __future__ import annotations
@@ -8,21 +16,161 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
-
 from google.api_core import exceptions
+from google.api_core.exceptions import Cancelled
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
-from google.cloud.pubsub_v1 import PublisherClient
+from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
 from google.cloud.pubsub_v1.types import BatchSettings, PublisherOptions
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
-from angzarr.adapters.pubsub.leasing import LeasingClient
 from angzarr.errors import DeadLetterQueueUnavailable
+
+#: Seconds that a fork waits for calls under way: longer than any of them takes by default.
+PATIENCE: Final = 10.0
+#: Seconds in which a thread has left gRPC for good after its answer.
+_LEAVING: Final = 0.02
+
+
+class Calls:
+    """What this process has under way; safe from any thread."""
+
+    def __init__(self, *, unfit: bool = False) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        self._streams = 0
+        self._forking = False
+        self._ended_at = float("-inf")
+        self._unfit = unfit
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Let no fork happen meanwhile; raises DeadLetterQueueUnavailable in an unfit child."""
+        if self._unfit:
+            raise DeadLetterQueueUnavailable(
+                "Pub/Sub cannot be used in this process, which was forked while its parent"
+                " received letters or waited for an answer; start it anew"
+            )
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
+            self._count += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._count -= 1
+                self._ended_at = time.monotonic()
+                self._changed.notify_all()
+
+    def stream(self, change: int) -> None:
+        """Note that so many streams more, or fewer, are open."""
+        with self._changed:
+            self._streams += change
+
+    def before_fork(self) -> None:
+        """Wait for what is under way, and hold up what would begin."""
+        self._changed.acquire()
+        self._forking = True
+        self._changed.wait_for(lambda: not self._count, PATIENCE)
+        time.sleep(max(0.0, min(_LEAVING, self._ended_at + _LEAVING - time.monotonic())))
+
+    def after_in_parent(self) -> None:
+        """Let calls begin again."""
+        self._forking = False
+        self._changed.notify_all()
+        self._changed.release()
+
+    def after_in_child(self) -> None:
+        """Begin anew: the parent's threads and their calls do not exist here."""
+        self.__init__(unfit=self._unfit or bool(self._count or self._streams))  # type: ignore[misc]
+
+
+#: Of this process.
+CALLS: Final = Calls()
+os.register_at_fork(
+    before=CALLS.before_fork,
+    after_in_parent=CALLS.after_in_parent,
+    after_in_child=CALLS.after_in_child,
+)
+
+
+#: Seconds between two openings of one stream: after five at once Google's client sleeps for ten.
+_PAUSE: Final = 2.0
+
+
+class LeasingClient(SubscriberClient):
+    """Streams letters and renews their leases; *patience* bounds a renewal, in seconds."""
+
+    def __init__(self, patience: float, **options: Any) -> None:
+        super().__init__(**options)
+        self._patience = patience
+        self._ending = threading.Event()
+        self._opened_at: dict[str, float] = {}
+
+    def modify_ack_deadline(self, *args: Any, **kwargs: Any) -> None:
+        """Renew or end leases, once; raises GoogleAPICallError.
+
+        Google's way is to try for minutes and then to end the thread that renews.
+        """
+        bounded = {"retry": None, "timeout": self._patience}
+        try:
+            super().modify_ack_deadline(*args, **(bounded | kwargs))
+        except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
+            raise Cancelled(str(error)) from error
+
+    def streaming_pull(self, *args: Any, **kwargs: Any) -> Any:
+        """Open a stream, not too soon after it was opened before."""
+        if self._ending.wait(self._wait(str(kwargs.get("metadata")))):
+            return _ReceivingCall(None)
+        try:
+            return _ReceivingCall(super().streaming_pull(*args, **kwargs))
+        except ValueError:  # the same: whoever opens a stream again prints all that is raised
+            return _ReceivingCall(None)
+
+    def end(self) -> None:
+        """Open no more streams; what waits to do so goes on at once."""
+        self._ending.set()
+
+    def _wait(self, which: str) -> float:
+        now = time.monotonic()
+        at = max(now, self._opened_at.get(which, now - _PAUSE) + _PAUSE)
+        self._opened_at[which] = at
+        return at - now
+
+
+class _ReceivingCall:
+    """A stream whose end is noticed by those who read and write; None is one that has ended.
+
+    Google's client would notice it in gRPC's thread too, and wait there before it opens the next:
+    nobody could close the channel meanwhile.
+    """
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def add_done_callback(self, callback: Any) -> None:
+        """Call nobody."""
+
+    def is_active(self) -> bool:
+        return self._call is not None and bool(self._call.is_active())
+
+    def cancel(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+
+    def __next__(self) -> Any:
+        if self._call is None:
+            raise Cancelled("closed")
+        return next(self._call)
+
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
 
 #: What the clients raise when Google or the network fails.
 FAILURES: Final = (exceptions.GoogleAPIError, GoogleAuthError)
@@ -72,7 +220,7 @@ def _with_ours(options: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class PubSubService:
     """Where Pub/Sub is and how long to wait for it; `options` may hold secrets."""
 
     project: str
@@ -125,7 +273,7 @@ class Service:
 class Clients:
     """The clients of one process, each made when first needed; safe from any thread."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: PubSubService) -> None:
         self.service = service
         self._lock = threading.Lock()
         self._publisher: PublisherClient | None = None

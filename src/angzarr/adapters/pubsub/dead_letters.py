@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from angzarr.adapters.pubsub.client import Clients, Service
-from angzarr.adapters.pubsub.forking import CALLS
-from angzarr.adapters.pubsub.letter_publisher import LetterPublisher
-from angzarr.adapters.pubsub.letter_receiver import LetterReceiver
+from angzarr.adapters.pubsub.client import CALLS, Clients, PubSubService
+from angzarr.adapters.pubsub.letter_publisher import PubSubLetterPublisher
+from angzarr.adapters.pubsub.letter_receiver import PubSubLetterReceiver
 from angzarr.adapters.pubsub.topics import Topics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
@@ -43,7 +42,7 @@ class PubSubDeadLetterQueue:
         form: Form = Form.JSON,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._service = Service(
+        self._service = PubSubService(
             project=project,
             endpoint=endpoint,
             timeout=timeout.total_seconds(),
@@ -95,8 +94,10 @@ class PubSubDeadLetterQueue:
         self._process = os.getpid()
         self._clients = Clients(self._service)
         topics = Topics(self._clients, create_missing=self._create_missing, lease=self._lease)
-        self._publisher = LetterPublisher(self._clients, topics, self._form)
-        self._receiver = LetterReceiver(self._clients, topics, int(self._lease.total_seconds()))
+        self._publisher = PubSubLetterPublisher(self._clients, topics, self._form)
+        self._receiver = PubSubLetterReceiver(
+            self._clients, topics, int(self._lease.total_seconds())
+        )
 
     def _leave_parents_clients(self) -> None:
         if self._process != os.getpid():

@@ -8,9 +8,8 @@ from typing import Any, Final
 from google.api_core.exceptions import GoogleAPICallError, NotFound
 from google.auth.exceptions import GoogleAuthError
 
-from angzarr.adapters.pubsub.client import Clients, Service
-from angzarr.adapters.pubsub.subscriptions import problem_of, weaknesses
-from angzarr.adapters.pubsub.topics import longest_retention
+from angzarr.adapters.pubsub.client import Clients, PubSubService
+from angzarr.adapters.pubsub.topics import longest_retention, problem_of, weaknesses
 from angzarr.dead_letters.names import queue_name
 from angzarr.doctor.letter_rules import LetterQueueSeen
 
@@ -19,7 +18,7 @@ FAILURES: Final = (GoogleAPICallError, GoogleAuthError)
 
 
 def letter_queues(
-    service: Service, domains: Sequence[str], *, create_missing: bool
+    service: PubSubService, domains: Sequence[str], *, create_missing: bool
 ) -> list[LetterQueueSeen]:
     """Return the subscriptions of *domains*; raises what the client raises if nobody answers."""
     clients = Clients(service)

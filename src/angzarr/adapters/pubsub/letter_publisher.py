@@ -34,7 +34,7 @@ _LONG_TYPE: Final = (
 _OVERTAKING: Final = "Pub/Sub did not take the letter before it, whose ordering key it shares"
 
 
-class LetterPublisher:
+class PubSubLetterPublisher:
     """Publishes; safe from any thread."""
 
     def __init__(self, clients: Clients, topics: Topics, form: Form) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from angzarr.adapters.rabbitmq.address import read_cluster
-from angzarr.adapters.rabbitmq.letter_publisher import LetterPublisher
-from angzarr.adapters.rabbitmq.letter_receiver import LetterReceiver
-from angzarr.adapters.rabbitmq.link import told
+from angzarr.adapters.rabbitmq.letter_publisher import RabbitMQLetterPublisher
+from angzarr.adapters.rabbitmq.letter_receiver import RabbitMQLetterReceiver
+from angzarr.adapters.rabbitmq.link import read_cluster, told
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.letter import DeadLetter
@@ -84,10 +83,10 @@ class RabbitMQDeadLetterQueue:
     def _open(self) -> None:
         self._process = os.getpid()
         create, check = self._create_missing, QueueCheck()
-        self._publisher = LetterPublisher(
+        self._publisher = RabbitMQLetterPublisher(
             self._cluster, self._timeout, self._form, create_missing=create, check=check
         )
-        self._receiver = LetterReceiver(
+        self._receiver = RabbitMQLetterReceiver(
             self._cluster, self._timeout, create_missing=create, check=check
         )
 

@@ -1,40 +1,46 @@
 """Examination: what a RabbitMQ tells of queues and exchanges, for the doctor.
 
 Nothing is made or changed: what exists is declared as it is, which RabbitMQ compares only.
+
+Management: what RabbitMQ's HTTP interface knows and AMQP does not tell; only reads.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import http.client
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
 
 import amqp
 
-from angzarr.adapters.rabbitmq.address import Cluster
-from angzarr.adapters.rabbitmq.link import Link, connect
-from angzarr.adapters.rabbitmq.management import Management, policy_arguments
-from angzarr.adapters.rabbitmq.queue_arguments import (
+from angzarr.adapters.rabbitmq.link import BrokerCluster, LetterConnection, connect
+from angzarr.adapters.rabbitmq.queue_check import (
+    QueueCheck,
     Value,
     drops,
     has_default_limit,
     in_force,
+    learn,
     weaknesses,
 )
-from angzarr.adapters.rabbitmq.queue_check import QueueCheck, learn
 from angzarr.dead_letters.names import EXCHANGE, LIMITS_BY_DEFAULT, queue_name, release_of
 from angzarr.dead_letters.queue import NAME_PREFIX
 from angzarr.doctor.delay_rules import DelaysSeen
 from angzarr.doctor.letter_rules import LetterQueueSeen
 from angzarr.doctor.rabbitmq_rules import QueueSeen, RabbitSeen
+from angzarr.errors import ConfigurationError
 
 #: The exchange at the end of RabbitMQ's own delays, and the queues before it; kombu's names.
 _DELIVERY: Final = "celery_delayed_delivery"
 _LEVELS: Final = 28
 
 
-class Wanted(NamedTuple):
+class WantedQueue(NamedTuple):
     """A task queue as an app declares it."""
 
     name: str
@@ -47,7 +53,7 @@ class Wanted(NamedTuple):
     strict: bool = True
 
 
-class Found(NamedTuple):
+class FoundQueue(NamedTuple):
     """What a passive declaration of a queue told; None of all if the queue is locked."""
 
     messages: int
@@ -55,7 +61,7 @@ class Found(NamedTuple):
 
 
 @contextlib.contextmanager
-def linked(cluster: Cluster, timeout: float) -> Iterator[Link]:
+def linked(cluster: BrokerCluster, timeout: float) -> Iterator[LetterConnection]:
     """Lend a connection; raises what py-amqp raises."""
     link = connect(cluster, timeout=timeout, check=QueueCheck(), create_missing=False)
     try:
@@ -65,9 +71,9 @@ def linked(cluster: Cluster, timeout: float) -> Iterator[Link]:
 
 
 def examine(
-    link: Link,
+    link: LetterConnection,
     at: str,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[WantedQueue],
     *,
     delays: bool,
     management: Management | None = None,
@@ -87,7 +93,7 @@ def examine(
 
 
 def letter_queues(
-    link: Link,
+    link: LetterConnection,
     domains: Collection[str],
     ours: Mapping[str, Value],
     *,
@@ -117,7 +123,7 @@ def letter_queues(
     return [*seen, *others]
 
 
-def make_letter_queue(cluster: Cluster, domain: str, timeout: float) -> str:
+def make_letter_queue(cluster: BrokerCluster, domain: str, timeout: float) -> str:
     """Make the queue of *domain*; return why it could not be made, or an empty string."""
     link = connect(cluster, timeout=timeout, check=QueueCheck(), create_missing=True)
     try:
@@ -160,7 +166,7 @@ def _letters(
 
 
 def _queue(
-    channel: Any, one: Wanted, told: Mapping[str, Any] | None, *, limited: bool
+    channel: Any, one: WantedQueue, told: Mapping[str, Any] | None, *, limited: bool
 ) -> QueueSeen:
     exchange = _exchange_of(channel, one) if one.exchange else None
     seen = QueueSeen(name=one.name, of_all=not one.strict, exchange=exchange or "")
@@ -179,7 +185,12 @@ def _queue(
 
 
 def _compared(
-    channel: Any, one: Wanted, seen: QueueSeen, told: Mapping[str, Any] | None, *, limited: bool
+    channel: Any,
+    one: WantedQueue,
+    seen: QueueSeen,
+    told: Mapping[str, Any] | None,
+    *,
+    limited: bool,
 ) -> QueueSeen:
     """Return *seen* with what its arguments are, as far as they may be asked for."""
     try:
@@ -232,18 +243,18 @@ def _level_arguments(level: int) -> dict[str, Value]:
     }
 
 
-def _passive(channel: Any, name: str) -> Found | None:
+def _passive(channel: Any, name: str) -> FoundQueue | None:
     """Return what waits in a queue; None where it does not exist."""
     try:
         told = channel.queue_declare(name, passive=True)
     except amqp.exceptions.NotFound:
         return None
     except amqp.exceptions.ResourceLocked:
-        return Found(0, 1)  # exclusive: whoever reads it is there
-    return Found(int(told.message_count), int(told.consumer_count))
+        return FoundQueue(0, 1)  # exclusive: whoever reads it is there
+    return FoundQueue(int(told.message_count), int(told.consumer_count))
 
 
-def _exchange_of(channel: Any, one: Wanted) -> str | None:
+def _exchange_of(channel: Any, one: WantedQueue) -> str | None:
     kept = {"durable": one.exchange_durable, "auto_delete": one.exchange_auto_delete}
     return _exchange(channel, one.exchange, one.exchange_type, **kept)
 
@@ -260,3 +271,82 @@ def _exchange(
     except (amqp.exceptions.NotFound, amqp.exceptions.AccessRefused):
         return None
     return None
+
+
+#: Where it is unless somebody says otherwise.
+PORT: Final = 15672
+#: Of an answer that is longer nothing is believed: some thousand queues.
+_LONGEST: Final = 32 * 1024**2
+_ALARMS: Final = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
+
+
+class Management:
+    """Asks the interface at *url*, with the user in it; answers are None where it is away."""
+
+    def __init__(self, url: str, virtual_host: str, *, timeout: float) -> None:
+        try:
+            self._parts = urlsplit(url)
+            self._port = self._parts.port
+        except ValueError as error:
+            msg = "the management address must read http://user:password@host:15672"
+            raise ConfigurationError(msg) from error
+        if self._parts.scheme not in ("http", "https") or not self._parts.hostname:
+            msg = "the management address must read http://user:password@host:15672"
+            raise ConfigurationError(msg)
+        self._vhost = quote(virtual_host, safe="")
+        self._timeout = timeout
+
+    def alarms(self) -> Mapping[str, Sequence[str]] | None:
+        """Return the alarms of each node, which may be none."""
+        nodes = self._get("nodes")
+        if not isinstance(nodes, list):
+            return None
+        return {
+            str(node.get("name")): [said for key, said in _ALARMS.items() if node.get(key)]
+            for node in nodes
+            if isinstance(node, dict)
+        }
+
+    def queues(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return all queues of the virtual host by name; none where that is not told."""
+        found = self._get(f"queues/{self._vhost}")
+        listed = found if isinstance(found, list) else []
+        return {str(one.get("name")): one for one in listed if isinstance(one, dict)}
+
+    def bound_to(self, exchange: str) -> int | None:
+        """Return how many bindings lead away from *exchange*; 0 where there is no such one."""
+        found = self._get(f"exchanges/{self._vhost}/{quote(exchange, safe='')}/bindings/source")
+        return len(found) if isinstance(found, list) else None
+
+    def _get(self, path: str) -> Any:
+        """Return the answer; None where there is none, or none that is JSON."""
+        kind = (
+            http.client.HTTPSConnection
+            if self._parts.scheme == "https"
+            else http.client.HTTPConnection
+        )
+        connection = kind(str(self._parts.hostname), self._port or PORT, timeout=self._timeout)
+        try:
+            connection.request("GET", f"/api/{path}", headers=self._headers())
+            reply = connection.getresponse()
+            text = reply.read(_LONGEST)
+            if reply.status == http.client.NOT_FOUND:
+                return []
+            return json.loads(text) if reply.status == http.client.OK else None
+        except (OSError, http.client.HTTPException, ValueError, RecursionError):
+            return None
+        finally:
+            connection.close()
+
+    def _headers(self) -> dict[str, str]:
+        user = unquote(self._parts.username or "guest")
+        password = unquote(self._parts.password or "guest")
+        login = base64.b64encode(f"{user}:{password}".encode()).decode()
+        return {"Authorization": f"Basic {login}"}
+
+
+def policy_arguments(queue: Mapping[str, Any]) -> dict[str, Value]:
+    """Return what policies add to the arguments of *queue*, spelt as arguments are."""
+    policy = queue.get("effective_policy_definition")
+    given = policy.items() if isinstance(policy, dict) else ()
+    return {f"x-{name}": value for name, value in given if isinstance(value, str | int)}

@@ -11,8 +11,14 @@ from typing import Any, Final
 
 import amqp
 
-from angzarr.adapters.rabbitmq.address import Cluster
-from angzarr.adapters.rabbitmq.link import FAILURES, Link, connect, reason_of, told
+from angzarr.adapters.rabbitmq.link import (
+    FAILURES,
+    BrokerCluster,
+    LetterConnection,
+    connect,
+    reason_of,
+    told,
+)
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode
 from angzarr.dead_letters.names import EXCHANGE, routing_key
@@ -29,7 +35,7 @@ _LONG_TYPE: Final = f"its content type is longer than AMQP carries, {_SHORT_TEXT
 _UNROUTABLE: Final = "RabbitMQ returned it: no queue is bound for its domain"
 
 
-class LetterPublisher:
+class RabbitMQLetterPublisher:
     """Publishes with confirms; connects when needed, once more where the connection was dead.
 
     Safe from any thread; one puts at a time.
@@ -37,7 +43,7 @@ class LetterPublisher:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: BrokerCluster,
         timeout: float,
         form: Form,
         *,
@@ -50,7 +56,7 @@ class LetterPublisher:
         self._timeout = timeout
         self._form = form
         self._lock = threading.Lock()
-        self._link: Link | None = None
+        self._link: LetterConnection | None = None
         self._used_at = 0.0
         self._tags = itertools.count(1)
         self._awaited: set[int] = set()
@@ -103,7 +109,7 @@ class LetterPublisher:
                 raise
         return self._send_bound(self._connect(), letters)
 
-    def _send_bound(self, link: Link, letters: Sequence[Outgoing]) -> list[str | None]:
+    def _send_bound(self, link: LetterConnection, letters: Sequence[Outgoing]) -> list[str | None]:
         """Send *letters*; a queue that was deleted meanwhile is declared anew, once."""
         answers = self._send(link, letters)
         lost = [at for at, answer in enumerate(answers) if answer == _UNROUTABLE]
@@ -114,7 +120,7 @@ class LetterPublisher:
                 answers[at] = answer
         return answers
 
-    def _send(self, link: Link, letters: Sequence[Outgoing]) -> list[str | None]:
+    def _send(self, link: LetterConnection, letters: Sequence[Outgoing]) -> list[str | None]:
         self._awaited.clear()
         self._answers.clear()
         self._returned.clear()
@@ -130,7 +136,7 @@ class LetterPublisher:
         self._used_at = time.monotonic()
         return [one if isinstance(one, str) else self._answer(*one) for one in sent]
 
-    def _send_one(self, link: Link, letter: Outgoing) -> tuple[int, str]:
+    def _send_one(self, link: LetterConnection, letter: Outgoing) -> tuple[int, str]:
         body, content_type = encode(letter, self._form)
         if len(body) > MAX_LETTER_BYTES:
             return self._unsent(f"no worker would read it: it has {len(body)} bytes")
@@ -147,7 +153,7 @@ class LetterPublisher:
         self._answers[tag] = TooLarge(why)
         return tag, ""
 
-    def _wait(self, link: Link) -> None:
+    def _wait(self, link: LetterConnection) -> None:
         deadline = time.monotonic() + self._timeout
         while self._awaited and (left := deadline - time.monotonic()) > 0:
             link.drain(left)
@@ -157,7 +163,7 @@ class LetterPublisher:
             return _UNROUTABLE
         return self._answers.get(tag, f"RabbitMQ did not confirm it within {self._timeout:g} s")
 
-    def _connect(self) -> Link:
+    def _connect(self) -> LetterConnection:
         with told(self._cluster):
             link = connect(
                 self._cluster,

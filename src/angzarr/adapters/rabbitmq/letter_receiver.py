@@ -1,4 +1,7 @@
-"""Takes letters from RabbitMQ: prefetched, acknowledged late."""
+"""Takes letters from RabbitMQ: prefetched, acknowledged late.
+
+What RabbitMQ says of a message besides its body.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,12 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
-from angzarr.adapters.rabbitmq.address import Cluster
-from angzarr.adapters.rabbitmq.link import FAILURES, Link, connect, told
+from angzarr.adapters.rabbitmq.link import FAILURES, BrokerCluster, LetterConnection, connect, told
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
-from angzarr.adapters.rabbitmq.record import record_of
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
+from angzarr.dead_letters.record import ForeignRecord
 from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ _HEARTBEAT: Final = 60
 _SOON: Final = 0.01
 
 
-class Handle(NamedTuple):
+class RabbitMQHandle(NamedTuple):
     """A delivery: the number of the connection it came by, and its tag there."""
 
     link: int
@@ -52,18 +54,18 @@ def up_to(done: AbstractSet[int], in_hand: AbstractSet[int]) -> int:
     return max((tag for tag in done if first is None or tag < first), default=0)
 
 
-class LetterReceiver:
+class RabbitMQLetterReceiver:
     """Consumes the queues of the domains last asked for. Safe from any thread, one at a time."""
 
     def __init__(
-        self, cluster: Cluster, timeout: float, *, create_missing: bool, check: QueueCheck
+        self, cluster: BrokerCluster, timeout: float, *, create_missing: bool, check: QueueCheck
     ) -> None:
         self._cluster = cluster
         self._check = check
         self._create_missing = create_missing
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._link: Link | None = None
+        self._link: LetterConnection | None = None
         self._links = 0
         self._consumers: dict[str, str] = {}
         self._waiting: deque[_Waiting] = deque()
@@ -120,7 +122,9 @@ class LetterReceiver:
         if self._link:
             self._link.leave()
 
-    def _take(self, link: Link, domains: Sequence[str], limit: int, wait: float) -> list[Receipt]:
+    def _take(
+        self, link: LetterConnection, domains: Sequence[str], limit: int, wait: float
+    ) -> list[Receipt]:
         self._beat(link)
         wanted = {queue_name(domain): domain for domain in domains}
         self._subscribe(link, wanted)
@@ -138,7 +142,7 @@ class LetterReceiver:
             room.take(len(taken[-1].raw))
         return taken
 
-    def _fetch(self, link: Link, wanted: dict[str, str], limit: int) -> None:
+    def _fetch(self, link: LetterConnection, wanted: dict[str, str], limit: int) -> None:
         """Ask for letters of queues of which so many are in hand that none come by themselves."""
         for queue in wanted.keys() & self._consumers.keys():
             while (
@@ -157,11 +161,11 @@ class LetterReceiver:
         self._unacknowledged[message.delivery_tag] = queue
         body = message.body.encode() if isinstance(message.body, str) else bytes(message.body)
         content_type = message.properties.get("content_type", "")
-        handle = Handle(self._links, message.delivery_tag)
+        handle = RabbitMQHandle(self._links, message.delivery_tag)
         record = functools.partial(record_of, message, queue)
         return read_receipt(domain, body, content_type, handle, record)
 
-    def _subscribe(self, link: Link, wanted: dict[str, str]) -> None:
+    def _subscribe(self, link: LetterConnection, wanted: dict[str, str]) -> None:
         for queue in self._consumers.keys() - wanted.keys():
             link.channel.basic_cancel(self._consumers.pop(queue))
         for one in [one for one in self._waiting if one.queue not in wanted]:
@@ -172,7 +176,7 @@ class LetterReceiver:
         for queue in wanted.keys() - self._consumers.keys():
             self._consume(link, queue, wanted[queue])
 
-    def _consume(self, link: Link, queue: str, domain: str) -> None:
+    def _consume(self, link: LetterConnection, queue: str, domain: str) -> None:
         if problem := link.topology.problem(domain):
             if self._seldom.now(queue):
                 _LOG.warning(
@@ -190,13 +194,13 @@ class LetterReceiver:
         self._waiting_bytes += len(message.body)
         self._in_hand[queue] += 1
 
-    def _on_cancel(self, link: Link, queue: str, _tag: str) -> None:
+    def _on_cancel(self, link: LetterConnection, queue: str, _tag: str) -> None:
         """Note that the queue was deleted: it is declared anew when next asked for."""
         self._consumers.pop(queue, None)
         link.topology.forget()
 
     def _has(self, receipt: Receipt) -> bool:
-        handle: Handle = receipt.handle
+        handle: RabbitMQHandle = receipt.handle
         return handle.link == self._links and handle.tag in self._unacknowledged
 
     def _acknowledge(self, tags: set[int]) -> None:
@@ -212,12 +216,12 @@ class LetterReceiver:
         for tag in tags:
             self._in_hand[self._unacknowledged.pop(tag)] -= 1
 
-    def _beat(self, link: Link) -> None:
+    def _beat(self, link: LetterConnection) -> None:
         if time.monotonic() - self._beaten_at > _HEARTBEAT / 3:
             link.connection.send_heartbeat()
             self._beaten_at = time.monotonic()
 
-    def _connect(self) -> Link:
+    def _connect(self) -> LetterConnection:
         with told(self._cluster):
             link = connect(
                 self._cluster,
@@ -244,3 +248,27 @@ class LetterReceiver:
         self._waiting_bytes = 0
         self._unacknowledged.clear()
         self._in_hand.clear()
+
+
+#: The property that is a table of headers.
+_HEADERS: Final = "application_headers"
+
+
+def record_of(message: Any, queue: str) -> ForeignRecord:
+    """Return headers, properties and place of *message*, which lay in *queue*.
+
+    RabbitMQ numbers no messages: two of the same bytes, headers and properties are one.
+    """
+    properties = {name: value for name, value in message.properties.items() if value is not None}
+    headers = properties.pop(_HEADERS, None) or {}
+    info = message.delivery_info or {}
+    return ForeignRecord(
+        broker="rabbitmq",
+        place={
+            "queue": queue,
+            "exchange": info.get("exchange") or "",
+            "routing_key": info.get("routing_key") or "",
+        },
+        headers=tuple((str(name), value) for name, value in headers.items()),
+        properties=properties,
+    )

@@ -2,41 +2,124 @@
 
 py-amqp (kombu's own client) is used directly because all its waits take a time-out and its
 confirms come as events, so that a batch waits for them together.
+
+Where the brokers of a cluster are, read from URLs, and what secures the way to them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
+from urllib.parse import unquote, urlsplit
 
 import amqp
 
-from angzarr.adapters.rabbitmq.address import Address, Cluster
-from angzarr.adapters.rabbitmq.cork import Cork
-from angzarr.adapters.rabbitmq.frames import frame_handler
-from angzarr.adapters.rabbitmq.hearing import Hearing
+from angzarr.adapters.rabbitmq.py_amqp import AnswerCheck, WriteBuffer, frame_handler
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.adapters.rabbitmq.topology import Topology
 from angzarr.dead_letters import names as quorum_queue
-from angzarr.errors import DeadLetterQueueUnavailable
+from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
+
+_PORTS: Final = {"amqp": 5672, "pyamqp": 5672, "amqps": 5671}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAddress:
+    """Where one broker is; `str` shows host and port only, the rest may be secret."""
+
+    host: str
+    port: int
+    virtual_host: str
+    user: str = field(repr=False)
+    password: str = field(repr=False)
+    tls: Mapping[str, Any] | None = field(repr=False)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class BrokerCluster(tuple[BrokerAddress, ...]):
+    """The brokers of one cluster, tried in turn."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self))
+
+
+def read_cluster(urls: str, tls: Mapping[str, Any] | None = None) -> BrokerCluster:
+    """Read amqp:// or amqps:// URLs, split by ';'; raises ConfigurationError, repeating none.
+
+    Over amqps the broker's certificate and name are checked; *tls* holds py-amqp's ssl options.
+    """
+    _check_files(tls or {})
+    return BrokerCluster(_read_address(url.strip(), tls) for url in urls.split(";"))
+
+
+def _read_address(url: str, tls: Mapping[str, Any] | None) -> BrokerAddress:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS[parts.scheme]
+    except (KeyError, ValueError) as error:
+        msg = "the address of RabbitMQ must read amqp://user:password@host:port/virtual-host"
+        raise ConfigurationError(msg) from error
+    host = parts.hostname or "localhost"
+    return BrokerAddress(
+        host=host,
+        port=port,
+        virtual_host=unquote(parts.path.removeprefix("/")) or "/",
+        user=unquote(parts.username or "guest"),
+        password=unquote(parts.password or "guest"),
+        tls={"server_hostname": host, **(tls or {})} if tls or parts.scheme == "amqps" else None,
+    )
+
+
+def _check_files(tls: Mapping[str, Any]) -> None:
+    """Refuse at start what would otherwise look like a broker that is away for ever."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    certificate, key = tls.get("certfile"), tls.get("keyfile")
+    if key and not certificate:
+        msg = "RabbitMQ's TLS options name a keyfile without its certfile"
+        raise ConfigurationError(msg)
+    try:
+        what = "ca_certs"
+        if tls.get(what):
+            context.load_verify_locations(tls[what])
+        what = "certfile or keyfile"
+        if certificate:
+            context.load_cert_chain(certificate, key, password=_ask_nobody)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+        msg = f"RabbitMQ's TLS option {what} cannot be used: {reason}"
+        raise ConfigurationError(msg) from error
+
+
+def _ask_nobody() -> str:
+    """Answer openssl, which would ask a terminal for the passphrase of an encrypted key."""
+    msg = "the key is encrypted, give one without a passphrase"
+    raise ValueError(msg)
+
 
 #: What py-amqp raises when the other side or the network fails.
 FAILURES: Final = (amqp.exceptions.AMQPError, OSError)
 
 
-def connect(cluster: Cluster, **options: Any) -> Link:
+def connect(cluster: BrokerCluster, **options: Any) -> LetterConnection:
     """Return a link to the first broker that answers; raises what the last one made of it."""
     *others, last = cluster
     for address in others:
         with contextlib.suppress(*FAILURES):
-            return Link(address, **options)
-    return Link(last, **options)
+            return LetterConnection(address, **options)
+    return LetterConnection(last, **options)
 
 
 @contextlib.contextmanager
-def told(cluster: Cluster) -> Iterator[None]:
+def told(cluster: BrokerCluster) -> Iterator[None]:
     """Turn a failure of the client into DeadLetterQueueUnavailable with one sentence."""
     try:
         yield
@@ -51,7 +134,7 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__} {' '.join(str(text).split())[:200]}".rstrip()
 
 
-class _Connection(amqp.Connection):
+class _BoundedConnection(amqp.Connection):
     """Is not told when the broker blocks publishers: it would look for that before each letter.
 
     A broker that blocks confirms nothing, which is what a publisher waits for.
@@ -63,24 +146,24 @@ class _Connection(amqp.Connection):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.hearing = Hearing()
+        self.hearing = AnswerCheck()
 
 
-class Link:
+class LetterConnection:
     """A connection and its channel; belongs to one thread at a time and to one process."""
 
     def __init__(
         self,
-        address: Address,
+        address: BrokerAddress,
         *,
         timeout: float,
         check: QueueCheck,
         heartbeat: int = 0,
         create_missing: bool = True,
     ) -> None:
-        cork = Cork()
+        cork = WriteBuffer()
         self.corked = cork.corked
-        self.connection = _Connection(
+        self.connection = _BoundedConnection(
             host=str(address),
             userid=address.user,
             password=address.password,

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import amqp
 
-from angzarr.adapters.rabbitmq.queue_arguments import Value
-from angzarr.adapters.rabbitmq.queue_check import QueueCheck, unlike
+from angzarr.adapters.rabbitmq.queue_check import QueueCheck, Value, unlike
 from angzarr.dead_letters.names import EXCHANGE, queue_name, routing_key, routing_keys
 
 _LOG: Final = logging.getLogger(__name__)

@@ -21,8 +21,7 @@ from amqp.exceptions import (
 )
 from kombu.transport import pyamqp
 
-from angzarr.adapters.rabbitmq.frames import frame_handler
-from angzarr.adapters.rabbitmq.hearing import NOT_READY_AFTER, Hearing
+from angzarr.adapters.rabbitmq.py_amqp import NOT_READY_AFTER, AnswerCheck, frame_handler
 from angzarr.errors import Unroutable
 from angzarr.events import headers as names
 
@@ -42,7 +41,7 @@ class ReturnedMessage(RecoverableConnectionError, Unroutable):
     """Makes kombu connect anew and declare the queue once more."""
 
 
-class Channel(pyamqp.Channel):
+class RabbitMQChannel(pyamqp.Channel):
     """A channel whose confirmed publishes know what came back, and which waits for ever nowhere."""
 
     _confirm_selected: bool
@@ -181,15 +180,15 @@ class Channel(pyamqp.Channel):
             self._confirmed = confirmed
 
 
-class Connection(pyamqp.Connection):
+class RabbitMQConnection(pyamqp.Connection):
     """A connection with such channels, which knows whether RabbitMQ takes anything from it."""
 
-    Channel = Channel
+    Channel = RabbitMQChannel
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"frame_handler": frame_handler, **options})
         self.blocked = False
-        self.hearing = Hearing()
+        self.hearing = AnswerCheck()
 
     def drain_events(self, timeout: float | None = None) -> Any:
         """Handle one event; raises TimeoutError if none comes.
@@ -241,10 +240,10 @@ def _patience(channel: Any, connection: Any) -> float:
     return min(limit, getattr(connection, "read_timeout", None) or limit)
 
 
-class Transport(pyamqp.Transport):
+class RabbitMQTransport(pyamqp.Transport):
     """For ``amqp://`` and ``pyamqp://``."""
 
-    Connection = Connection
+    Connection = RabbitMQConnection
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -266,7 +265,7 @@ class Transport(pyamqp.Transport):
             self._looks.pop().cancel()
 
 
-class TlsTransport(Transport, pyamqp.SSLTransport):
+class RabbitMQTlsTransport(RabbitMQTransport, pyamqp.SSLTransport):
     """For ``amqps://``."""
 
 

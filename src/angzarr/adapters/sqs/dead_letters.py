@@ -12,11 +12,10 @@ from datetime import timedelta
 from typing import Any
 
 from angzarr.adapters.sqs.client import FAILURES, Service, told
-from angzarr.adapters.sqs.letter_receiver import LetterReceiver
-from angzarr.adapters.sqs.letter_sender import LetterSender, QueueOutlet
-from angzarr.adapters.sqs.letter_topic_publisher import TopicOutlet
-from angzarr.adapters.sqs.queues import Queues
-from angzarr.adapters.sqs.topics import Topics
+from angzarr.adapters.sqs.letter_receiver import SqsLetterReceiver
+from angzarr.adapters.sqs.letter_sender import LetterSender, QueueOutlet, TopicOutlet
+from angzarr.adapters.sqs.queues import SqsQueues
+from angzarr.adapters.sqs.topics import SnsTopics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
@@ -108,9 +107,11 @@ class SqsDeadLetterQueue:
 
     def _open(self) -> None:
         self._process = os.getpid()
-        self._queues = Queues(self._service, fifo=self._fifo, create_missing=self._create_missing)
+        self._queues = SqsQueues(
+            self._service, fifo=self._fifo, create_missing=self._create_missing
+        )
         self._sender = LetterSender(QueueOutlet(self._queues), self._form)
-        self._receiver = LetterReceiver(self._queues, self._visibility)
+        self._receiver = SqsLetterReceiver(self._queues, self._visibility)
 
     def _leave_parents_client(self) -> None:
         if self._process != os.getpid():
@@ -129,7 +130,9 @@ class SnsSqsDeadLetterQueue(SqsDeadLetterQueue):
 
     def _open(self) -> None:
         self._process = os.getpid()
-        self._topics = Topics(self._service, fifo=self._fifo, create_missing=self._create_missing)
+        self._topics = SnsTopics(
+            self._service, fifo=self._fifo, create_missing=self._create_missing
+        )
         self._queues = self._topics.queues
         self._sender = LetterSender(TopicOutlet(self._topics), self._form)
-        self._receiver = LetterReceiver(self._queues, self._visibility)
+        self._receiver = SqsLetterReceiver(self._queues, self._visibility)

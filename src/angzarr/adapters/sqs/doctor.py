@@ -12,10 +12,9 @@ from kombu.transport.SQS import Channel
 
 from angzarr.adapters.sqs import fan_out
 from angzarr.adapters.sqs.client import FAILURES, Client, Service, is_gone
-from angzarr.adapters.sqs.fan_out import Found
-from angzarr.adapters.sqs.queue_check import RETENTION, moving, weaknesses
-from angzarr.adapters.sqs.queues import FIFO_SUFFIX, Queues
-from angzarr.adapters.sqs.subscriptions import Subscriptions
+from angzarr.adapters.sqs.fan_out import FanOut
+from angzarr.adapters.sqs.queues import FIFO_SUFFIX, RETENTION, SqsQueues, moving, weaknesses
+from angzarr.adapters.sqs.topics import Subscriptions
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import NAME_PREFIX
 from angzarr.doctor.letter_rules import LetterQueueSeen
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 
-class Wanted(NamedTuple):
+class WantedTaskQueue(NamedTuple):
     """A task queue as kombu's transport uses it."""
 
     name: str
@@ -36,7 +35,9 @@ class Wanted(NamedTuple):
     url: str = ""
 
 
-def wanted(names: Iterable[str], options: Mapping[str, Any], visibility: timedelta) -> list[Wanted]:
+def wanted(
+    names: Iterable[str], options: Mapping[str, Any], visibility: timedelta
+) -> list[WantedTaskQueue]:
     """Return the task queues *names* under kombu's transport *options*."""
     predefined = options.get("predefined_queues") or {}
     return [_wanted(name, predefined, options, visibility) for name in names]
@@ -44,17 +45,17 @@ def wanted(names: Iterable[str], options: Mapping[str, Any], visibility: timedel
 
 def _wanted(
     name: str, predefined: Mapping[str, Any], options: Mapping[str, Any], visibility: timedelta
-) -> Wanted:
+) -> WantedTaskQueue:
     called = Channel.entity_name(None, f"{options.get('queue_name_prefix', '')}{name}")
     if predefined:
-        return Wanted(called, {}, str(predefined.get(called, {}).get("url", "")))
+        return WantedTaskQueue(called, {}, str(predefined.get(called, {}).get("url", "")))
     made_with = {
         "MessageRetentionPeriod": str(RETENTION),
         "VisibilityTimeout": f"{visibility.total_seconds():.0f}",
         **({"FifoQueue": "true"} if called.endswith(FIFO_SUFFIX) else {}),
         **(options.get("sqs-creation-attributes") or {}),
     }
-    return Wanted(called, made_with)
+    return WantedTaskQueue(called, made_with)
 
 
 def region_of(options: Mapping[str, Any]) -> str:
@@ -64,7 +65,12 @@ def region_of(options: Mapping[str, Any]) -> str:
 
 
 def task_queues(
-    service: Service, at: str, queues: Sequence[Wanted], *, ours: bool, visibility: timedelta
+    service: Service,
+    at: str,
+    queues: Sequence[WantedTaskQueue],
+    *,
+    ours: bool,
+    visibility: timedelta,
 ) -> list[SqsQueueSeen]:
     """Return the task *queues* as SQS has them; raises what boto3 raises."""
     client = service.connect("sqs")
@@ -74,7 +80,7 @@ def task_queues(
     ]
 
 
-def make_task_queue(service: Service, queue: Wanted) -> None:
+def make_task_queue(service: Service, queue: WantedTaskQueue) -> None:
     """Make a task queue as a worker does, but to keep messages as long as SQS can."""
     client: SQSClient = service.connect("sqs")
     attributes: Any = dict(queue.made_with)
@@ -108,7 +114,7 @@ def letter_queues(
 
 def make_letter_queue(service: Service, domain: str, *, fifo: bool) -> str:
     """Make the queue of *domain*; raises what boto3 raises."""
-    queues = Queues(service, fifo=fifo, create_missing=True)
+    queues = SqsQueues(service, fifo=fifo, create_missing=True)
     try:
         queues.url(domain)
     finally:
@@ -136,7 +142,7 @@ def _with_topic(
         sns.close()
     if seen.made_when_missing and not queue.get("Policy"):
         return replace(seen, lacks="it has no policy that lets the SNS topic of its name send")
-    found = Found(
+    found = FanOut(
         name=seen.name, topic_arn=arn, topic=topic, queue=queue, subscription=subscription
     )
     return replace(seen, unfit="; ".join(fan_out.lacks(found)), topic=fan_out.warnings(found))
@@ -158,7 +164,7 @@ def _others(client: SQSClient, known: Any) -> list[LetterQueueSeen]:
     return others
 
 
-def _task_queue(client: SQSClient, at: str, one: Wanted, *, ours: bool) -> SqsQueueSeen:
+def _task_queue(client: SQSClient, at: str, one: WantedTaskQueue, *, ours: bool) -> SqsQueueSeen:
     seen = SqsQueueSeen(at=at, name=one.name, ours=ours, made_with=one.made_with)
     given = _attributes(client, one.name, one.url)
     if given is None:

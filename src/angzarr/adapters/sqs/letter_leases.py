@@ -2,6 +2,8 @@
 
 SQS hides a received letter for a while. One that came again while somebody works on it would be
 analysed twice; one that stayed hidden though nobody does would hold up its group in a FIFO queue.
+
+The thread that renews leases: made when there are some, gone when there are none.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from angzarr.adapters.sqs.client import FAILURES, reason_of
-from angzarr.adapters.sqs.letter_entries import BATCH
+from angzarr.adapters.sqs.letter_messages import BATCH
 from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ PAUSE: Final = 0.1
 Change: TypeAlias = Callable[[str, list[Any]], Mapping[str, Any]]
 
 
-class Handle:
+class SqsHandle:
     """What a receipt of ours holds: while it is in somebody's hands its letter stays hidden."""
 
     __slots__ = ("__weakref__", "lease")
@@ -51,7 +53,7 @@ class Lease:
     began: float
     ends: float
     renew_at: float
-    holder: Callable[[], Handle | None] = lambda: None
+    holder: Callable[[], SqsHandle | None] = lambda: None
 
 
 def extension(age: float, visibility: int) -> int:
@@ -75,7 +77,7 @@ class Leases:
         self._held: dict[Lease, None] = {}
         self._seldom = LogThrottle()
 
-    def hold(self, url: str, receipt: str, asked_at: float) -> Handle:
+    def hold(self, url: str, receipt: str, asked_at: float) -> SqsHandle:
         """Count a message, received by a request made at *asked_at*, among those held."""
         lease = Lease(
             url=url,
@@ -84,7 +86,7 @@ class Leases:
             ends=asked_at + self._visibility,
             renew_at=asked_at + self._visibility * RENEWED_AFTER,
         )
-        handle = Handle(lease)
+        handle = SqsHandle(lease)
         lease.holder = weakref.ref(handle)
         with self._lock:
             self._held[lease] = None
@@ -92,7 +94,7 @@ class Leases:
 
     def held(self, handles: Iterable[object]) -> list[Lease]:
         """Return those of *handles* that were not let go."""
-        leases = [handle.lease for handle in handles if isinstance(handle, Handle)]
+        leases = [handle.lease for handle in handles if isinstance(handle, SqsHandle)]
         with self._lock:
             return [lease for lease in dict.fromkeys(leases) if lease in self._held]
 
@@ -177,3 +179,68 @@ def by_queue(leases: Iterable[Lease]) -> Iterator[tuple[str, list[Lease]]]:
 def entries_of(leases: Sequence[Lease]) -> list[Any]:
     """Return *leases* as the entries of a batch."""
     return [{"Id": str(at), "ReceiptHandle": one.receipt} for at, one in enumerate(leases)]
+
+
+class LeaseRenewal:
+    """Calls *renew*, which says in how many seconds again, None: not until `begin`.
+
+    A failure that *renew* does not know is logged, and it is called again after *pause* seconds.
+    """
+
+    def __init__(self, renew: Callable[[], float | None], pause: float) -> None:
+        self._renew = renew
+        self._pause = pause
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._wanted = False
+
+    def begin(self) -> None:
+        """See to it that *renew* is called from now on."""
+        with self._lock:
+            self._wanted = True
+            if self._thread is not None:
+                return
+            thread = threading.Thread(
+                target=self._run, args=(self._stop,), name="angzarr-sqs-leases", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads: the letters come again, which is harmless
+                return
+            self._thread = thread
+
+    def stop(self, patience: float) -> None:
+        """End the thread, waiting *patience* seconds for a call that is under way."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stop.set()
+            self._stop = threading.Event()
+        if thread is not None:
+            thread.join(patience)
+
+    def _run(self, stop: threading.Event) -> None:
+        wait: float | None = 0.0
+        while not stop.wait(wait):
+            self._wanted = False
+            wait = self._called()
+            if wait is None:
+                if self._is_over(stop):
+                    return
+                wait = 0.0
+
+    def _called(self) -> float | None:
+        try:
+            return self._renew()
+        except Exception:  # noqa: BLE001 - the leases of other letters must not end with it
+            _LOG.exception("letter_leases_not_renewed: trying again")
+            return self._pause
+
+    def _is_over(self, stop: threading.Event) -> bool:
+        """Tell whether nobody called `begin` meanwhile; the next call then starts a thread."""
+        with self._lock:
+            if stop.is_set():
+                return True
+            if not self._wanted:
+                self._thread = None
+            return not self._wanted

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from angzarr.adapters.sqs.client import FAILURES, LONG_POLL, is_gone, reason_of
-from angzarr.adapters.sqs.lease_renewal import LeaseRenewal
-from angzarr.adapters.sqs.letter_entries import BATCH
-from angzarr.adapters.sqs.letter_leases import TRIED_AGAIN_AFTER, Leases, by_queue, entries_of
-from angzarr.adapters.sqs.letter_text import as_bytes, told_by
-from angzarr.adapters.sqs.notification import unwrapped
-from angzarr.adapters.sqs.queues import Queues
-from angzarr.adapters.sqs.record import ALL, record_of
+from angzarr.adapters.sqs.letter_leases import (
+    TRIED_AGAIN_AFTER,
+    LeaseRenewal,
+    Leases,
+    by_queue,
+    entries_of,
+)
+from angzarr.adapters.sqs.letter_messages import ALL, BATCH, as_bytes, record_of, told_by, unwrapped
+from angzarr.adapters.sqs.queues import SqsQueues
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.errors import DeadLetterQueueUnavailable
@@ -37,10 +39,10 @@ _PAUSE: Final = 0.1
 _LEASE_ENDED: Final = frozenset({"ReceiptHandleIsInvalid", "InvalidParameterValue"})
 
 
-class LetterReceiver:
+class SqsLetterReceiver:
     """Receives and deletes; safe from any thread."""
 
-    def __init__(self, queues: Queues, visibility: timedelta) -> None:
+    def __init__(self, queues: SqsQueues, visibility: timedelta) -> None:
         self._queues = queues
         self._visibility = max(1, int(visibility.total_seconds()))
         self._lock = threading.Lock()

@@ -1,4 +1,7 @@
-"""Sends letters in batches, within the limits of where they go, and reads each entry's answer."""
+"""Sends letters in batches, within the limits of where they go, and reads each entry's answer.
+
+Publishes letters on SNS, each domain's on its topic, which leads to the domain's queue.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from typing import Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError
 
-from angzarr.adapters.sqs.client import FAILURES, reason_of
-from angzarr.adapters.sqs.letter_entries import Entry, batches, entry_of, problem_of
-from angzarr.adapters.sqs.queues import Queues
+from angzarr.adapters.sqs.client import FAILURES, is_gone, reason_of
+from angzarr.adapters.sqs.letter_messages import BatchEntry, batches, entry_of, problem_of
+from angzarr.adapters.sqs.queues import SqsQueues
+from angzarr.adapters.sqs.topics import SnsTopics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.queue import Outgoing, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
@@ -45,7 +49,7 @@ class QueueOutlet:
     service = "SQS"
     body = "MessageBody"
 
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: SqsQueues) -> None:
         self._queues = queues
         self.fifo = queues.fifo
         self.name = queues.name
@@ -78,7 +82,7 @@ class LetterSender:
         Raises what the outlet raises where it answered to no batch at all.
         """
         answers: list[str | None] = [""] * len(letters)
-        by_name: dict[str, list[Entry]] = {}
+        by_name: dict[str, list[BatchEntry]] = {}
         for at, letter in enumerate(letters):
             if why := problem_of(letter):
                 answers[at] = TooLarge(why)
@@ -93,7 +97,7 @@ class LetterSender:
         return answers
 
     def _send_all(
-        self, entries: list[Entry], answers: list[str | None], failures: list[Exception]
+        self, entries: list[BatchEntry], answers: list[str | None], failures: list[Exception]
     ) -> None:
         """Send what goes to one name; note each entry's answer, and failures."""
         if _are_mute(failures):
@@ -114,7 +118,7 @@ class LetterSender:
                 failures.append(failure)
         return None
 
-    def _note(self, batch: Sequence[Entry], why: str, answers: list[str | None]) -> None:
+    def _note(self, batch: Sequence[BatchEntry], why: str, answers: list[str | None]) -> None:
         for entry in batch:
             answers[entry.at] = why
 
@@ -124,7 +128,9 @@ class LetterSender:
     def _not_taken(self, error: Exception) -> str:
         return f"{self._outlet.service} did not take it: {reason_of(error)}"
 
-    def _send_batch(self, batch: Sequence[Entry], answers: list[str | None]) -> Exception | None:
+    def _send_batch(
+        self, batch: Sequence[BatchEntry], answers: list[str | None]
+    ) -> Exception | None:
         """Note the answers; return the failure where there was none."""
         requests = [entry.request for entry in batch]
         try:
@@ -157,3 +163,41 @@ class LetterSender:
 def _are_mute(failures: Sequence[Exception]) -> bool:
     """Tell whether nobody answered of late: then each further batch would wait as long."""
     return bool(failures) and isinstance(failures[-1], BotoCoreError)
+
+
+class TopicOutlet:
+    """Sends to each domain's topic, which it has looked at before."""
+
+    service = "SNS"
+    body = "Message"
+
+    def __init__(self, topics: SnsTopics) -> None:
+        self._topics = topics
+        self.fifo = topics.queues.fifo
+        self.name = topics.queues.name
+
+    def limit(self, domain: str) -> int:
+        """Return the most that the topic takes and its queue can keep."""
+        return self._topics.ready(domain).limit
+
+    def send(self, domain: str, requests: list[Any]) -> Mapping[str, Any]:
+        """Publish one batch, once more where the topic was deleted."""
+        try:
+            return self._publish(domain, requests)
+        except FAILURES as error:
+            if not is_gone(error):
+                raise
+            return self._publish(domain, requests)
+
+    def _publish(self, domain: str, requests: list[Any]) -> Mapping[str, Any]:
+        arn = self._topics.ready(domain).arn
+        try:
+            reply: Mapping[str, Any] = self._topics.client.publish_batch(
+                TopicArn=arn, PublishBatchRequestEntries=requests
+            )
+        except BaseException:
+            self._topics.doubt(domain)
+            raise
+        if reply.get("Failed"):
+            self._topics.doubt(domain)
+        return reply

@@ -1,6 +1,11 @@
 """Polling of SQS by Celery's event loop, which goes on after every answer and after none.
 
 In kombu any error that SQS answers ends the worker: an expired token, one throttled request.
+
+The HTTP client by which Celery's event loop polls SQS, with time-outs.
+
+kombu's has none, whatever its requests say: behind a connection that was forgotten on the way, a
+worker would wait for its next message for ever.
 """
 
 from __future__ import annotations
@@ -12,14 +17,35 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+import pycurl
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.response import get_response
 from kombu.asynchronous.aws.connection import AsyncHTTPSConnection
+from kombu.asynchronous.http.curl import CurlClient
 from kombu.transport import SQS as stock  # noqa: N811 - a module
 
-from angzarr.adapters.sqs import patient_client
 from angzarr.runtime.log_throttle import LogThrottle
+
+#: Polls at a time; each queue that is consumed has one. kombu's 10 would let others wait for them.
+MOST_POLLS: Final = 64
+
+
+class BoundedCurlClient(CurlClient):
+    """kombu's client, which gives up a request when its time is over: `HTTP 599`."""
+
+    def _setup_request(self, curl: Any, request: Any, *args: Any, **options: Any) -> None:
+        super()._setup_request(curl, request, *args, **options)
+        curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, round(1000 * request.connect_timeout))
+        curl.setopt(pycurl.TIMEOUT_MS, round(1000 * request.request_timeout))
+
+
+def use_bounded_client(hub: Any) -> None:
+    """Let whoever asks *hub* for its HTTP client have a patient one."""
+    if not isinstance(getattr(hub, "_current_http_client", None), BoundedCurlClient):
+        hub._current_http_client = BoundedCurlClient(hub, max_clients=MOST_POLLS)  # noqa: SLF001
+
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -37,7 +63,7 @@ _OK: Final = 200
 GONE: Final = frozenset({"QueueDoesNotExist", "NonExistentQueue"})
 
 
-class Refusal(NamedTuple):
+class PollRefusal(NamedTuple):
     """What came instead of messages."""
 
     code: str
@@ -54,8 +80,8 @@ class PollingChannel(stock.Channel):
         self._seldom = LogThrottle()
 
     def asynsqs(self, queue: str | None = None) -> Any:
-        """Return the connection that polls, which answers with a `Refusal` instead of raising."""
-        patient_client.give(self.hub)
+        """The connection that polls; it answers with a `PollRefusal` instead of raising."""
+        use_bounded_client(self.hub)
         connection = super().asynsqs(queue)
         connection._on_list_ready = partial(_heard, connection)  # noqa: SLF001 - pinned by a test
         connection.get_http_connection = partial(
@@ -85,7 +111,7 @@ class PollingChannel(stock.Channel):
         try:
             super()._schedule_queue(queue)
         except (ClientError, BotoCoreError, *self.connection.channel_errors, OSError) as error:
-            self._refused(queue, Refusal(code_of(error), str(error)))
+            self._refused(queue, PollRefusal(code_of(error), str(error)))
             self._loop1(queue)
 
     def unserved(self, queue: str) -> str:
@@ -106,7 +132,7 @@ class PollingChannel(stock.Channel):
 
     def _on_messages_ready(self, queue: str, qname: str, messages: Any) -> int:
         """Hand out *messages* and return how many they are; remember whether there were any."""
-        if isinstance(messages, Refusal):
+        if isinstance(messages, PollRefusal):
             self._refused(qname, messages)
             return 0
         self._waits.pop(qname, None)
@@ -121,7 +147,7 @@ class PollingChannel(stock.Channel):
             spread = 0.5 + random.random()  # noqa: S311 - no secret
             self.hub.call_later(wait * spread, self._schedule_queue, queue)
 
-    def _refused(self, queue: str, refusal: Refusal) -> None:
+    def _refused(self, queue: str, refusal: PollRefusal) -> None:
         self._waits[queue] = min(2 * self._waits.get(queue, FIRST_WAIT / 2), LONGEST_WAIT)
         if refusal.code in GONE:
             self.forget_address(queue)
@@ -147,13 +173,13 @@ def _code_in(answer: Mapping[str, Any]) -> str:
 
 
 def _heard(connection: Any, _parent: Any, _markers: Any, operation: str, response: Any) -> Any:
-    """Return what SQS said: the parsed answer, or a `Refusal`."""
+    """Return what SQS said: the parsed answer, or a `PollRefusal`."""
     try:
         model = connection.sqs_connection.meta.service_model.operation_model(operation)
         _, parsed = get_response(model, response.response)
     except Exception as error:  # noqa: BLE001 - a gateway's page, half an answer
-        return Refusal("", f"HTTP {response.status}, which cannot be read ({error!r})")
+        return PollRefusal("", f"HTTP {response.status}, which cannot be read ({error!r})")
     if response.status == _OK:
         return parsed
     code, said = _code_in(parsed), parsed.get("Error", {}).get("Message")
-    return Refusal(code, f"{code or response.status}: {said or response.reason}")
+    return PollRefusal(code, f"{code or response.status}: {said or response.reason}")

@@ -2,6 +2,8 @@
 
 SNS confirms a letter that nobody is subscribed to, and loses it. So each topic is looked at before
 a process first puts letters on it, once a minute, and after every error.
+
+Subscriptions of queues to topics: found, or made where they are missing.
 """
 
 from __future__ import annotations
@@ -11,15 +13,84 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from angzarr.adapters.sqs import fan_out
 from angzarr.adapters.sqs.client import FAILURES, Client, Service, is_gone
-from angzarr.adapters.sqs.fan_out import Found
-from angzarr.adapters.sqs.queue_policy import policy_for
-from angzarr.adapters.sqs.queues import Queues
-from angzarr.adapters.sqs.subscriptions import Subscriptions
+from angzarr.adapters.sqs.fan_out import FanOut, policy_for
+from angzarr.adapters.sqs.queues import SqsQueues
 from angzarr.errors import DeadLetterQueueUnavailable
+
+
+class TopicSubscription(NamedTuple):
+    """A subscription as AWS tells it, and whether it was made just now."""
+
+    attributes: Mapping[str, str]
+    is_new: bool = False
+
+
+class Subscriptions:
+    """The subscriptions that were found, by their topic; safe from any thread."""
+
+    def __init__(self, client: Client, *, create_missing: bool) -> None:
+        self._client = client
+        self._create_missing = create_missing
+        self._arns: dict[str, str] = {}
+
+    def find(self, name: str, topic_arn: str, queue_arn: str) -> TopicSubscription:
+        """Return the queue's subscription to the topic *name*."""
+        if known := self._arns.get(topic_arn):
+            attributes = self._attributes(known)
+            if attributes is not None and attributes.get("Endpoint") == queue_arn:
+                return TopicSubscription(attributes)
+            self._arns.pop(topic_arn, None)
+        found = self._search(topic_arn, queue_arn)
+        attributes = self._attributes(found) if found else None
+        if attributes is None:
+            return self._subscribe(name, topic_arn, queue_arn)
+        self._arns[topic_arn] = found
+        return TopicSubscription(attributes)
+
+    def _search(self, topic_arn: str, queue_arn: str) -> str:
+        """Return the address of the queue's subscription, or nothing."""
+        pages = self._client.get().get_paginator("list_subscriptions_by_topic")
+        for page in pages.paginate(TopicArn=topic_arn):
+            for one in page.get("Subscriptions", ()):
+                if (one.get("Protocol"), one.get("Endpoint")) == ("sqs", queue_arn):
+                    return str(one["SubscriptionArn"])
+        return ""
+
+    def _attributes(self, arn: str) -> Mapping[str, str] | None:
+        """Return what AWS tells of it; None where it is gone."""
+        if not arn.startswith("arn:"):  # AWS lists it by a word: not confirmed, or deleted
+            return {"PendingConfirmation": "true"} if arn == "PendingConfirmation" else None
+        try:
+            reply = self._client.get().get_subscription_attributes(SubscriptionArn=arn)
+        except FAILURES as error:
+            if not is_gone(error):
+                raise
+            return None
+        attributes: Mapping[str, str] = reply["Attributes"]
+        return attributes
+
+    def _subscribe(self, name: str, topic_arn: str, queue_arn: str) -> TopicSubscription:
+        if not self._create_missing:
+            msg = (
+                f"the queue {name} is not subscribed to the topic of that name, so letters would be"
+                " lost: subscribe it, with RawMessageDelivery=true, or set dlq.create_missing to"
+                " true"
+            )
+            raise DeadLetterQueueUnavailable(msg)
+        made = self._client.get().subscribe(
+            TopicArn=topic_arn,
+            Protocol="sqs",
+            Endpoint=queue_arn,
+            Attributes={"RawMessageDelivery": "true"},
+            ReturnSubscriptionArn=True,
+        )
+        self._arns[topic_arn] = made["SubscriptionArn"]
+        return TopicSubscription(self._attributes(made["SubscriptionArn"]) or {}, is_new=True)
+
 
 _LOG: Final = logging.getLogger(__name__)
 #: Seconds for which a topic that was looked at is trusted.
@@ -27,7 +98,7 @@ TRUSTED_FOR: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class ReadyTopic:
     """A topic that leads to its queue, and how much of it fits."""
 
     arn: str
@@ -35,7 +106,7 @@ class Ready:
     until: float
 
 
-class Topics:
+class SnsTopics:
     """Topics, each with its queue; safe from any thread."""
 
     def __init__(
@@ -47,14 +118,14 @@ class Topics:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.queues = Queues(
+        self.queues = SqsQueues(
             service, fifo=fifo, create_missing=create_missing, more=self._policy_of_new
         )
         self._client = Client(service, "sns")
         self._subscriptions = Subscriptions(self._client, create_missing=create_missing)
         self._monotonic = monotonic
         self._sleep = sleep
-        self._ready: dict[str, Ready] = {}
+        self._ready: dict[str, ReadyTopic] = {}
         self._in_force: dict[str, str] = {}
 
     @property
@@ -62,7 +133,7 @@ class Topics:
         """The client of SNS; it may be used from any thread."""
         return self._client.get()
 
-    def ready(self, domain: str) -> Ready:
+    def ready(self, domain: str) -> ReadyTopic:
         """Return *domain*'s topic; raises DeadLetterQueueUnavailable if letters would be lost."""
         name = self.queues.name(domain)
         known = self._ready.get(name)
@@ -79,7 +150,7 @@ class Topics:
         self._client.close()
         self.queues.close()
 
-    def _looked_at(self, domain: str, name: str) -> Ready:
+    def _looked_at(self, domain: str, name: str) -> ReadyTopic:
         self._ready.pop(name, None)
         began = self._monotonic()
         try:
@@ -92,9 +163,11 @@ class Topics:
             msg = f"letters given to the topic {name} would be lost: {'; '.join(told)}"
             raise DeadLetterQueueUnavailable(msg)
         self._wait_until_in_force(found, now)
-        return Ready(arn=found.topic_arn, limit=fan_out.limit(found), until=began + TRUSTED_FOR)
+        return ReadyTopic(
+            arn=found.topic_arn, limit=fan_out.limit(found), until=began + TRUSTED_FOR
+        )
 
-    def _found(self, domain: str, name: str) -> tuple[Found, float]:
+    def _found(self, domain: str, name: str) -> tuple[FanOut, float]:
         """Return what there is, made where it was missing, and the time by AWS' clock."""
         url = self.queues.url(domain)
         reply: Any = self.queues.client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
@@ -103,7 +176,7 @@ class Topics:
         topic = self._topic(name, topic_arn)
         policy_is_new = self._give_policy(url, queue, topic_arn)
         subscription = self._subscriptions.find(name, topic_arn, queue["QueueArn"])
-        found = Found(
+        found = FanOut(
             name=name,
             topic_arn=topic_arn,
             topic=topic,
@@ -153,7 +226,7 @@ class Topics:
         self.queues.client.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
         return True
 
-    def _wait_until_in_force(self, found: Found, now: float) -> None:
+    def _wait_until_in_force(self, found: FanOut, now: float) -> None:
         """Wait for a new queue; of one that was changed say that letters must wait."""
         policy = found.queue.get("Policy", "")
         if self._in_force.get(found.name) == policy and not found.is_new:

@@ -41,24 +41,24 @@ _DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
 _OF_ONE_QUEUE: Final = frozenset({"SendMessage", "CreateQueue"})
 
 
-class Refused(ChannelError):
+class SqsRefused(ChannelError):
     """SQS is there and takes this message, or any message for its queue, from nobody."""
 
 
-class Channel(PollingChannel):
+class SqsChannel(PollingChannel):
     """kombu's channel with these mended."""
 
     def _new_queue(self, queue: str, **options: Any) -> Any:
-        """Return the address of *queue*, which is created if need be; raises `Refused`."""
+        """Return the address of *queue*, which is created if need be; raises `SqsRefused`."""
         with _refusals():
             return super()._new_queue(queue, **options)
 
     def _put(self, queue: str, message: Any, **options: Any) -> None:
-        """Send *message*; raises `Refused`. A queue that was deleted is created by the next try."""
+        """Send *message*; raises `SqsRefused`. The next try creates a queue that was deleted."""
         try:
             with _refusals():
                 super()._put(queue, message, **options)
-        except Refused as error:
+        except SqsRefused as error:
             if code_of(error.__cause__) in GONE:
                 self.forget_address(queue)
             raise
@@ -137,10 +137,10 @@ class Channel(PollingChannel):
             _log.warning("not_given_back: it comes after its visibility time-out (%s)", error)
 
 
-class Transport(stock.Transport):
+class SqsTransport(stock.Transport):
     """The transport of ``sqs://`` URLs in an Angzarr app."""
 
-    Channel = Channel
+    Channel = SqsChannel
     # kombu's lists have botocore's own errors alone, not what SQS answers.
     connection_errors = (*stock.Transport.connection_errors, ClientError)
     channel_errors = (*stock.Transport.channel_errors, ClientError)
@@ -148,13 +148,13 @@ class Transport(stock.Transport):
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Raise what concerns one message or one queue as `Refused`."""
+    """Raise what concerns one message or one queue as `SqsRefused`."""
     try:
         yield
     except (ClientError, ParamValidationError, UndefinedQueueException) as error:
         if not _concerns_one(error):
             raise
-        raise Refused(str(error)) from error
+        raise SqsRefused(str(error)) from error
 
 
 def _concerns_one(error: Exception) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE
 
-from angzarr.adapters.kafka.backlog import _first, written_at
+from angzarr.adapters.kafka.client import _first, written_at
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 MILLISECONDS = int(NOON.timestamp()) * 1_000

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from angzarr.adapters.pubsub.forking import Calls
+from angzarr.adapters.pubsub.client import Calls
 from angzarr.errors import DeadLetterQueueUnavailable
 from polling import wait_until
 

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.adapters.pubsub.subscriptions import (
+from angzarr.adapters.pubsub.topics import (
     RETENTIONS,
     new_subscription,
     problem_of,

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 from amqp.exceptions import RecoverableConnectionError
 
-from angzarr.adapters.rabbitmq.hearing import (
+from angzarr.adapters.rabbitmq.py_amqp import (
     ANSWERED_WITHIN,
     ASKED_AFTER,
     NOT_READY_AFTER,
-    Hearing,
+    AnswerCheck,
 )
 
 
@@ -23,7 +23,7 @@ class Line:
         self.bytes_recv, self.blocked = 0, False
         channel = SimpleNamespace(is_open=True, send_method=self._ask)
         self.channels = {0: None, 1: channel}
-        self.hearing = Hearing(lambda: self.now)
+        self.hearing = AnswerCheck(lambda: self.now)
 
     def _ask(self, *_: object) -> None:
         self.asked += 1

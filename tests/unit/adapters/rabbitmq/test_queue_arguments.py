@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.rabbitmq.queue_arguments import (
+from angzarr.adapters.rabbitmq.queue_check import (
     UNTOLD,
-    Difference,
+    ArgumentDifference,
     corrected,
     read_difference,
     weaknesses,
@@ -42,7 +42,7 @@ def refusal(name: str, told: str, what: str = "queue 'angzarr-dlq-order' in vhos
 ])  # fmt: skip
 def test_the_first_difference_is_read(name: str, told: str, value: Any) -> None:
     read = read_difference(refusal(name, told))
-    assert read == Difference(name, value)
+    assert read == ArgumentDifference(name, value)
     assert type(read.value) is type(value), "RabbitMQ compares types, too"
 
 
@@ -53,7 +53,7 @@ def test_a_text_that_was_cut_off_names_what_differs() -> None:
         f"queue 'angzarr-dlq-{'o' * 68}' in vhost '{'v' * 60}'",
     )
     assert len(whole) > 255
-    assert read_difference(whole[:252] + "...") == Difference("x-max-length", UNTOLD)
+    assert read_difference(whole[:252] + "...") == ArgumentDifference("x-max-length", UNTOLD)
 
 
 @pytest.mark.parametrize("text", [
@@ -73,14 +73,19 @@ def test_any_text_is_read_or_left(text: str) -> None:
 
 def test_what_a_restart_or_the_last_reader_takes_along_is_told_from_arguments() -> None:
     names = ("durable", "auto_delete", "exclusive", "x-max-length")
-    assert [Difference(name, value=True).loses for name in names] == [True, True, True, False]
+    assert [ArgumentDifference(name, value=True).loses for name in names] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_what_differs_is_declared_as_the_queue_has_it() -> None:
-    assert corrected(OURS, Difference("x-max-length", 1)) == {**OURS, "x-max-length": 1}
-    assert corrected(OURS_ON_4, Difference("x-delivery-limit", 5))["x-delivery-limit"] == 5
-    assert corrected(OURS_ON_4, Difference("x-delivery-limit", None)) == OURS
-    assert corrected(OURS, Difference("x-queue-type", None)) == {"x-queue-type": "classic"}
+    assert corrected(OURS, ArgumentDifference("x-max-length", 1)) == {**OURS, "x-max-length": 1}
+    assert corrected(OURS_ON_4, ArgumentDifference("x-delivery-limit", 5))["x-delivery-limit"] == 5
+    assert corrected(OURS_ON_4, ArgumentDifference("x-delivery-limit", None)) == OURS
+    assert corrected(OURS, ArgumentDifference("x-queue-type", None)) == {"x-queue-type": "classic"}
 
 
 @pytest.mark.parametrize("given", [

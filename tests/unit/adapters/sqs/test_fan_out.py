@@ -9,20 +9,20 @@ import pytest
 from angzarr.adapters.sqs.fan_out import (
     CHANGED_FOR,
     NEW_FOR,
-    Found,
+    FanOut,
     changed_for,
     lacks,
     limit,
     new_for,
+    policy_for,
     queue_beside,
     topic_beside,
     warnings,
 )
-from angzarr.adapters.sqs.queue_policy import policy_for
 
 QUEUE = "arn:aws-cn:sqs:cn-north-1:123456789012:angzarr-dlq-order"
 TOPIC = "arn:aws-cn:sns:cn-north-1:123456789012:angzarr-dlq-order"
-SOUND = Found(
+SOUND = FanOut(
     name="angzarr-dlq-order",
     topic_arn=TOPIC,
     topic={},

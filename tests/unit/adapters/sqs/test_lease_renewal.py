@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from angzarr.adapters.sqs.lease_renewal import LeaseRenewal
+from angzarr.adapters.sqs.letter_leases import LeaseRenewal
 
 
 @pytest.fixture

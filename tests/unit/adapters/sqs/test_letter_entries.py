@@ -7,9 +7,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.sqs.letter_entries import (
+from angzarr.adapters.sqs.letter_messages import (
     BATCH,
-    Entry,
+    BatchEntry,
     batches,
     entry_of,
     ordering,
@@ -67,7 +67,7 @@ def test_only_a_fifo_queue_is_told_of_order():
 
 @given(st.lists(st.integers(1, 100), max_size=60))
 def test_batches_keep_order_and_limits(sizes):
-    entries = [Entry(at, "order", size, {}) for at, size in enumerate(sizes)]
+    entries = [BatchEntry(at, "order", size, {}) for at, size in enumerate(sizes)]
     cut = list(batches(entries, 100))
     assert [entry for batch in cut for entry in batch] == entries
     assert all(batch and len(batch) <= BATCH for batch in cut)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.sqs.letter_text import BASE64, Text
-from angzarr.adapters.sqs.notification import unwrapped
+from angzarr.adapters.sqs.letter_messages import BASE64, Text, unwrapped
 
 NOTIFICATION = {
     "Type": "Notification",

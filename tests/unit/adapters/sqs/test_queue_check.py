@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from angzarr.adapters.sqs.queue_check import weaknesses
+from angzarr.adapters.sqs.queues import weaknesses
 
 
 def test_a_queue_like_ours_lacks_nothing():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.sqs.queue_policy import Sending, judge, policy_for
+from angzarr.adapters.sqs.fan_out import Sending, judge, policy_for
 
 QUEUE = "arn:aws:sqs:eu-central-1:123456789012:angzarr-dlq-order"
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:angzarr-dlq-order"

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from angzarr.adapters.sqs.letter_text import BASE64, Text, as_bytes, as_text, is_legal, told_by
-from angzarr.adapters.sqs.notification import unwrapped
+from angzarr.adapters.sqs.letter_messages import (
+    BASE64,
+    Text,
+    as_bytes,
+    as_text,
+    is_legal,
+    told_by,
+    unwrapped,
+)
 from angzarr.dead_letters.codec import (
     JSON_CONTENT_TYPE,
     PROTOBUF_CONTENT_TYPE,

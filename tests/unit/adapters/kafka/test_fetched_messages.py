@@ -6,9 +6,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from angzarr.adapters.kafka.ahead import Ahead
-from angzarr.adapters.kafka.meanwhile import meanwhile
-from angzarr.adapters.kafka.progress import Handle, Progress
+from angzarr.adapters.kafka.fetched_messages import (
+    FetchedAhead,
+    KafkaHandle,
+    PartitionProgress,
+    meanwhile,
+)
 from angzarr.dead_letters.queue import Receipt, Room
 
 
@@ -27,7 +30,7 @@ class Message(NamedTuple):
 
 
 def read(message: Message) -> Receipt:
-    handle = Handle(*message.place, message.offset, Progress())
+    handle = KafkaHandle(*message.place, message.offset, PartitionProgress())
     return Receipt(domain="d", letter=None, raw=message.value(), content_type="", handle=handle)
 
 
@@ -40,7 +43,7 @@ def places(receipts: list[Receipt]) -> Iterator[tuple[str, int, int]]:
 
 
 def test_it_gives_letters_of_the_wanted_topics_in_order_and_keeps_the_others():
-    ahead = Ahead(read)
+    ahead = FetchedAhead(read)
     ahead.add([*messages("a", 0, 1, 2), *messages("b", 0, 1), *messages("a", 0, 3)])
     assert ahead.unread
     assert list(places(ahead.take(Room(2), {"a"}))) == [("a", 0, 1), ("a", 0, 2)]
@@ -50,7 +53,7 @@ def test_it_gives_letters_of_the_wanted_topics_in_order_and_keeps_the_others():
 
 
 def test_its_bytes_are_known_read_or_not_and_bound_what_it_gives():
-    ahead = Ahead(read)
+    ahead = FetchedAhead(read)
     ahead.add(messages("a", 0, 10, 20, 30))
     assert ahead.bytes == 60
     assert list(places(ahead.take(Room(9, bytes=11), {"a"}))) == [("a", 0, 10), ("a", 0, 20)]
@@ -58,7 +61,7 @@ def test_its_bytes_are_known_read_or_not_and_bound_what_it_gives():
 
 
 def test_a_place_that_is_taken_away_is_forgotten_read_or_not():
-    ahead = Ahead(read)
+    ahead = FetchedAhead(read)
     ahead.add([*messages("a", 0, 1), *messages("a", 1, 1)])
     ahead.read()
     ahead.add([*messages("a", 0, 2), *messages("a", 1, 2)])
@@ -74,7 +77,7 @@ def test_what_is_interrupted_passes_over_nothing():
             raise interrupted.pop()
         return read(message)
 
-    ahead = Ahead(interrupted_once)
+    ahead = FetchedAhead(interrupted_once)
     ahead.add(messages("a", 0, 1, 2, 3))
     with pytest.raises(KeyboardInterrupt):
         ahead.read()

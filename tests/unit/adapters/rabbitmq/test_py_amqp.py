@@ -8,7 +8,7 @@ import pytest
 from amqp.basic_message import Message
 from amqp.serialization import decode_properties_basic, dumps
 
-from angzarr.adapters.rabbitmq.frames import frame_handler, readable
+from angzarr.adapters.rabbitmq.py_amqp import frame_handler, readable
 from angzarr.events.headers import UNREAD
 
 
