@@ -6,17 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 
-from angzarr.adapters.memory.alerts import MemoryAlerts
 from angzarr.adapters.memory.books import MemoryEventBooks
-from angzarr.adapters.memory.brake import MemoryBrake
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.event_store import MemoryEventStore
-from angzarr.adapters.memory.jobs import MemoryReplayJobs
 from angzarr.adapters.memory.lanes import MemoryLanes
-from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.adapters.memory.peers import MemoryPeers
 from angzarr.adapters.memory.rejections import MemoryRejectionLog
-from angzarr.adapters.memory.writes import MemoryWrites
+from angzarr.adapters.sql.ledger.groups import SqlPeers
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.aggregates.book import Address
 from angzarr.analysis.classification.classify import Classifier, ReplayDelays, Unattended
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector
@@ -49,6 +45,7 @@ from contracts.rejections import AT, a_rejection
 from contracts.waiting_events import early_of
 from contracts.waiting_events import letter_of as lane_letter_of
 from hand_clock import HandClock
+from sqlite_ledger import SqliteAlerts, SqliteBrake, SqliteLedger, SqliteWrites, jobs_in, put_job
 
 #: Role → its caller's token.
 TOKENS = {role: f"{role.value}-token" for role in Role}
@@ -75,13 +72,13 @@ class World:
     def __init__(self, settings=SETTINGS, clock=None) -> None:
         self.settings = settings
         self.clock = clock or HandClock()
-        self.ledger = MemoryLedger(self.clock)
+        self.ledger = SqliteLedger(self.clock)
         self.groups = self.ledger
-        self.peers = MemoryPeers(self.ledger)
-        self.jobs = Jobs(self.ledger, self.clock)
-        self.writes = MemoryWrites(self.clock)
-        self.brake = MemoryBrake(self.clock)
-        self.alerts = MemoryAlerts(self.clock)
+        self.peers = SqlPeers(self.ledger.database)
+        self.jobs = Jobs(self.ledger.database, self.clock)
+        self.writes = SqliteWrites(self.clock)
+        self.brake = SqliteBrake(self.clock)
+        self.alerts = SqliteAlerts(self.clock)
         #: By name.
         self.webhooks = {}
         touchy = BreakerSettings(min_calls=2, failures_in_a_row=2)
@@ -246,17 +243,16 @@ class World:
             self.breakers.record(permit, ok=False, took=timedelta(0))
 
 
-class Jobs(MemoryReplayJobs):
+class Jobs(SqlReplayJobs):
     """Jobs that go on when a test says so."""
 
     @property
     def all(self):
-        return {name: kept.job for name, kept in self._jobs.items()}
+        return jobs_in(self._database)
 
     def put(self, job, **fields):
-        kept = self._jobs[job.id]
-        kept.job = replace(kept.job, **fields)
-        return kept.job
+        put_job(self._database, replace(self.all[job.id], **fields))
+        return self.all[job.id]
 
 
 def send_with_trouble():

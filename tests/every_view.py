@@ -8,7 +8,7 @@ from datetime import timedelta
 from html import unescape
 from urllib.parse import urljoin
 
-from angzarr.adapters.memory.jobs import MemoryReplayJobs
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.alerts.alert import BodyFormat
 from angzarr.analysis.alerts.alert_json import body_of
 from angzarr.analysis.alerts.alert_raiser import AlertRaiser
@@ -32,7 +32,7 @@ class _Meters:
 def look_for_alerts(*, ledger, groups, alerts, clock):
     """Raise every alert that the rows give cause for; return them."""
     alerting = AlertRaiser(
-        groups=groups, ledger=ledger, jobs=MemoryReplayJobs(ledger, clock), alerts=alerts,
+        groups=groups, ledger=ledger, jobs=SqlReplayJobs(ledger.database, clock), alerts=alerts,
         rules=AlertRules(oldest_after=timedelta(0)), clock=clock, chance=lambda: 0.5,
         speaker=Speaker("https://dlq.example.com/groups/{group}?d={domain}&h={handler}"),
         route=lambda _alert: ("log",), meters=_Meters(), every=timedelta(seconds=5),

@@ -18,13 +18,13 @@ from tests.unit.dead_letters.test_protection import (
     secret_letter,
 )
 
-from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import decode, encode
 from angzarr.dead_letters.letter import letter_id
 from angzarr.events import headers as names
+from sqlite_ledger import SqliteLedger, put_letter
 
 CLEAR = Clearance(signatures=SIGN, cipher=CIPHER)
 GUARD = protection(signatures=SIGN)
@@ -89,7 +89,8 @@ def test_a_letter_that_is_changed_in_the_ledger_is_not_sent(world):
     entry = world.entry
     assert entry.status is Status.WAITING
     failure = world.ledger.open(entry.id).failure
-    world.ledger._failures[entry.id] = replace(failure, message=message_of(more="headers"))
+    altered = replace(failure, message=message_of(more="headers"))
+    put_letter(world.ledger.database, entry.id, altered)
     world.clock.sleep(PAUSE)
     world.worker.step()
     assert world.entry.status is Status.HELD
@@ -128,7 +129,7 @@ def test_the_failed_replay_of_a_letter_of_others_goes_on_in_the_same_entry(world
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing():
-    ledger, publisher = MemoryLedger(HandClock()), FakePublisher()
+    ledger, publisher = SqliteLedger(HandClock()), FakePublisher()
     replayer = Replayer(
         ledger=ledger, publisher=publisher, clock=HandClock(),
         answer_deadline=timedelta(hours=1),

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.hand_clock import HandClock
 from tests.judging import classifier
 
-from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.adapters.memory.peers import MemoryPeers
+from angzarr.adapters.sql.ledger.groups import SqlPeers
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.worker.decisions import DecisionMaker
@@ -21,6 +20,7 @@ from angzarr.analysis.worker.intake import Intake
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.record import RECORD_CONTENT_TYPE, from_text, to_text
 from angzarr.errors import DecodeError
+from sqlite_ledger import SqliteLedger
 
 #: What JSON of ours may hold: a mapping by other things than texts, and each tag.
 KEYS = st.one_of(
@@ -81,11 +81,11 @@ class Queue:
 def filed(queue, ledger=None):
     """File what *queue* gives; return its entry, as a person sees it."""
     clock = HandClock()
-    ledger = ledger or MemoryLedger(clock)
+    ledger = ledger or SqliteLedger(clock)
     deciding = DecisionMaker(
         ledger=ledger, name="analysis",
         gathering=EvidenceCollector(
-            peers=MemoryPeers(ledger), obstacle=lambda _one: "", clock=clock
+            peers=SqlPeers(ledger.database), obstacle=lambda _one: "", clock=clock
         ),
         classify=classifier(()),
     )  # fmt: skip
@@ -120,7 +120,7 @@ def test_a_record_whose_names_are_no_texts_is_none(where, key):
     assert failure.raw == queue.receipt.raw
 
 
-class Picky(MemoryLedger):
+class Picky(SqliteLedger):
     """Cannot store what has a header, for a reason that nobody foresaw."""
 
     def add_failed_events(self, failures, **options):

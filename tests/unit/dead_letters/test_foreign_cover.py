@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 
-from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.dead_letters.codec import PROTOBUF_CONTENT_TYPE, Form, decode, encode
 from angzarr.dead_letters.foreign_replay import RecordRoute, routed
 from angzarr.dead_letters.letter import DeadLetter, ForeignCover, Refusal
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
+from sqlite_ledger import SqliteLedger
 
 ROOT = uuid.UUID(int=7)
 COVER = ForeignCover(str(ROOT), "corr-7", "shop.Placed")
@@ -62,7 +62,7 @@ def test_what_a_letter_of_others_says_of_its_event_fills_the_entry_and_is_found(
     found = letter(kind, form)
     assert found.cover == COVER
     assert decode(*encode(found, form)) == found
-    ledger = MemoryLedger()
+    ledger = SqliteLedger()
     entry = ledger.add_failed_event(found)
     assert (entry.correlation_id, entry.root) == ("corr-7", str(ROOT))
     assert (entry.event_type, entry.handler_name) == ("shop.Placed", "stock-projector")
@@ -86,7 +86,7 @@ def test_the_cover_of_the_book_stands_in_for_one_of_the_letter():
 
 
 def test_letters_of_two_components_are_two_groups():
-    ledger, other = MemoryLedger(), foreign()
+    ledger, other = SqliteLedger(), foreign()
     other.source_component = "mail-projector"
     one, two = (ledger.add_failed_event(decode(w.SerializeToString())) for w in (foreign(), other))
     assert one.fingerprint != two.fingerprint

@@ -16,7 +16,6 @@ from tests.unit.dead_letters.test_moving import DOMAINS, Away, transfer
 from tests.unit.dead_letters.test_offloading import LimitedQueue
 from tests.unit.dead_letters.test_protection import BODY, CIPHER, SIGN, protection
 
-from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import (
@@ -36,6 +35,7 @@ from angzarr.dead_letters.signing import Trust, signed_form
 from angzarr.wire.book_pb2 import MergeStrategy
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 from hand_clock import HandClock
+from memory_payloads import MemoryPayloadStore
 
 STALE = Mismatch(3, 5, 3)
 UINT32 = st.integers(0, 2**32 - 1)

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contracts.dead_letters import a_letter
 
-from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.offloading import (
     OffloadingQueue,
@@ -29,6 +28,7 @@ from angzarr.errors import (
     LetterTooLarge,
     PayloadStoreUnavailable,
 )
+from memory_payloads import MemoryPayloadStore
 
 LIMIT = 4_000
 

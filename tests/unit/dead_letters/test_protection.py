@@ -16,7 +16,6 @@ from tests.unit.dead_letters.test_codec import letters
 
 from angzarr.adapters.jose.sealing import JweCipher
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
-from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.ledger.failure import entry_id_of
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import Form, decode, encode
@@ -34,6 +33,7 @@ from angzarr.dead_letters.protection import (
 )
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.dead_letters.signing import Signatures, Trust
+from memory_payloads import MemoryPayloadStore
 
 REDACT = Redaction.of(["**.password", "headers.authorization"], [])
 KEYS = {"k1": b"1" * 32, "k2": b"2" * 32}

@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from angzarr.adapters.memory.lanes import MemoryLanes
-from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.aggregates.book import Address
 from angzarr.analysis.ledger.entry import Hold, Status
 from angzarr.analysis.ledger.operator_actions import Verb
@@ -21,6 +20,7 @@ from angzarr.errors import DecodeError, GiveUp
 from angzarr.events import headers as names
 from angzarr.ordering.lane import Lane
 from angzarr.ordering.order import Order
+from sqlite_ledger import SqliteLedger
 
 ORDER = Order(domains=frozenset({"order"}), types=frozenset({"Paid"}))
 LANE = Lane("h", Address("order", "o-1"))
@@ -35,7 +35,7 @@ class Shop:
         self.broken = {0}
         world.lanes = MemoryLanes(world.clock)
         world.handler(self.handle, order=ORDER)
-        self.ledger = MemoryLedger(world.clock)
+        self.ledger = SqliteLedger(world.clock)
         self.outcomes = []
         self.sent = []
         replayer = Replayer(

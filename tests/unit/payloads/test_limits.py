@@ -7,9 +7,9 @@ from contextvars import copy_context
 
 import pytest
 
-from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.errors import PayloadsBusy, PayloadStoreUnavailable, PayloadTooLarge
 from angzarr.payloads.limits import PayloadReadLimit, turn
+from memory_payloads import MemoryPayloadStore
 
 
 def opened(at_once=1):

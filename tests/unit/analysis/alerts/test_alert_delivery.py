@@ -7,13 +7,13 @@ import pytest
 from tests.contracts.alerts import sighting_of
 from tests.hand_clock import START, HandClock, seldom_by
 
-from angzarr.adapters.memory.alerts import MemoryAlerts
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.analysis.alerts.alert import Fate
 from angzarr.analysis.alerts.alert_delivery import BREAKER, LEASE, AlertDelivery, patience
 from angzarr.errors import LedgerUnavailable
 from angzarr.resilience.policies import POLICIES
 from angzarr.webhooks import Answer
+from sqlite_ledger import SqliteAlerts
 
 ARRIVED = Answer(arrived=True)
 ILL = Answer(problem="it answered 500", ill=True)
@@ -53,7 +53,7 @@ def clock():
 
 @pytest.fixture
 def alerts(clock):
-    return MemoryAlerts(clock)
+    return SqliteAlerts(clock)
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_a_worker_that_stops_lets_go_of_what_it_did_not_send(alerts, sink, worke
 
 
 def test_a_ledger_away_is_waited_for_with_growing_pauses(sink, worker, clock, caplog):
-    class Away(MemoryAlerts):
+    class Away(SqliteAlerts):
         def due(self, *_args, **_options):
             raise LedgerUnavailable("no ledger at db:5432")
 

@@ -7,16 +7,16 @@ import pytest
 from tests.contracts.alerts import alert_of, sighting_of, watch_of
 from tests.hand_clock import START
 
-from angzarr.adapters.memory.alerts import MemoryAlerts
 from angzarr.analysis.alerts.alert import AlertKind, Observation, Raised
 from angzarr.analysis.alerts.alert_json import listed_json, still_open
+from sqlite_ledger import SqliteAlerts
 
 LATER = START + timedelta(hours=1)
 
 
 @pytest.fixture
 def store():
-    return MemoryAlerts()
+    return SqliteAlerts()
 
 
 def opened(store):

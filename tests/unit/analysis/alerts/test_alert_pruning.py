@@ -9,13 +9,12 @@ from tests.contracts.alerts import watch_of
 from tests.contracts.ledger import letter_of, resolve
 from tests.hand_clock import HandClock
 
-from angzarr.adapters.memory.alerts import MemoryAlerts
-from angzarr.adapters.memory.jobs import MemoryReplayJobs
-from angzarr.adapters.memory.ledger import MemoryLedger
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.alerts.alert import GROUP, JOB, LEDGER, Observation, Watch
 from angzarr.analysis.alerts.alert_raiser import ForgottenWatches
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.job import JobPlan, Selection
+from sqlite_ledger import SqliteAlerts, SqliteLedger
 
 
 @pytest.fixture
@@ -25,17 +24,17 @@ def clock():
 
 @pytest.fixture
 def ledger(clock):
-    return MemoryLedger(clock)
+    return SqliteLedger(clock)
 
 
 @pytest.fixture
 def jobs(ledger, clock):
-    return MemoryReplayJobs(ledger, clock)
+    return SqlReplayJobs(ledger.database, clock)
 
 
 @pytest.fixture
 def alerts(clock):
-    return MemoryAlerts(clock)
+    return SqliteAlerts(clock)
 
 
 def forgetting(ledger, jobs, alerts, batch=10):

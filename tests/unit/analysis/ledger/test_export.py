@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.contracts.ledger import letter_of, message_of
 from tests.hand_clock import START
 
-from angzarr.adapters.memory.ledger import MemoryLedger
 from angzarr.analysis.ledger import export
 from angzarr.analysis.ledger.export import (
     FIELDS,
@@ -25,6 +24,7 @@ from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.dead_letters.codec import from_line
 from angzarr.dead_letters.moving import name_of
 from contracts.dead_letters import a_record
+from sqlite_ledger import SqliteLedger
 
 #: What makes a spreadsheet calculate; a cell may begin with none of it, after blanks neither.
 FORMULA = tuple("=+-@|%\t\r\n＝＋－＠")  # noqa: RUF001 - so they are written
@@ -32,7 +32,7 @@ FORMULA = tuple("=+-@|%\t\r\n＝＋－＠")  # noqa: RUF001 - so they are writte
 
 @pytest.fixture
 def ledger():
-    return MemoryLedger()
+    return SqliteLedger()
 
 
 def filed(ledger, *letters):
@@ -70,7 +70,7 @@ def test_csv_of_no_entries_is_its_columns():
 @given(st.text(max_size=40) | st.builds("{}{}{}".format, st.sampled_from(["", " ", "  "]),
        st.sampled_from(FORMULA), st.text(max_size=10)))  # fmt: skip
 def test_no_cell_is_a_formula_and_none_acts_on_a_terminal(said):
-    (entry,) = filed(MemoryLedger(), letter_of("e1", error_message=said, explanation=""))
+    (entry,) = filed(SqliteLedger(), letter_of("e1", error_message=said, explanation=""))
     (told,) = cells([entry])
     cell = told["error_message"]
     assert not cell.lstrip(" ").startswith(FORMULA)
@@ -111,7 +111,7 @@ def test_what_carried_a_record_of_others_is_exported_and_imported_with_it(ledger
 
 def test_an_entry_removed_meanwhile_has_no_letter(ledger):
     entries = filed(ledger, letter_of("e1"))
-    assert list(letter_lines(MemoryLedger(), entries)) == []
+    assert list(letter_lines(SqliteLedger(), entries)) == []
 
 
 def test_few_letters_are_in_memory_at_once_and_a_large_one_alone(ledger, monkeypatch):

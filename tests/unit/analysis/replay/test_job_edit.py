@@ -17,6 +17,7 @@ from tests.unit.dead_letters.test_protection import (
     secret_letter,
 )
 
+from angzarr.adapters.sql.ledger.schema import replay_job_edits
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.ledger.replay_options import ReplayOrder
@@ -38,6 +39,7 @@ from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.protection import Protection
 from angzarr.errors import BrokerUnavailable, DecodeError, PayloadStoreUnavailable
 from angzarr.events import headers as names
+from sqlite_ledger import put_edit, put_job, rows_of
 
 
 class EditWorld(JobWorld):
@@ -176,7 +178,7 @@ def test_an_edit_that_was_altered_is_neither_approved_nor_sent(world):
     world.propose({"total": 4})
     other = world.edit({"total": 4_000_000})
     world.jobs.approve(world.job_id, by="bob")
-    world.jobs._jobs[world.job_id].edit = other
+    put_edit(world.ledger.database, world.job_id, other)
     assert "not the one that was proposed" in world.reviewed().problem
     world.run(rounds=3)
     assert world.sent() == []
@@ -185,9 +187,13 @@ def test_an_edit_that_was_altered_is_neither_approved_nor_sent(world):
 
 def test_an_edit_whose_letter_before_was_altered_is_neither_approved_nor_sent(world):
     world.propose({"total": 4})
-    kept = world.jobs._jobs[world.job_id]
-    before = replace(kept.edit.order.before, explanation="another")
-    kept.edit = replace(kept.edit, order=replace(kept.edit.order, before=before))
+    edit = world.jobs.job_edit(world.job_id)
+    before = replace(edit.order.before, explanation="another")
+    put_edit(
+        world.ledger.database,
+        world.job_id,
+        replace(edit, order=replace(edit.order, before=before)),
+    )
     assert world.reviewed().problem == ALTERED
     assert world.reviewed().mark == ""
     world.jobs.approve(world.job_id, by="bob")
@@ -201,7 +207,8 @@ def test_a_review_proves_that_all_was_seen_of_this_job_and_where_it_goes(world):
     assert mark == world.reviewed().mark
     edit = world.jobs.job_edit(job.id)
     for other in (replace(job, id="other"), replace(job, plan=replace(job.plan, to_queue="spare"))):
-        world.jobs._jobs[other.id] = replace(world.jobs._jobs[job.id], job=other, edit=edit)
+        put_job(world.ledger.database, other)
+        put_edit(world.ledger.database, other.id, edit)
         assert review(world.editor, world.jobs, other).mark != mark
 
 
@@ -226,7 +233,7 @@ def test_whoever_approves_sees_what_is_sent_and_nothing_hidden():
         '/user: "ann" → "bob"', "(all): nothing → a hidden value was changed",
     ]  # fmt: skip
     assert told.problem == ""
-    assert "swordfish" not in repr(world.jobs._jobs)
+    assert "swordfish" not in repr(rows_of(world.ledger.database, replay_job_edits))
     world.jobs.approve(world.job_id, by="eve")
     world.run(rounds=2)
     assert world.sent() == [{"user": "bob", "password": "swordfish"}]

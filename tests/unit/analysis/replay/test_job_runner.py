@@ -8,7 +8,7 @@ from tests.contracts.ledger import HOLD, letter_of, message_of
 from tests.hand_clock import START
 from tests.unit.analysis.worker.test_worker import DEADLINE, PAUSE, Faults, Killed, World
 
-from angzarr.adapters.memory.jobs import MemoryReplayJobs
+from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.classification.classify import Unattended
 from angzarr.analysis.classification.evidence import BreakerSeen
 from angzarr.analysis.ledger.entry import Status
@@ -34,9 +34,9 @@ AT_ONCE = JobPlan(stages=(), rate=None)
 GROUP = Selection(wanted=EntryFilter(fingerprint="g1"))
 
 
-class FaultyJobs(MemoryReplayJobs, Faults):
+class FaultyJobs(SqlReplayJobs, Faults):
     def __init__(self, ledger, clock) -> None:
-        MemoryReplayJobs.__init__(self, ledger, clock)
+        SqlReplayJobs.__init__(self, ledger.database, clock)
         Faults.__init__(self)
 
     def note(self, *arguments, **options):

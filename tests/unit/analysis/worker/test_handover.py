@@ -10,10 +10,9 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import HandClock
 from tests.judging import classifier
 
-from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.adapters.memory.peers import MemoryPeers
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.groups import SqlPeers
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.analysis.classification.classify import Unattended
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector
@@ -24,6 +23,7 @@ from angzarr.analysis.worker.intake import Intake
 from angzarr.dead_letters.codec import encode, read_receipt
 from angzarr.dead_letters.queue import TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable, LedgerUnavailable
+from sqlite_ledger import SqliteLedger
 
 
 class Queues:
@@ -69,7 +69,7 @@ class Analyst:
 
     def __init__(self, name, queues, ledger=None):
         self.clock = HandClock()
-        self.ledger = ledger or MemoryLedger(self.clock)
+        self.ledger = ledger or SqliteLedger(self.clock)
         self.domains = [name, "unknown"]
         self.queues = queues
         self.start()
@@ -80,7 +80,7 @@ class Analyst:
         deciding = DecisionMaker(
             ledger=self.ledger, name="analysis@here",
             gathering=EvidenceCollector(
-                peers=MemoryPeers(MemoryLedger()), obstacle=lambda _one: "", clock=self.clock
+                peers=SqlPeers(SqliteLedger().database), obstacle=lambda _one: "", clock=self.clock
             ),
             classify=replace(classifier(), unattended=limits),
         )  # fmt: skip
@@ -125,7 +125,7 @@ def test_each_app_takes_its_own_and_has_what_the_other_read(queues):
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("known_to_both", [False, True])
 def test_apps_with_one_ledger_lose_nothing_by_it(queues, kind, known_to_both, tmp_path):
-    ledger = MemoryLedger(HandClock())
+    ledger = SqliteLedger(HandClock())
     if kind == "sqlite":
         engine = build_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
         ledger = SqlLedger(LedgerDatabase(engine), HandClock())

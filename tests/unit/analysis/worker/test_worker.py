@@ -10,9 +10,7 @@ from tests.hand_clock import HandClock, seldom_by
 from tests.judging import classifier
 from tests.unit.cli.ledger_app import FakeCompensations
 
-from angzarr.adapters.memory.ledger import MemoryLedger
-from angzarr.adapters.memory.payloads import MemoryPayloadStore
-from angzarr.adapters.memory.peers import MemoryPeers
+from angzarr.adapters.sql.ledger.groups import SqlPeers
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.ledger.entry import FailureClass, Status
 from angzarr.analysis.ledger.transition import UNDECIDED
@@ -38,6 +36,8 @@ from angzarr.errors import (
 )
 from angzarr.events import headers as names
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
+from memory_payloads import MemoryPayloadStore
+from sqlite_ledger import SqliteLedger
 
 PAUSE = timedelta(seconds=30)
 LEASE = timedelta(seconds=30)
@@ -134,9 +134,9 @@ class FaultyStore(MemoryPayloadStore, Faults):
         return super().fetch(reference)
 
 
-class FaultyLedger(MemoryLedger, Faults):
+class FaultyLedger(SqliteLedger, Faults):
     def __init__(self, clock) -> None:
-        MemoryLedger.__init__(self, clock)
+        SqliteLedger.__init__(self, clock)
         Faults.__init__(self)
 
     def add_failed_events(self, failures, *, decide=None, by=""):
@@ -196,7 +196,7 @@ class World:
         deciding = DecisionMaker(
             ledger=self.ledger,
             gathering=EvidenceCollector(
-                peers=MemoryPeers(self.ledger),
+                peers=SqlPeers(self.ledger.database),
                 obstacle=self.obstacle,
                 clock=self.clock,
                 breakers=self.look,
@@ -926,7 +926,7 @@ def test_answers_to_letters_of_nobody_are_one_short_line_a_minute(caplog):
         def done(self, outcomes):
             pass
 
-    answers = ReplayResults(outcomes=Outcomes(), ledger=MemoryLedger())
+    answers = ReplayResults(outcomes=Outcomes(), ledger=SqliteLedger())
     for _ in range(3):
         answers.turn(timedelta(0))
     (line,) = [one.getMessage() for one in caplog.records if "unknown" in one.msg]

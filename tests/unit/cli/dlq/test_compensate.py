@@ -8,9 +8,9 @@ from dataclasses import replace
 from tests.contracts.ledger import message_of
 from tests.unit.cli.ledger_app import held
 
-from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.ledger.entry import Status
 from angzarr.wiring.analysis_worker import person
+from memory_payloads import MemoryPayloadStore
 
 BODY = json.dumps([[{"total": 3}], {}, {}]).encode()
 

@@ -18,7 +18,6 @@ from tests.unit.cli.ledger_app import held, one_by_one
 from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, secret_letter
 
 from angzarr import __version__
-from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.ledger import Decided
@@ -31,6 +30,7 @@ from angzarr.dead_letters.record import ForeignRecord
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import LedgerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
+from memory_payloads import MemoryPayloadStore
 from polling import PATIENCE
 
 # -- finding the app -------------------------------------------------------------------------

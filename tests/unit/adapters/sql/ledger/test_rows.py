@@ -11,7 +11,6 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 
-from angzarr.adapters.memory.payloads import MemoryPayloadStore
 from angzarr.adapters.sql.ledger.rows import failure_from, letter_row
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.replay.replay import replay_message
@@ -26,6 +25,7 @@ from angzarr.dead_letters.codec import (
 from angzarr.dead_letters.letter import UNDATED
 from angzarr.dead_letters.offloading import without_body
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
+from memory_payloads import MemoryPayloadStore
 
 FORMS = pytest.mark.parametrize("form", list(Form))
 #: Field 127 = 42: of a release that we do not know.
