@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from angzarr.demo.run import Run
-from angzarr.demo.servers import dead_letter_settings
+from angzarr.demo.workers import dead_letter_settings
 from angzarr.errors import ConfigurationError
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from typing import Any
 
 from angzarr.app.angzarr import Angzarr
 from angzarr.delivery.context import Context
-from angzarr.demo import example as demo_example
+from angzarr.demo import run as demo_example
 from angzarr.demo import run as demo_run
 from angzarr.demo.journal import Journal, JournalHook
 from angzarr.demo.run import Run

@@ -1,4 +1,7 @@
-"""angzarr demo: publish events, watch them handled, failed and healed, then account for each."""
+"""angzarr demo: publish events, watch them handled, failed and healed, then account for each.
+
+Course: one run of the demo from its first event to its account.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,115 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
 import click
 from rich.console import Console
 
+from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.cli.dlq.entry_view import draws
 from angzarr.demo import run as demo_run
-from angzarr.demo import servers as demo_servers
+from angzarr.demo import workers as demo_servers
 from angzarr.demo.chains import ChainScript
-from angzarr.demo.course import Course
-from angzarr.demo.events import EventScript
-from angzarr.demo.example import check_name
-from angzarr.demo.run import Places, Run
-from angzarr.demo.script import Result, Script
-from angzarr.demo.traffic import Item, of_examples, of_file
+from angzarr.demo.run import Places, Run, check_name
+from angzarr.demo.script import EventScript, Item, Result, Script, of_examples, of_file
+from angzarr.demo.view import View
+from angzarr.demo.workers import EmbeddedFleet, Fleet, ProcessFleet
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.wiring import stores as wiring
+
+#: Seconds between two looks at journal and ledger.
+_LOOK: Final = 0.25
+#: Deliveries after which a worker is killed: it is warm, and most of its work is to come.
+_AMID: Final = 60
+
+
+class Course:
+    """Publishes, watches and judges one run; `go` once.
+
+    With *kill*, the worker is killed amid its work, and another one started.
+    """
+
+    def __init__(
+        self, script: Script, console: Console, *, plain: bool, timeout: float, kill: bool = False
+    ) -> None:
+        self._script = script
+        self._run: Run = script.app.run
+        self._console = console
+        self._timeout = timeout
+        self._kill = kill
+        self._view = View(console, _title(self._run, script.what), plain=plain)
+
+    def go(self) -> Result:
+        """Run everything and return how it ended; raises AngzarrError where a server is away."""
+        app, script = self._script.app, self._script
+        demo_servers.check(app)
+        ledger = app.open_ledger()
+        try:
+            with self._fleet() as fleet, self._view:
+                self._watch(fleet, ledger)
+            script.look(ledger)
+            result = script.result()
+        finally:
+            ledger.close()
+            demo_servers.clean(app)
+        self._console.print(self._view.final(script.tally, script.entries, "done"))
+        return result
+
+    @contextmanager
+    def _fleet(self) -> Iterator[Fleet]:
+        publisher = self._script.publisher
+        fleet: Fleet = (
+            EmbeddedFleet(self._script.app, self._run)
+            if self._run.embedded
+            else ProcessFleet(self._run, os.environ)
+        )
+        try:
+            fleet.start()
+            publisher.start()
+            yield fleet
+        finally:
+            if publisher.is_alive():
+                publisher.stop()
+            fleet.stop()
+
+    def _watch(self, fleet: Fleet, ledger: Ledger) -> None:
+        """Look until everything is at its end and told, or the time is up."""
+        script, publisher = self._script, self._script.publisher
+        end = time.monotonic() + self._timeout
+        while time.monotonic() < end:
+            fleet.check()
+            if publisher.error is not None:
+                raise publisher.error
+            publishing = publisher.is_alive()
+            self._kill_once(fleet)
+            with suppress(Unavailable):  # a look is missed, nothing else
+                script.look(ledger)
+            left = script.left()
+            doing = "publishing" if publishing else f"{left} still under way"
+            self._view.show(script.tally, script.entries, doing)
+            if not publishing and left == 0:
+                return
+            time.sleep(_LOOK)
+
+    def _kill_once(self, fleet: Fleet) -> None:
+        if self._kill and self._script.tally.outcomes.total() >= _AMID:
+            self._kill = False
+            fleet.kill()
+            self._console.print("a worker was killed; another one is starting")
+
+
+def _title(run: Run, what: str) -> str:
+    from kombu.utils.url import maybe_sanitize_url
+
+    how = "all in this process" if run.embedded else f"on {maybe_sanitize_url(run.broker)}"
+    return f"angzarr demo {run.id}: {what}, {how}"
+
 
 #: Events of the built-in traffic.
 COUNT: Final = 300

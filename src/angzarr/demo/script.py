@@ -1,16 +1,153 @@
-"""Script: what a run of the demo publishes, how far that is, and whether it adds up."""
+"""Script: what a run of the demo publishes, how far that is, and whether it adds up.
+
+Events: the script of the ordinary demo, which accounts for every (event, handler) pair.
+
+Traffic: what the demo publishes, some of it twice, and the journal line for each.
+"""
 
 from __future__ import annotations
 
+import importlib
+import json
+import random
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from angzarr.analysis.ledger.entry import Entry as Filed
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter, Ledger
-from angzarr.demo.account import Entry, Tally
-from angzarr.demo.journal import Pair
-from angzarr.demo.traffic import Publisher
+from angzarr.demo.journal import PUBLISHED, Account, Entry, Pair, Tally, account, waiting
+from angzarr.demo.view import summary
+from angzarr.errors import ConfigurationError, PublishIncomplete
+from angzarr.facts import Fact
+
+#: The share of the events that is published once more with the same id.
+TWICE: Final = 0.05
+#: How many other events go in between.
+LATER: Final = 12
+#: Publishing is spread over this many seconds, so that people see something; a few events are not
+#: held back longer than PAUSE each.
+SPREAD: Final = 6.0
+PAUSE: Final = 0.05
+#: How often an event that not every handler was sent is published again; that is safe.
+TRIES: Final = 5
+
+T = TypeVar("T")
+
+
+class Item(NamedTuple):
+    """One event to publish."""
+
+    id: str
+    type: str
+    event: Any
+    root: str
+
+
+def of_examples(run_id: str, count: int, seed: int) -> list[Item]:
+    """Return *count* events of the examples' shop and card room."""
+    traffic = importlib.import_module("traffic")
+    return [
+        Item(f"{run_id}:{number:05}", event_type, event, root)
+        for number, (event_type, event, root) in enumerate(traffic.day(count, seed))
+    ]
+
+
+def of_file(file: Path, run_id: str, count: int | None) -> list[Item]:
+    """Return the first *count* events of *file*: a JSON object with type and data on each line."""
+    with file.open(encoding="utf-8") as lines:
+        written = [
+            _parsed(file, number, line) for number, line in enumerate(lines, 1) if line.strip()
+        ]
+    if not written:
+        msg = f"{file} holds no events: write one JSON object with type and data on each line"
+        raise ConfigurationError(msg)
+    return [
+        Item(f"{run_id}:{number:05}", event_type, data, f"e-{number:05}")
+        for number, (event_type, data) in enumerate(written[:count])
+    ]
+
+
+def _parsed(file: Path, number: int, line: str) -> tuple[str, Any]:
+    try:
+        parsed = json.loads(line)
+        return str(parsed["type"]), parsed["data"]
+    except (ValueError, TypeError, KeyError) as error:
+        msg = (
+            f'line {number} of {file} is not an event: write {{"type": "…", "data": {{…}}}}'
+            f" ({type(error).__name__}: {error})"
+        )
+        raise ConfigurationError(msg) from error
+
+
+def with_duplicates(items: Iterable[T], seed: int) -> Iterator[T]:
+    """Yield *items*, some of them once more a little later."""
+    dice = random.Random(f"duplicates {seed}")  # noqa: S311 - to be repeatable, not secret
+    again: list[tuple[int, T]] = []
+    number = 0
+    for number, item in enumerate(items):
+        yield item
+        if dice.random() < TWICE:
+            again.append((number + dice.randint(0, LATER), item))
+        due = [late for at, late in again if at <= number]
+        again = [(at, late) for at, late in again if at > number]
+        yield from due
+    yield from (late for _, late in again)
+
+
+class Publisher(threading.Thread, Generic[T]):
+    """Publishes in the background, some items twice; `error` says why it ended early.
+
+    *before* is called first, with an event that is set when it is to end.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[T],
+        publish: Callable[[T], None],
+        seed: int,
+        *,
+        before: Callable[[threading.Event], object] = lambda _stopped: None,
+    ) -> None:
+        super().__init__(name="demo-publisher", daemon=True)
+        self._items = list(with_duplicates(items, seed))
+        self._publish = publish
+        self._before = before
+        self._stopped = threading.Event()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Publish everything, in order."""
+        try:
+            self._before(self._stopped)
+            began, pause = time.monotonic(), min(SPREAD / len(self._items), PAUSE)
+            for number, item in enumerate(self._items):
+                early = began + number * pause - time.monotonic()
+                if self._stopped.wait(max(early, 0)):
+                    return
+                again_if_incomplete(self._publish, item)
+        except Exception as error:  # noqa: BLE001 - told by the thread that watches
+            self.error = error
+
+    def stop(self) -> None:
+        """Publish no more."""
+        self._stopped.set()
+        self.join()
+
+
+def again_if_incomplete(publish: Callable[[T], None], item: T) -> None:
+    """Publish *item*, and again if not every handler was sent it: that is safe."""
+    for _ in range(TRIES - 1):
+        try:
+            return publish(item)
+        except PublishIncomplete:
+            time.sleep(0.5)
+    return publish(item)
 
 
 class Result(Protocol):
@@ -67,3 +204,73 @@ class Script(ABC):
     @abstractmethod
     def result(self) -> Result:
         """Return how it ended, once nothing more is looked for."""
+
+
+#: Seconds in which the last facts reach their database, and between two looks at them.
+_FACTS: Final = 5.0
+_LOOK: Final = 0.25
+_FACTS_PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Accounted:
+    """An account with its words."""
+
+    account: Account
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every pair is accounted for."""
+        return self.account.adds_up
+
+    def lines(self) -> list[str]:
+        """Return the summary."""
+        return summary(self.account)
+
+
+class EventScript(Script):
+    """Publishes events and writes a line in the journal for each handler that must have got it."""
+
+    def __init__(self, app: Any, items: list[Item]) -> None:
+        publisher = Publisher(items, self._publish, app.run.seed)
+        super().__init__(app, publisher, f"{len(items)} events")
+
+    def _publish(self, item: Item) -> None:
+        self.app.publish(item.event, type=item.type, id=item.id, root=item.root, check=False)
+        for handler in self.app.takers[item.type]:
+            self.app.journal.write(PUBLISHED, Pair(handler, item.id))
+
+    def is_ours(self, entry: Filed) -> bool:
+        """Tell it by the event's id."""
+        return entry.event_id.startswith(f"{self.app.run.id}:")
+
+    def left(self) -> int:
+        """Return how many pairs are under way."""
+        return waiting(self.tally, self.entries)
+
+    def result(self) -> Accounted:
+        """Return the account, once the last facts are written."""
+        from angzarr.adapters.sql.delivery.facts import SqlFactLog
+
+        log = SqlFactLog(self.app.run.facts)
+        try:
+            end = time.monotonic() + _FACTS
+            while True:
+                judged = account(self.tally, self.entries, _outcomes(log))
+                if judged.adds_up or time.monotonic() > end:
+                    return Accounted(judged)
+                time.sleep(_LOOK)
+        finally:
+            log.close()
+
+
+def _outcomes(log: Any) -> dict[Pair, Counter[str]]:
+    """Return how often the facts tell of each outcome of each pair."""
+    told: dict[Pair, Counter[str]] = defaultdict(Counter)
+    page: list[Fact] = log.read(limit=_FACTS_PAGE)
+    while page:
+        for fact in page:
+            pair = Pair(fact.tool_id or "", str(fact.data.get("event_id")))
+            told[pair][str(fact.data.get("outcome"))] += 1
+        page = log.read(after=page[-1].id, limit=_FACTS_PAGE)
+    return told

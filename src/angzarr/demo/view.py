@@ -13,8 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from angzarr.analysis.ledger.entry import Status
-from angzarr.demo.account import Account, Entry, Tally
-from angzarr.demo.journal import Pair
+from angzarr.demo.journal import Account, Entry, Pair, Tally
 
 #: All columns with their headings, broken so that the table fits into 80 characters.
 _COLUMNS: Final = {

@@ -1,7 +1,13 @@
-"""Sections: the parts of the settings, each with what it means and what is refused."""
+"""Sections: the parts of the settings, each with what it means and what is refused.
+
+The settings of the health endpoint: where a process tells how it does.
+
+OrderingSettings: the part that says where the order of events is kept, and how much may wait.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -286,3 +292,41 @@ def checked_domain(name: str) -> str:
         msg = "this is an address and not the name of a domain, such as orders"
         raise ValueError(msg)
     return said(lambda: check_domain(name))
+
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}\Z")
+
+
+class HealthSettings(Section):
+    """What a worker's parent process and an analysis worker serve: probes and metrics."""
+
+    #: Nothing is served without one.
+    port: int | None = Field(default=None, ge=1, le=65535)
+    #: The address to listen on; ``0.0.0.0`` or ``::`` are all.
+    host: str = "127.0.0.1"
+    #: How long nothing may move before a process counts as dead. Longer than the longest pause
+    #: between two tries to reach a broker, which is half a minute.
+    stalled_after: Span = Field(
+        default=timedelta(minutes=1), ge=timedelta(seconds=45), le=timedelta(hours=1)
+    )
+
+    @field_validator("host")
+    @classmethod
+    def _is_host(cls, given: str) -> str:
+        if not _HOST.match(given):
+            msg = "is an address or a name alone, like 0.0.0.0 or ::, without a port"
+            raise ValueError(msg)
+        return given
+
+
+class OrderingSettings(Section):
+    """Lanes of ordered handlers and checkpoints of projections (spec P2, P3)."""
+
+    #: A database; by default that of the event books, else the claim store if it is a PostgreSQL.
+    url: str | None = Field(default=None, repr=False)
+    #: Whether whoever uses tables of the order that are behind upgrades them.
+    migrate: bool = True
+    #: Events that are parked in one lane at most; what comes beyond is postponed, never lost.
+    most_parked: int = Field(default=10_000, ge=1)
+    #: How long events wait behind a missing one before it is reported.
+    gap_after: Span = Field(default=timedelta(minutes=5), gt=timedelta(0))

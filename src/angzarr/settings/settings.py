@@ -25,7 +25,9 @@ from angzarr.settings.analysis import AnalysisSettings
 from angzarr.settings.base import (
     FactSettings,
     FlowSettings,
+    HealthSettings,
     MessageSettings,
+    OrderingSettings,
     PoisonWaveSettings,
     RetrySettings,
     Route,
@@ -35,8 +37,6 @@ from angzarr.settings.base import (
 )
 from angzarr.settings.dashboard import DashboardSettings
 from angzarr.settings.dead_letters import DeadLetterSettings
-from angzarr.settings.health import HealthSettings
-from angzarr.settings.ordering import OrderingSettings
 from angzarr.settings.sagas import SECTION as SAGA
 from angzarr.settings.sagas import VARIABLES, SagaCompensationSettings, with_short
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from angzarr.testing.clock_by_hand import FakeClock
+from angzarr.testing.clock import FakeClock
 from angzarr.testing.fixtures import (
     angzarr_app,
     angzarr_chance,
@@ -55,11 +55,8 @@ __all__ = [
 if TYPE_CHECKING:
     from angzarr.testing.cloud import Aws
     from angzarr.testing.decisions import given
-    from angzarr.testing.facts_seen import FactsSeen
-    from angzarr.testing.ledger_in_test import LedgerInTest
-    from angzarr.testing.letters import DeadLetters, Letter
-    from angzarr.testing.settled import Settled
-    from angzarr.testing.waiting import Waiting
+    from angzarr.testing.letters import DeadLetters, LedgerInTest, Letter
+    from angzarr.testing.settled import FactsSeen, Settled, Waiting
     from angzarr.testing.worker import InProcessWorker, NotSettled
 else:  # imported when first used: pytest starts with this module
     from importlib import import_module
@@ -67,12 +64,9 @@ else:  # imported when first used: pytest starts with this module
     #: Module → the public names it holds.
     _HOMES = {
         "angzarr.testing.cloud": ("Aws",),
-        "angzarr.testing.letters": ("DeadLetters", "Letter"),
         "angzarr.testing.decisions": ("given",),
-        "angzarr.testing.facts_seen": ("FactsSeen",),
-        "angzarr.testing.ledger_in_test": ("LedgerInTest",),
-        "angzarr.testing.settled": ("Settled",),
-        "angzarr.testing.waiting": ("Waiting",),
+        "angzarr.testing.letters": ("DeadLetters", "LedgerInTest", "Letter"),
+        "angzarr.testing.settled": ("FactsSeen", "Settled", "Waiting"),
         "angzarr.testing.worker": ("InProcessWorker", "NotSettled"),
     }
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from angzarr.testing.clock_by_hand import FakeClock
+from angzarr.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from angzarr.app.angzarr import Angzarr
     from angzarr.testing.cloud import Aws
-    from angzarr.testing.facts_seen import FactsSeen
-    from angzarr.testing.ledger_in_test import LedgerInTest
-    from angzarr.testing.letters import DeadLetters
+    from angzarr.testing.letters import DeadLetters, LedgerInTest
+    from angzarr.testing.settled import FactsSeen
     from angzarr.testing.worker import InProcessWorker
 
 T = TypeVar("T")
@@ -144,7 +143,7 @@ def dead_letters(angzarr_app: Angzarr) -> DeadLetters:
 def facts(angzarr_app: Angzarr) -> FactsSeen:
     """What was told of each delivery."""
     from angzarr.adapters.memory.facts import shared
-    from angzarr.testing.facts_seen import FactsSeen
+    from angzarr.testing.settled import FactsSeen
 
     return FactsSeen(shared(str(angzarr_app.settings.facts.url)))
 
@@ -154,7 +153,7 @@ def ledger(
     angzarr_app: Angzarr, angzarr_worker: InProcessWorker, dead_letters: DeadLetters
 ) -> Iterator[LedgerInTest]:
     """The analysis of dead letters, when the test says so."""
-    from angzarr.testing.ledger_in_test import open_ledger
+    from angzarr.testing.letters import open_ledger
 
     with open_ledger(angzarr_app, angzarr_worker, dead_letters) as opened:
         yield opened

@@ -1,14 +1,20 @@
-"""Settled: how one delivery ended, as a test reads it, and the hook that notes it."""
+"""Settled: how one delivery ended, as a test reads it, and the hook that notes it.
+
+Waiting: what waits for its time, as a test reads it.
+
+FactsSeen: the facts of this test, as docs/reference/facts.md lists them.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, overload
 
+from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.delivery.delivery import (
     WORDS,
     DeadLettered,
@@ -21,8 +27,12 @@ from angzarr.delivery.delivery import (
     Retried,
     Skipped,
 )
-from angzarr.errors import text_of
+from angzarr.delivery.schedule import Row, read_row
+from angzarr.errors import DecodeError, text_of
+from angzarr.events import headers as names
 from angzarr.events.event import Event
+from angzarr.events.headers import number_or
+from angzarr.facts import Fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,3 +125,80 @@ class Recorder:
         """Return all of it, oldest first."""
         with self._lock:
             return list(self._all)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A message that comes back at `due_at`; `why` is how its last delivery ended."""
+
+    handler: str
+    event_id: str
+    due_at: datetime
+    attempt: int = 1
+    why: str = ""
+
+    def __str__(self) -> str:
+        why = f", after {self.why}" if self.why else ""
+        return (
+            f"{self.handler} of event {self.event_id!r} waits until {self.due_at.isoformat()}"
+            f" for attempt {self.attempt}{why}"
+        )
+
+
+def waiting_of(rows: Sequence[tuple[Row, datetime]], settled: Sequence[Settled]) -> list[Waiting]:
+    """Return what *rows* say, the earliest first, with what is known of each."""
+    why = {(one.handler, one.event_id): one for one in settled if one.delay is not None}
+    return [_of(row, at, why) for row, at in rows]
+
+
+def _of(row: Row, at: datetime, why: dict[tuple[str, str], Settled]) -> Waiting:
+    try:
+        message = read_row(row.text)
+    except DecodeError:
+        return Waiting(handler="?", event_id="?", due_at=at)
+    told: Any = message.headers
+    event_id = names.event_id_of(told)
+    last = why.get((message.task, event_id))
+    return Waiting(
+        handler=message.task,
+        event_id=event_id,
+        due_at=at,
+        attempt=number_or(told.get(names.ATTEMPT), 1),
+        why=f"{last.outcome} ({last.why})" if last else "",
+    )
+
+
+class FactsSeen(Sequence[Fact]):
+    """All facts of this test, oldest first."""
+
+    def __init__(self, log: MemoryFactLog) -> None:
+        self._log = log
+
+    def where(self, **wanted: Any) -> list[Fact]:
+        """Return those whose fields, or whose values in `data`, are as *wanted*."""
+        return [
+            fact
+            for fact in self._log.read()
+            if all(_value(fact, name) == value for name, value in wanted.items())
+        ]
+
+    def __len__(self) -> int:
+        return len(self._log.read())
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(self._log.read())
+
+    @overload
+    def __getitem__(self, index: int) -> Fact: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Fact]: ...
+    def __getitem__(self, index: int | slice) -> Fact | list[Fact]:
+        """Return one fact, or some."""
+        return self._log.read()[index]
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{one.tool_id} {one.subtype} {dict(one.data)}" for one in self)
+
+
+def _value(fact: Fact, name: str) -> Any:
+    return getattr(fact, name) if hasattr(fact, name) else fact.data.get(name)

@@ -17,11 +17,9 @@ from typing import Any, Final
 from angzarr.adapters.celery.connection import memory_broker
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.app.angzarr import Angzarr
-from angzarr.testing.alarm import Hangs, alarm
-from angzarr.testing.clock_by_hand import FakeClock
-from angzarr.testing.in_process import InProcess, on_main_thread
-from angzarr.testing.settled import Recorder, Settled
-from angzarr.testing.waiting import Waiting, waiting_of
+from angzarr.testing.clock import FakeClock
+from angzarr.testing.in_process import Hangs, InProcess, alarm, on_main_thread
+from angzarr.testing.settled import Recorder, Settled, Waiting, waiting_of
 from angzarr.wiring.dead_letters import channel_of
 
 #: Seconds of the machine that a run may take, and how much of the clock's time.

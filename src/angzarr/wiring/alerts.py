@@ -20,7 +20,7 @@ from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.policies import named, policies_from
 from angzarr.runtime.periodic_thread import PeriodicThread
-from angzarr.settings.alerts import AlertSettings, WebhookSettings
+from angzarr.settings.analysis import AlertSettings, WebhookSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.ledger import ALERTS, GROUPS, LEDGER, REPLAY_JOBS, open_part

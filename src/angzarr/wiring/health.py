@@ -8,7 +8,7 @@ from typing import Protocol
 
 from angzarr.adapters.http.health_server import Answer, HealthServer
 from angzarr.runtime.health_report import Report
-from angzarr.settings.health import HealthSettings
+from angzarr.settings.base import HealthSettings
 from angzarr.wiring.telemetry import METRICS
 
 

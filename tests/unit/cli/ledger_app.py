@@ -28,7 +28,7 @@ from angzarr.dead_letters.protection import Protection
 from angzarr.errors import BrokerUnavailable
 from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.settings.analysis import AutomaticSettings
-from angzarr.settings.health import HealthSettings
+from angzarr.settings.base import HealthSettings
 
 
 class FakeOutcomes:

@@ -8,8 +8,7 @@ import pytest
 
 from angzarr.analysis.ledger.entry import Status
 from angzarr.demo import journal
-from angzarr.demo.account import Entry, Tally, account, waiting
-from angzarr.demo.journal import Line, Pair
+from angzarr.demo.journal import Entry, Line, Pair, Tally, account, waiting
 from angzarr.demo.view import summary
 
 PAIR = Pair("orders.pack", "run:00001")

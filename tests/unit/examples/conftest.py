@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from angzarr.aggregates.book import Address, Book
-from angzarr.demo import example as demo_example
+from angzarr.demo import run as demo_example
 from angzarr.events.codec import event_type_of, to_json
 from angzarr.events.event import Event
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from angzarr.aggregates.book import Address
-from angzarr.demo import example as demo_example
+from angzarr.demo import run as demo_example
 
 
 @pytest.fixture

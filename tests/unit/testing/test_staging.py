@@ -12,8 +12,7 @@ from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.testing import FakeClock
-from angzarr.testing.overlay import overlaid
-from angzarr.testing.staging import staged
+from angzarr.testing.staging import overlaid, staged
 from angzarr.testing.worker import open_in_process
 
 

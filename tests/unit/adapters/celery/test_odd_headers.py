@@ -17,7 +17,7 @@ from angzarr import Angzarr
 from angzarr.adapters.celery.message_check import _FIELDS
 from angzarr.dead_letters import codec
 from angzarr.dead_letters.codec import Form
-from angzarr.testing.clock_by_hand import FakeClock
+from angzarr.testing.clock import FakeClock
 from angzarr.testing.staging import staged
 from angzarr.testing.worker import open_in_process
 

@@ -9,7 +9,7 @@ from celery.exceptions import Reject
 from pydantic import BaseModel
 
 from angzarr import Angzarr, Skip
-from angzarr.testing.clock_by_hand import FakeClock
+from angzarr.testing.clock import FakeClock
 from angzarr.testing.staging import staged
 from angzarr.testing.worker import open_in_process
 

@@ -15,7 +15,7 @@ from angzarr import Angzarr, GiveUp, Policy, Skip
 from angzarr.errors import PoisonError
 from angzarr.events.event import digest
 from angzarr.resilience.idempotency import Claim, Position, key_for
-from angzarr.testing.clock_by_hand import FakeClock
+from angzarr.testing.clock import FakeClock
 from angzarr.testing.staging import staged
 from angzarr.testing.worker import open_in_process
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr import Angzarr, GiveUp, Skip
-from angzarr.testing.clock_by_hand import FakeClock
+from angzarr.testing.clock import FakeClock
 from angzarr.testing.staging import staged
 from angzarr.testing.worker import open_in_process
 
