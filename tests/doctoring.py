@@ -13,13 +13,13 @@ from tests.conftest import manage
 
 from angzarr.doctor.finding import Finding
 from angzarr.doctor.report import Report
+from angzarr.doctor_probes import Target
 from angzarr.doctor_probes.run import examine
-from angzarr.doctor_probes.target import Patient
 
 
 def examined(app: Any, **known: Any) -> Report:
     """Return the report of *app*; *known* is what a person says."""
-    return examine(Patient(app=app, **{"timeout": timedelta(seconds=10), **known}))
+    return examine(Target(app=app, **{"timeout": timedelta(seconds=10), **known}))
 
 
 def found(report: Report, check: str) -> list[Finding]:

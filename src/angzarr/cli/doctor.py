@@ -12,9 +12,8 @@ from angzarr.cli.application import load_celery
 from angzarr.cli.dlq.selection import YES
 from angzarr.cli.spans import Seconds
 from angzarr.cli.standard_output import print_json
-from angzarr.doctor.catalogue import CHECKS, IDS, misspelt
 from angzarr.doctor.finding import Finding, Fix, Severity
-from angzarr.doctor.report import Report, as_json
+from angzarr.doctor.report import CHECKS, IDS, Report, as_json, misspelt
 from angzarr.errors import AngzarrError, ConfigurationError
 from angzarr.runtime.text import printable
 
@@ -102,10 +101,10 @@ def _examine(  # the options by their names
     yes: bool,
     **known: Any,
 ) -> None:
+    from angzarr.doctor_probes import Target
     from angzarr.doctor_probes.run import examine
-    from angzarr.doctor_probes.target import Patient
 
-    patient = Patient(app=load_celery(app_name), **known)
+    patient = Target(app=load_celery(app_name), **known)
     report = examine(patient, only=only, skip=skip)
     fixed = _mend(patient, report, yes=yes) if fix else []
     if any(one["done"] for one in fixed):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from angzarr.doctor import server_rules
+from angzarr.doctor import finding
 from angzarr.doctor.finding import Area, Check, Finding, Severity
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding
 
@@ -108,7 +108,7 @@ def findings(seen: DatabaseSeen) -> Iterator[Finding]:
     else:
         yield from _durability(seen)
         yield from _connections(seen)
-    yield from server_rules.clock(seen.at, seen.skew)
+    yield from finding.clock(seen.at, seen.skew)
     for tables in seen.tables:
         yield from _tables(seen, tables)
 

@@ -1,12 +1,29 @@
 """Finding: something that was seen of a set-up, what becomes of messages by it, and the change.
 
 A `Check` is what is looked for. It has one id for ever: scripts leave it out by that.
+
+Unsafe: a setting of Celery's under which messages are lost.
+
+`adapters.celery.safety` finds them, for the worker that refuses to start and for the doctor alike.
+
+What holds for any server: that it answers, that its clock is right, that it is used at all.
+
+Probe: one look at one server, and many looks at once within a bounded time.
+
+A server that does not answer is one finding; it takes nothing from the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
+from typing import Final, NamedTuple
+
+from angzarr.errors import AngzarrError, ConfigurationError, Unavailable
 
 
 class Severity(StrEnum):
@@ -102,3 +119,163 @@ class Check:
         return Finding(
             check=self, severity=Severity.INFO, at=at, seen=seen, change=by_hand, known=False
         )
+
+
+class Unsafe(NamedTuple):
+    """A setting, or a task's option, that loses messages."""
+
+    #: The name in Celery's settings, or of the task's option.
+    setting: str
+    #: What is wrong, and what to do about it.
+    problem: str
+    cure: str
+    #: Of which task it is, where it is not of all.
+    task: str = ""
+
+    def __str__(self) -> str:
+        """Return the sentence for people."""
+        return f"{self.problem}: {self.cure}"
+
+
+#: From where on a clock is worth a word, and from where on leases are no longer what they say:
+#: a claim's lease is 8 s.
+SKEW, FAR_OFF = timedelta(seconds=1), timedelta(seconds=4)
+
+AWAY: Final = Check(
+    id="server-away",
+    area=Area.ANY,
+    severity=Severity.ERROR,
+    looks_at="whether each server lets the app in and answers within a few seconds",
+    why="messages wait until it is back; nothing more of it could be checked",
+)
+NOT_LOOKED_AT: Final = Check(
+    id="not-looked-at",
+    area=Area.ANY,
+    severity=Severity.INFO,
+    looks_at="rights and clients that the doctor needs",
+    why="what could not be looked at may lose messages all the same",
+)
+LOOK_FAILED: Final = Check(
+    id="look-failed",
+    area=Area.ANY,
+    severity=Severity.ERROR,
+    looks_at="whether each look came to its end",
+    why="it may lose messages and nobody knows: the doctor met what it was not made for",
+)
+CLOCK: Final = Check(
+    id="clock-skew",
+    area=Area.ANY,
+    severity=Severity.WARNING,
+    looks_at="TIME of Redis, clock_timestamp() of PostgreSQL, against this machine",
+    why="delays, leases and time-outs that one clock wrote and another reads come early or late",
+)
+REFUSED: Final = Check(
+    id="settings-refused",
+    area=Area.APP,
+    severity=Severity.ERROR,
+    looks_at="what a worker or the analysis worker refuses to start with",
+    why="no worker starts: messages wait until the setting is mended",
+)
+SERVER_CHECKS: Final = (AWAY, NOT_LOOKED_AT, LOOK_FAILED, CLOCK, REFUSED)
+
+
+def away(at: str, reason: str) -> Finding:
+    """Return that a server does not answer, or lets nobody in."""
+    return AWAY.found(at, reason, "start it, or check its address, credentials and network")
+
+
+def not_looked_at(at: str, reason: str, by_hand: str) -> Finding:
+    """Return that something of a server cannot be seen."""
+    return NOT_LOOKED_AT.unknown(at, reason, by_hand)
+
+
+def look_failed(at: str, kind: str) -> Finding:
+    """Return that a look ended with an error of a *kind* that nobody foresaw; never its text."""
+    return LOOK_FAILED.found(
+        at, f"the look ended with {kind}", "see by hand whether it works, and report this"
+    )
+
+
+def refused(at: str, reason: str) -> Finding:
+    """Return that settings cannot work; *reason* says the cure."""
+    return REFUSED.found(at, reason, "change the setting as it says")
+
+
+def clock(at: str, skew: timedelta | None) -> Iterator[Finding]:
+    """Return whether a clock is wrong by *skew*, which may be either one's."""
+    if skew is None or abs(skew) < SKEW:
+        return
+    yield CLOCK.found(
+        at,
+        f"its clock is {abs(skew).total_seconds():.1f} s"
+        f" {'ahead of' if skew > timedelta(0) else 'behind'} this machine's",
+        "let both hosts run chrony or another NTP client: chronyc tracking",
+        severity=Severity.ERROR if abs(skew) >= FAR_OFF else Severity.WARNING,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A look at something; what it raises becomes a finding."""
+
+    #: The server, as findings name it.
+    at: str
+    look: Callable[[], Iterable[Finding]]
+    #: What its client raises when the server is away.
+    failures: tuple[type[BaseException], ...] = ()
+    #: Says what such an error means, without secrets.
+    reason: Callable[[BaseException], str] = field(default=lambda error: type(error).__name__)
+
+    def findings(self) -> list[Finding]:
+        """Return what was found; never raises."""
+        try:
+            return list(self.look())
+        except Unavailable as error:
+            return [away(self.at, str(error))]
+        except AngzarrError as error:
+            return [refused(self.at, str(error))]
+        except self.failures as error:
+            return [away(self.at, self.reason(error))]
+        except Exception as error:  # noqa: BLE001 - one odd server must not hide the others
+            kind = f"{type(error).__module__}.{type(error).__name__}"
+            return [look_failed(self.at, kind)]
+
+
+def look_at_all(probes: Sequence[Probe], patience: timedelta) -> list[Finding]:
+    """Return what all *probes* find, at once; one that takes longer than *patience* is away.
+
+    Its thread is left behind: it ends with the process.
+    """
+    found: dict[int, list[Finding]] = {}
+    threads = [
+        threading.Thread(
+            target=lambda number=number, probe=probe: found.update({number: probe.findings()}),
+            name=f"angzarr-doctor-{number}",
+            daemon=True,
+        )
+        for number, probe in enumerate(probes)
+    ]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + patience.total_seconds()
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0))
+    late = f"it did not answer within {patience.total_seconds():g} s"
+    return [
+        finding
+        for number, probe in enumerate(probes)
+        for finding in found.get(number) or _late(probe, number in found, late)
+    ]
+
+
+def _late(probe: Probe, answered: bool, reason: str) -> list[Finding]:  # noqa: FBT001
+    return [] if answered else [away(probe.at, reason)]
+
+
+def refusing(check: Callable[[], object], at: str) -> list[Finding]:
+    """Return what *check* refuses, as a worker would."""
+    try:
+        check()
+    except ConfigurationError as error:
+        return [refused(at, str(error))]
+    return []

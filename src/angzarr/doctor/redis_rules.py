@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from angzarr.doctor import server_rules
+from angzarr.doctor import finding
 from angzarr.doctor.finding import Area, Check, Finding, Fix, Severity
 
 #: The policy under which a full Redis answers with an error and deletes nothing.
@@ -144,7 +144,7 @@ def findings(seen: RedisSeen) -> Iterator[Finding]:
     for one in (*_memory(seen), *_persistence(seen)):
         yield one if KEEPERS & set(seen.roles) or not one.known else _for_results(one)
     yield from _server(seen)
-    yield from server_rules.clock(seen.at, seen.skew)
+    yield from finding.clock(seen.at, seen.skew)
     if seen.held_longer:
         yield LONG_HELD.found(
             seen.at,

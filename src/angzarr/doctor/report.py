@@ -1,4 +1,7 @@
-"""Report: the findings of one examination, the worst first, and whether they fail it."""
+"""Report: the findings of one examination, the worst first, and whether they fail it.
+
+Catalogue: every check there is, in the order of the pages.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from angzarr.doctor.finding import Finding, Severity
+from angzarr.doctor import (
+    celery_rules,
+    database_rules,
+    finding,
+    fleet_rules,
+    letter_rules,
+    rabbitmq_rules,
+    redis_rules,
+    refusal_rules,
+    sqs_rules,
+)
+from angzarr.doctor.finding import Check, Finding, Severity
 
 #: The number of the JSON form: it changes when a field is renamed or removed, not when one is new.
 SCHEMA: Final = 1
@@ -80,3 +94,25 @@ def _finding_json(one: Finding) -> dict[str, Any]:
         "change": one.change,
         "fixable": one.fix is not None,
     }
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    *finding.SERVER_CHECKS,
+    *refusal_rules.CHECKS,
+    *celery_rules.CHECKS,
+    *refusal_rules.STOCK_CHECKS,
+    *celery_rules.TIME_CHECKS,
+    *redis_rules.CHECKS,
+    *rabbitmq_rules.CHECKS,
+    *sqs_rules.CHECKS,
+    *letter_rules.CHECKS,
+    *letter_rules.PAYLOAD_CHECKS,
+    *database_rules.CHECKS,
+    *fleet_rules.CHECKS,
+)
+IDS: Final = frozenset(check.id for check in CHECKS)
+
+
+def misspelt(ids: Collection[str]) -> list[str]:
+    """Return those of *ids* that no check has, sorted."""
+    return sorted(set(ids) - IDS)

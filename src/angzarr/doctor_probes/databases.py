@@ -1,24 +1,53 @@
-"""Every database that an app uses: ledger, event books, order, facts, store of claims."""
+"""Every database that an app uses: ledger, event books, order, facts, store of claims.
+
+The register of the fleet, read without making it: a look changes nothing.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from angzarr.doctor import database_rules
 from angzarr.doctor.database_rules import TablesSeen
-from angzarr.doctor.finding import Finding
-from angzarr.doctor.probe import Probe
-from angzarr.doctor_probes.fleet_registry import SQL, is_unmade, members
-from angzarr.doctor_probes.target import Patient
+from angzarr.doctor.finding import Finding, Probe
+from angzarr.doctor_probes import Target
+from angzarr.fleet import Member
 from angzarr.maintenance.schema_versions import Revision
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import ledger as ledger_wiring
 from angzarr.wiring import ordering as ordering_wiring
 from angzarr.wiring import schemas as tables_wiring
+from angzarr.wiring import stores as wiring
 from angzarr.wiring.stores import extra
+
+SQL: Final = ("postgresql", "sqlite")
+
+
+def members(patient: Target) -> Sequence[Member]:
+    """Return the workers that run now; raises ConfigurationError, StoreUnavailable."""
+    url = wiring.store_url(patient.settings, patient.broker_url)
+    if url.startswith(SQL) and not _is_kept(url):
+        return ()
+    found: Sequence[Member] = patient.app.fleet().members()
+    return found
+
+
+def is_unmade(url: str) -> bool:
+    """Tell whether a file of SQLite's would only be made by looking at it."""
+    return url.startswith("sqlite") and not Path(url.partition(":///")[2].split("?")[0]).exists()
+
+
+def _is_kept(url: str) -> bool:
+    if is_unmade(url):
+        return False
+    with extra("psycopg"):
+        examination = importlib.import_module("angzarr.adapters.sql.engine.doctor")
+    kept: bool = examination.has_table(url, "fleet_members")
+    return kept
 
 
 class _Database(NamedTuple):
@@ -28,7 +57,7 @@ class _Database(NamedTuple):
     schemas: list[str]
 
 
-def probes(patient: Patient) -> Iterator[Probe]:
+def probes(patient: Target) -> Iterator[Probe]:
     """Return a look at each database; raises ConfigurationError, MissingExtra."""
     if not patient.ours:
         return
@@ -37,7 +66,7 @@ def probes(patient: Patient) -> Iterator[Probe]:
     yield from _apart(patient)
 
 
-def standing(patient: Patient, schema: str) -> Revision | None:
+def standing(patient: Target, schema: str) -> Revision | None:
     """Return the revision of *schema*'s tables; None where nobody keeps any."""
     url = _urls(patient).get(schema)
     if url is None or not url.startswith(SQL) or is_unmade(url):
@@ -47,7 +76,7 @@ def standing(patient: Patient, schema: str) -> Revision | None:
         return upkeep.revision()
 
 
-def _urls(patient: Patient) -> dict[str, str | None]:
+def _urls(patient: Target) -> dict[str, str | None]:
     settings, broker = patient.settings, patient.broker_url
     return {
         "ledger": ledger_wiring.ledger_url(settings, broker),
@@ -58,7 +87,7 @@ def _urls(patient: Patient) -> dict[str, str | None]:
     }
 
 
-def _databases(patient: Patient) -> dict[str, _Database]:
+def _databases(patient: Target) -> dict[str, _Database]:
     found: dict[str, _Database] = {}
     for role, url in _urls(patient).items():
         if url is None or not url.startswith(SQL):
@@ -77,7 +106,7 @@ def _name(url: str) -> str:
     return name
 
 
-def _look(patient: Patient, database: _Database) -> Callable[[], Iterator[Finding]]:
+def _look(patient: Target, database: _Database) -> Callable[[], Iterator[Finding]]:
     def look() -> Iterator[Finding]:
         examination = importlib.import_module("angzarr.adapters.sql.engine.doctor")
         seen = examination.examine(
@@ -92,7 +121,7 @@ def _look(patient: Patient, database: _Database) -> Callable[[], Iterator[Findin
     return look
 
 
-def _tables(patient: Patient, schema: str) -> Iterator[TablesSeen]:
+def _tables(patient: Target, schema: str) -> Iterator[TablesSeen]:
     settings = patient.settings
     migrates = {
         "ledger": settings.ledger_migrate,
@@ -104,7 +133,7 @@ def _tables(patient: Patient, schema: str) -> Iterator[TablesSeen]:
         yield TablesSeen(schema=schema, revision=revision, migrates=migrates[schema])
 
 
-def _workers(patient: Patient) -> int | None:
+def _workers(patient: Target) -> int | None:
     """Return how many workers live; None where nobody can tell now."""
     try:
         return len(members(patient))
@@ -112,7 +141,7 @@ def _workers(patient: Patient) -> int | None:
         return None
 
 
-def _apart(patient: Patient) -> Iterator[Probe]:
+def _apart(patient: Target) -> Iterator[Probe]:
     """Return a look at whether lanes and event books share a database; asks no server."""
     urls = _urls(patient)
     books, ordering = urls["books"], urls["ordering"]

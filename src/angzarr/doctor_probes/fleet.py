@@ -10,12 +10,10 @@ from typing import Final
 
 from angzarr.aggregates.book import EventStore
 from angzarr.doctor import fleet_rules
-from angzarr.doctor.finding import Finding
+from angzarr.doctor.finding import Finding, Probe
 from angzarr.doctor.fleet_rules import FleetSeen
-from angzarr.doctor.probe import Probe
-from angzarr.doctor_probes import databases, redis
-from angzarr.doctor_probes.fleet_registry import members
-from angzarr.doctor_probes.target import Patient
+from angzarr.doctor_probes import Target, databases, redis
+from angzarr.doctor_probes.databases import members
 from angzarr.errors import Unavailable
 from angzarr.maintenance.schema_versions import SchemaStanding
 from angzarr.projections.ordered_handler import Ordered
@@ -27,7 +25,7 @@ _BOOKS: Final = 1_000
 _AT: Final = "fleet"
 
 
-def probes(patient: Patient) -> Iterator[Probe]:
+def probes(patient: Target) -> Iterator[Probe]:
     """Return a look at the register of the fleet, and one at the histories of ordered handlers."""
     if not patient.ours:
         return
@@ -46,7 +44,7 @@ def _if_there(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
         return []
 
 
-def _fleet(patient: Patient) -> Iterator[Finding]:
+def _fleet(patient: Target) -> Iterator[Finding]:
     handlers = _handlers(patient)
     yield from fleet_rules.findings(
         FleetSeen(
@@ -58,13 +56,13 @@ def _fleet(patient: Patient) -> Iterator[Finding]:
     )
 
 
-def _handlers(patient: Patient) -> dict[str, str]:
+def _handlers(patient: Target) -> dict[str, str]:
     app = patient.app
     names = [one.name for one in app.known_handlers() if not one.name.startswith("celery.")]
     return {name: app.queue_for(name) for name in names}
 
 
-def _waiting(patient: Patient, queues: list[str]) -> dict[str, int]:
+def _waiting(patient: Target, queues: list[str]) -> dict[str, int]:
     """Return what waits; of a broker that is away nothing, which another probe tells."""
     try:
         return redis.counts(patient, queues)
@@ -72,12 +70,12 @@ def _waiting(patient: Patient, queues: list[str]) -> dict[str, int]:
         return {}
 
 
-def _ordered(patient: Patient) -> list[Ordered]:
+def _ordered(patient: Target) -> list[Ordered]:
     known = patient.app.known_handlers()
     return [Ordered(one.name, one.order) for one in known if one.order is not None]
 
 
-def _over_history(patient: Patient, ordered: list[Ordered]) -> Iterator[Finding]:
+def _over_history(patient: Target, ordered: list[Ordered]) -> Iterator[Finding]:
     books, lanes = databases.standing(patient, "books"), databases.standing(patient, "ordering")
     if books is None or books.standing is not SchemaStanding.CURRENT:
         return  # no books, or tables that another probe tells of
@@ -91,7 +89,7 @@ def _over_history(patient: Patient, ordered: list[Ordered]) -> Iterator[Finding]
     yield from fleet_rules.over_history(FleetSeen(at=_AT, over_history=over))
 
 
-def _events(patient: Patient, store: EventStore, one: Ordered, *, made: bool) -> int:
+def _events(patient: Target, store: EventStore, one: Ordered, *, made: bool) -> int:
     """Count the events before the lanes of a handler that has handled nothing; 0 if it has."""
     heads = list(islice(store.heads(sorted(one.order.domains), None, _BOOKS), _BOOKS))
     if not made:

@@ -1,8 +1,12 @@
-"""Where dead letters go: each place that the settings name, and the spool of this machine."""
+"""Where dead letters go: each place that the settings name, and the spool of this machine.
+
+The payload store: where bodies of letters go that are too large for their queue.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,14 +17,12 @@ from typing import Any, Final, NamedTuple
 from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, CountsWaiting
 from angzarr.doctor import letter_rules
-from angzarr.doctor.finding import Finding, Fix
-from angzarr.doctor.letter_rules import LetterQueueSeen, LettersSeen
-from angzarr.doctor.probe import Probe
-from angzarr.doctor_probes import rabbitmq
-from angzarr.doctor_probes.target import Patient
+from angzarr.doctor.finding import Finding, Fix, Probe
+from angzarr.doctor.letter_rules import LetterQueueSeen, LettersSeen, PayloadsSeen
+from angzarr.doctor_probes import Target, rabbitmq
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.settings.dead_letters import DeadLetterSettings
-from angzarr.settings.payloads import PayloadSettings
+from angzarr.settings.payloads import PayloadSettings, Place, place_of
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.ledger import ledger_url
@@ -39,7 +41,7 @@ class _Place(NamedTuple):
     reason: Callable[[Any], str]
 
 
-def probes(patient: Patient) -> Iterator[Probe]:
+def probes(patient: Target) -> Iterator[Probe]:
     """Return a look at each place that letters go to; raises ConfigurationError."""
     if not patient.ours:
         return
@@ -54,7 +56,7 @@ def probes(patient: Patient) -> Iterator[Probe]:
             yield Probe(at=place.at, look=look, failures=place.failures, reason=place.reason)
 
 
-def create(patient: Patient, fix: Fix) -> str:
+def create(patient: Target, fix: Fix) -> str:
     """Make the queue of a domain; raises DeadLetterQueueUnavailable where it cannot be made."""
     backend, domain = fix.arguments
     if why := _PLACES[backend](patient).make(domain):
@@ -62,13 +64,13 @@ def create(patient: Patient, fix: Fix) -> str:
     return ""
 
 
-def _inside(patient: Patient, backend: str) -> Callable[[], Iterator[Finding]]:
+def _inside(patient: Target, backend: str) -> Callable[[], Iterator[Finding]]:
     embedded = wiring.is_embedded(patient.broker_url)
     seen = LettersSeen(at=f"dead letters in {backend}", backend=backend, embedded=embedded)
     return lambda: letter_rules.findings(seen)
 
 
-def _look(patient: Patient, backend: str, place: _Place) -> Callable[[], Iterator[Finding]]:
+def _look(patient: Target, backend: str, place: _Place) -> Callable[[], Iterator[Finding]]:
     def look() -> Iterator[Finding]:
         queues = place.look(patient.app.dead_letter_domains())
         yield from letter_rules.findings(
@@ -84,9 +86,7 @@ def _look(patient: Patient, backend: str, place: _Place) -> Callable[[], Iterato
     return look
 
 
-def _counted(
-    patient: Patient, backend: str, queues: list[LetterQueueSeen]
-) -> list[LetterQueueSeen]:
+def _counted(patient: Target, backend: str, queues: list[LetterQueueSeen]) -> list[LetterQueueSeen]:
     """Return *queues* with what waits in those that Kafka alone can count by its group."""
     there = [one.domain for one in queues if one.exists and one.read and not one.unfit]
     if backend != "kafka" or not there:
@@ -98,7 +98,7 @@ def _counted(
     return [replace(one, waiting=counts.get(one.domain, 0)) for one in queues]
 
 
-def _amqp(patient: Patient) -> _Place:
+def _amqp(patient: Target) -> _Place:
     given = patient.settings.dlq
     adapter = importlib.import_module("angzarr.adapters.rabbitmq.doctor")
     link = importlib.import_module("angzarr.adapters.rabbitmq.link")
@@ -127,7 +127,7 @@ def _amqp(patient: Patient) -> _Place:
     )
 
 
-def _kafka(patient: Patient) -> _Place:
+def _kafka(patient: Target) -> _Place:
     given = patient.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.kafka.doctor", "confluent_kafka")
     client = wiring.adapter("angzarr.adapters.kafka.client", "confluent_kafka")
@@ -152,7 +152,7 @@ def _kafka(patient: Patient) -> _Place:
     )
 
 
-def _sqs(patient: Patient, *, topics: bool = False) -> _Place:
+def _sqs(patient: Target, *, topics: bool = False) -> _Place:
     given = patient.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3")
     client = wiring.adapter("angzarr.adapters.sqs.client", "boto3")
@@ -182,7 +182,7 @@ def _aws(given: DeadLetterSettings, client: Any, timeout: float) -> Any:
     )
 
 
-def _pubsub(patient: Patient) -> _Place:
+def _pubsub(patient: Target) -> _Place:
     given = patient.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.pubsub.doctor", "google.cloud.pubsub")
     client = wiring.adapter("angzarr.adapters.pubsub.client", "google.cloud.pubsub")
@@ -204,7 +204,7 @@ def _pubsub(patient: Patient) -> _Place:
     )
 
 
-_PLACES: Final[dict[str, Callable[[Patient], _Place]]] = {
+_PLACES: Final[dict[str, Callable[[Target], _Place]]] = {
     "amqp": _amqp,
     "kafka": _kafka,
     "sqs": _sqs,
@@ -213,7 +213,7 @@ _PLACES: Final[dict[str, Callable[[Patient], _Place]]] = {
 }
 
 
-def _spool(patient: Patient) -> Probe:
+def _spool(patient: Target) -> Probe:
     given = patient.settings.dlq.spool
     path = Path(str(given.path))
     adapter = importlib.import_module("angzarr.adapters.files.doctor")
@@ -222,3 +222,47 @@ def _spool(patient: Patient) -> Probe:
         look=lambda: letter_rules.spool_findings(adapter.examine(path, given.max_bytes)),
         failures=(OSError,),
     )
+
+
+def payload_probes(patient: Target) -> Iterator[Probe]:
+    """Return a look at the payload store, where there is one; raises MissingExtra."""
+    if not patient.ours or patient.settings.dlq.payloads.url is None:
+        return
+    place = place_of(patient.settings.dlq.payloads.url)
+    yield _folder(Path(place.path)) if place.scheme == "file" else _bucket(patient, place)
+
+
+def _folder(path: Path) -> Probe:
+    adapter = importlib.import_module("angzarr.adapters.files.doctor")
+    at = f"payloads at {path}"
+
+    def look() -> Iterator[Finding]:
+        there, kind = adapter.ground(path)
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            problem, cure = f"this user may not write to the folder {there}", "fix its rights"
+            seen = PayloadsSeen(at=at, problem=problem, cure=f"{cure}, or dlq.payloads.url")
+        else:
+            seen = PayloadsSeen(at=at, file_system=kind)
+        yield from letter_rules.payload_findings(seen)
+
+    return Probe(at=at, look=look, failures=(OSError,))
+
+
+def _bucket(patient: Target, place: Place) -> Probe:
+    given = patient.settings.dlq.payloads
+    adapter = wiring.adapter("angzarr.adapters.s3.doctor", "boto3", brought_by="s3")
+    client = wiring.adapter("angzarr.adapters.s3.payloads", "boto3", brought_by="s3")
+    at = f"payloads at s3://{place.bucket}/{place.path}"
+
+    def look() -> Iterator[Finding]:
+        seen = adapter.examine(
+            at,
+            place.bucket,
+            place.path,
+            region=given.region,
+            endpoint_url=given.endpoint_url,
+            timeout=patient.timeout.total_seconds(),
+        )
+        yield from letter_rules.payload_findings(seen)
+
+    return Probe(at=at, look=look, failures=client.FAILURES, reason=client.reason_of)

@@ -17,15 +17,14 @@ from angzarr.adapters.rabbitmq.doctor import PORT, Management
 from angzarr.adapters.rabbitmq.link import FAILURES, BrokerCluster, read_cluster, reason_of
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.doctor import rabbitmq_rules
-from angzarr.doctor.finding import Finding, Fix
-from angzarr.doctor.probe import Probe
-from angzarr.doctor_probes.target import Patient
+from angzarr.doctor.finding import Finding, Fix, Probe
+from angzarr.doctor_probes import Target
 from angzarr.wiring import stores as wiring
 
 _SIMPLE: Final = (str, int, bool)
 
 
-def probes(patient: Patient) -> Iterator[Probe]:
+def probes(patient: Target) -> Iterator[Probe]:
     """Return a look at the broker, if it is a RabbitMQ."""
     if not wiring.is_amqp(patient.broker_url):
         return
@@ -46,7 +45,7 @@ def probes(patient: Patient) -> Iterator[Probe]:
     yield Probe(at=at, look=look, failures=FAILURES, reason=reason_of)
 
 
-def broker_cluster(patient: Patient) -> BrokerCluster:
+def broker_cluster(patient: Target) -> BrokerCluster:
     """Return where the broker is; raises ConfigurationError."""
     given = patient.app.conf.broker_use_ssl
     if isinstance(given, Mapping):
@@ -55,7 +54,7 @@ def broker_cluster(patient: Patient) -> BrokerCluster:
     return read_cluster(patient.broker_url, plain)
 
 
-def management(patient: Patient, cluster: BrokerCluster, url: str) -> Management | None:
+def management(patient: Target, cluster: BrokerCluster, url: str) -> Management | None:
     """Return the management interface: as a person named it, else where it usually is.
 
     It is not guessed where the broker's password would go over the network unencrypted.
@@ -70,7 +69,7 @@ def management(patient: Patient, cluster: BrokerCluster, url: str) -> Management
     return Management(f"http://{login}@{host}:{PORT}", first.virtual_host, timeout=timeout)
 
 
-def wanted(patient: Patient) -> list[examination.WantedQueue]:
+def wanted(patient: Target) -> list[examination.WantedQueue]:
     """Return the task queues of the app, as it declares them."""
     found = [_wanted(queue) for queue in patient.app.amqp.queues.values() if not queue.no_declare]
     if patient.ours:
@@ -79,7 +78,7 @@ def wanted(patient: Patient) -> list[examination.WantedQueue]:
     return found
 
 
-def declare_queue(patient: Patient, fix: Fix) -> str:
+def declare_queue(patient: Target, fix: Fix) -> str:
     """Declare a queue that is missing as the app does; raises what kombu raises."""
     (name,) = fix.arguments
     with patient.app.connection_for_write() as connection:
@@ -93,7 +92,7 @@ def declare_queue(patient: Patient, fix: Fix) -> str:
     return ""
 
 
-def declare_delay_queues(patient: Patient, _fix: Fix) -> str:
+def declare_delay_queues(patient: Target, _fix: Fix) -> str:
     """Declare RabbitMQ's own delay queues, as a worker does."""
     with patient.app.connection_for_write() as connection:
         connection.ensure_connection(max_retries=1, timeout=patient.timeout.total_seconds())

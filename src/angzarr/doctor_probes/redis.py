@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from angzarr.adapters.celery import doctor as celery_examination
 from angzarr.doctor import redis_rules
-from angzarr.doctor.finding import Finding, Fix
-from angzarr.doctor.probe import Probe
-from angzarr.doctor_probes.target import Patient
+from angzarr.doctor.finding import Finding, Fix, Probe
+from angzarr.doctor_probes import Target
 from angzarr.wiring import stores as wiring
 
 _SCHEMES: Final = ("redis://", "rediss://")
@@ -18,7 +17,7 @@ _SCHEMES: Final = ("redis://", "rediss://")
 _SPELT: Final = {"CERT_REQUIRED": "required", "CERT_OPTIONAL": "optional", "CERT_NONE": "none"}
 
 
-def probes(patient: Patient) -> Iterator[Probe]:
+def probes(patient: Target) -> Iterator[Probe]:
     """Return a look at each Redis."""
     for at, (url, roles) in _servers(patient).items():
         yield Probe(at=at, look=_look(patient, at, url, roles), **failing(patient))
@@ -26,14 +25,14 @@ def probes(patient: Patient) -> Iterator[Probe]:
         yield _sentinel(patient)
 
 
-def failing(patient: Patient) -> dict[str, Any]:
+def failing(patient: Target) -> dict[str, Any]:
     """Return what a Redis client raises besides our own errors, where the app uses a Redis."""
     if not _servers(patient):
         return {}
     return {"failures": wiring.redis_adapter("angzarr.adapters.redis.doctor").FAILURES}
 
 
-def config_set(patient: Patient, fix: Fix) -> str:
+def config_set(patient: Target, fix: Fix) -> str:
     """Make *fix*; return what a person must still do."""
     url, _ = _servers(patient)[fix.at]
     with _asking(patient, url) as ask:
@@ -43,7 +42,7 @@ def config_set(patient: Patient, fix: Fix) -> str:
     return done
 
 
-def counts(patient: Patient, queues: list[str]) -> dict[str, int]:
+def counts(patient: Target, queues: list[str]) -> dict[str, int]:
     """Return how many messages wait in *queues* of a Redis broker; nothing of another's."""
     if not patient.broker_url.startswith(_SCHEMES):
         return {}
@@ -55,7 +54,7 @@ def counts(patient: Patient, queues: list[str]) -> dict[str, int]:
     return dict(waiting)
 
 
-def _servers(patient: Patient) -> dict[str, tuple[str, list[str]]]:
+def _servers(patient: Target) -> dict[str, tuple[str, list[str]]]:
     """Return each server by its name: the first URL that leads there, and what it is used for."""
     found: dict[str, tuple[str, list[str]]] = {}
     for role, url in _urls(patient):
@@ -65,7 +64,7 @@ def _servers(patient: Patient) -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-def _urls(patient: Patient) -> Iterator[tuple[str, str | None]]:
+def _urls(patient: Target) -> Iterator[tuple[str, str | None]]:
     yield "broker", patient.broker_url
     if patient.ours:
         yield "store", patient.settings.store
@@ -73,12 +72,12 @@ def _urls(patient: Patient) -> Iterator[tuple[str, str | None]]:
     yield "results", str(patient.app.conf.result_backend or "")
 
 
-def _name(patient: Patient, url: str) -> str:
+def _name(patient: Target, url: str) -> str:
     with closing(_client(patient, url)) as client:
         return f"Redis at {client.address.rpartition('/')[0]}"
 
 
-def _client(patient: Patient, url: str) -> Any:
+def _client(patient: Target, url: str) -> Any:
     for ours, theirs in _SPELT.items():
         url = url.replace(ours, theirs)
     first = url.split(";", 1)[0]
@@ -88,12 +87,12 @@ def _client(patient: Patient, url: str) -> Any:
 
 
 @contextmanager
-def _asking(patient: Patient, url: str) -> Iterator[Callable[..., Any]]:
+def _asking(patient: Target, url: str) -> Iterator[Callable[..., Any]]:
     with closing(_client(patient, url)) as client:
         yield client.execute
 
 
-def _look(patient: Patient, at: str, url: str, roles: list[str]) -> Callable[[], Iterator[Finding]]:
+def _look(patient: Target, at: str, url: str, roles: list[str]) -> Callable[[], Iterator[Finding]]:
     def look() -> Iterator[Finding]:
         examination = wiring.redis_adapter("angzarr.adapters.redis.doctor")
         with _asking(patient, url) as ask:
@@ -105,7 +104,7 @@ def _look(patient: Patient, at: str, url: str, roles: list[str]) -> Callable[[],
     return look
 
 
-def _with_held(patient: Patient, examination: Any, ask: Any, seen: Any) -> Any:
+def _with_held(patient: Target, examination: Any, ask: Any, seen: Any) -> Any:
     """Return *seen* with what workers hold for too long, where kombu's transport has it."""
     visible = celery_examination.visibility(patient.app, "redis")
     if visible is None:
@@ -114,7 +113,7 @@ def _with_held(patient: Patient, examination: Any, ask: Any, seen: Any) -> Any:
     return redis_rules.with_held(seen, visible, held)
 
 
-def _sentinel(patient: Patient) -> Probe:
+def _sentinel(patient: Target) -> Probe:
     """Return a look at the master that sentinels name, by the app's own connection."""
 
     def look() -> Iterator[Finding]:

@@ -1,6 +1,8 @@
 """The whole examination: every probe at once within a bounded time, and the fixes of what it found.
 
 A probe that cannot even be set up is a finding of its own, as a server that is away is.
+
+The app itself: its settings, without asking a server.
 """
 
 from __future__ import annotations
@@ -13,20 +15,60 @@ from typing import Final
 
 from angzarr.adapters.celery import doctor as examination
 from angzarr.doctor import (
-    delay_rules,
+    celery_rules,
+    finding,
     letter_rules,
     rabbitmq_rules,
     redis_rules,
-    server_rules,
+    refusal_rules,
     sqs_rules,
 )
-from angzarr.doctor.finding import Finding, Fix
-from angzarr.doctor.probe import Probe, look_at_all
+from angzarr.doctor.finding import Finding, Fix, Probe, look_at_all, refusing
 from angzarr.doctor.report import Report, chosen
-from angzarr.doctor_probes import app, databases, fleet, letters, payloads, rabbitmq, redis, sqs
-from angzarr.doctor_probes.target import Patient
+from angzarr.doctor_probes import Target, databases, fleet, letters, rabbitmq, redis, sqs
+from angzarr.doctor_probes import letters as payloads
 from angzarr.errors import ConfigurationError
+from angzarr.wiring import startup_checks as checks
+from angzarr.wiring.ledger import ledger_url
 from angzarr.wiring.stores import is_amqp
+
+
+def app_findings(patient: Target) -> Iterator[Finding]:
+    """Return what the settings of *patient* lose, and what a worker would refuse."""
+    app, at = patient.app, patient.at
+    seen = examination.celery_seen(app, at, ours=patient.ours)
+    yield from refusal_rules.findings(seen)
+    yield from celery_rules.findings(seen)
+    yield from celery_rules.time_findings(
+        examination.times_seen(
+            app,
+            at,
+            ours=patient.ours,
+            grace=patient.grace,
+            longest_delay=patient.longest_delay,
+        )
+    )
+    if not patient.ours:
+        yield from refusal_rules.stock_findings(examination.stock_seen(app, at))
+        return
+    for check in _refusals(patient):
+        yield from refusing(check, at)
+    if ledger_url(patient.settings, patient.broker_url) is None:
+        yield letter_rules.ledger(at)
+
+
+def _refusals(patient: Target) -> tuple[Callable[[], object], ...]:
+    """Return what a worker, or the analysis worker, checks at start without asking a server."""
+    app = patient.app
+    return (
+        lambda: checks.check_configured(patient.settings, patient.broker_url),
+        app.check_escalations,
+        app.check_books,
+        app.check_ordering,
+        lambda: checks.check_compensations(app.known_handlers()),
+        app.replay_targets,
+    )
+
 
 #: How much longer than one answer all of them together may take: connects, second tries and many
 #: questions, on a machine that has other work. A client ends its own waits much sooner.
@@ -36,16 +78,16 @@ _PARTS: Final[tuple[ModuleType, ...]] = (redis, rabbitmq, sqs, letters, payloads
 _KNOWN: Final = ("redis", "rediss", "sentinel", "sqs", "memory", "filesystem")
 
 #: Who makes which fix; each returns what a person must still do.
-_FIXERS: Final[Mapping[str, Callable[[Patient, Fix], str]]] = {
+_FIXERS: Final[Mapping[str, Callable[[Target, Fix], str]]] = {
     redis_rules.CONFIG_SET: redis.config_set,
     rabbitmq_rules.DECLARE_QUEUE: rabbitmq.declare_queue,
-    delay_rules.DECLARE_DELAYS: rabbitmq.declare_delay_queues,
+    rabbitmq_rules.DECLARE_DELAYS: rabbitmq.declare_delay_queues,
     sqs_rules.CREATE_QUEUE: sqs.create_queue,
     letter_rules.CREATE: letters.create,
 }
 
 
-def examine(patient: Patient, *, only: Collection[str] = (), skip: Collection[str] = ()) -> Report:
+def examine(patient: Target, *, only: Collection[str] = (), skip: Collection[str] = ()) -> Report:
     """Look at everything and return what was found, of the checks that are wanted."""
     began = time.monotonic()
     examination.prepare(patient.app)
@@ -59,29 +101,29 @@ def examine(patient: Patient, *, only: Collection[str] = (), skip: Collection[st
     )
 
 
-def mend(patient: Patient, fix: Fix) -> str:
+def mend(patient: Target, fix: Fix) -> str:
     """Make *fix*; return what a person must still do. Raises what its server raises, or refuses."""
     return _FIXERS[fix.kind](patient, fix)
 
 
-def _probes(patient: Patient) -> tuple[list[Probe], list[Finding]]:
+def _probes(patient: Target) -> tuple[list[Probe], list[Finding]]:
     """Return what is to be looked at, and what cannot be."""
-    probes = [Probe(at=patient.at, look=lambda: app.findings(patient))]
+    probes = [Probe(at=patient.at, look=lambda: app_findings(patient))]
     findings: list[Finding] = list(_unknown_broker(patient))
     for part in _PARTS:
         try:
             probes.extend(part.probes(patient))
         except ConfigurationError as error:
-            findings.append(server_rules.refused(patient.at, str(error)))
+            findings.append(finding.refused(patient.at, str(error)))
         except Exception as error:  # noqa: BLE001 - an odd setting must not hide the other parts
-            findings.append(server_rules.look_failed(patient.at, type(error).__name__))
+            findings.append(finding.look_failed(patient.at, type(error).__name__))
     return probes, findings
 
 
-def _unknown_broker(patient: Patient) -> Iterator[Finding]:
+def _unknown_broker(patient: Target) -> Iterator[Finding]:
     scheme = patient.broker_url.split(":", 1)[0]
     if scheme not in _KNOWN and not is_amqp(patient.broker_url):
-        yield server_rules.not_looked_at(
+        yield finding.not_looked_at(
             f"the {scheme} broker",
             "nothing is known of brokers that are named so",
             "use Redis, RabbitMQ or SQS, by redis://, amqp:// or sqs://",
@@ -92,6 +134,6 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
     """Leave out what two probes found alike: a server is away once, for whatever it is used."""
     once: dict[tuple[str, str, str], Finding] = {}
     for one in findings:
-        seen = "" if one.check is server_rules.AWAY else one.seen
+        seen = "" if one.check is finding.AWAY else one.seen
         once.setdefault((one.check.id, one.at, seen), one)
     return list(once.values())

@@ -7,13 +7,12 @@ from typing import Any
 
 from angzarr.adapters.celery.doctor import visibility
 from angzarr.doctor import sqs_rules
-from angzarr.doctor.finding import Finding, Fix
-from angzarr.doctor.probe import Probe
-from angzarr.doctor_probes.target import Patient
+from angzarr.doctor.finding import Finding, Fix, Probe
+from angzarr.doctor_probes import Target
 from angzarr.wiring import stores as wiring
 
 
-def probes(patient: Patient) -> Iterator[Probe]:
+def probes(patient: Target) -> Iterator[Probe]:
     """Return a look at the broker, if it is SQS."""
     if not patient.broker_url.startswith("sqs"):
         return
@@ -34,7 +33,7 @@ def probes(patient: Patient) -> Iterator[Probe]:
     yield Probe(at=at, look=look, failures=client.FAILURES, reason=client.reason_of)
 
 
-def create_queue(patient: Patient, fix: Fix) -> str:
+def create_queue(patient: Target, fix: Fix) -> str:
     """Create a task queue that is missing; raises what boto3 raises."""
     (name,) = fix.arguments
     (queue,) = (one for one in _wanted(patient) if one.name == name)
@@ -42,7 +41,7 @@ def create_queue(patient: Patient, fix: Fix) -> str:
     return ""
 
 
-def _wanted(patient: Patient) -> list[Any]:
+def _wanted(patient: Target) -> list[Any]:
     """Return the task queues, two names of one only once."""
     given = patient.app.conf.broker_transport_options or {}
     found = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3").wanted(
@@ -51,12 +50,12 @@ def _wanted(patient: Patient) -> list[Any]:
     return list({one.name: one for one in found}.values())
 
 
-def _at(patient: Patient) -> str:
+def _at(patient: Target) -> str:
     connection = patient.app.connection_for_write()
     return f"SQS at {connection.hostname}:{connection.port}" if connection.hostname else "SQS"
 
 
-def _service(patient: Patient) -> Any:
+def _service(patient: Target) -> Any:
     """Return what kombu's transport would connect to."""
     connection = patient.app.connection_for_write()
     given = patient.app.conf.broker_transport_options or {}

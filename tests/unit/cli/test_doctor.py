@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from angzarr.cli.main import main
-from angzarr.doctor.catalogue import CHECKS, IDS
+from angzarr.doctor.report import CHECKS, IDS
 from doctoring import stock_app
 
 CLEAN = {

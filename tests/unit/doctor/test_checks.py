@@ -11,21 +11,16 @@ import pytest
 from angzarr.doctor import (
     celery_rules,
     database_rules,
-    delay_rules,
+    finding,
     fleet_rules,
     letter_rules,
-    payload_rules,
     rabbitmq_rules,
     redis_rules,
     refusal_rules,
-    server_rules,
     sqs_rules,
-    stock_rules,
-    time_rules,
 )
-from angzarr.doctor.catalogue import CHECKS, IDS, misspelt
-from angzarr.doctor.finding import Severity
-from angzarr.doctor.unsafe import Unsafe
+from angzarr.doctor.finding import Severity, Unsafe
+from angzarr.doctor.report import CHECKS, IDS, misspelt
 from angzarr.fleet import Member
 from angzarr.maintenance.schema_versions import Revision
 
@@ -37,14 +32,14 @@ def seconds(number):
 # -- what is well ------------------------------------------------------------------------------
 
 APP = celery_rules.CelerySeen(at="app shop", transport="redis")
-STOCK = stock_rules.StockSeen(
+STOCK = refusal_rules.StockSeen(
     at="app shop",
     transport="redis",
     dead_letter_exchange=True,
     native_delays=True,
     soft_shutdown=7.5,
 )
-TIMES = time_rules.TimesSeen(
+TIMES = celery_rules.TimesSeen(
     at="app shop",
     visibility=seconds(3600),
     consumer_timeout=seconds(1800),
@@ -76,7 +71,7 @@ QUEUE = rabbitmq_rules.QueueSeen(
 RABBIT = rabbitmq_rules.RabbitSeen(
     at="RabbitMQ at m:5672",
     queues=[QUEUE],
-    delays=delay_rules.DelaysSeen(used=True, messages=4, bound=1),
+    delays=rabbitmq_rules.DelaysSeen(used=True, messages=4, bound=1),
     alarms={"rabbit@m": []},
     nodes=3,
 )
@@ -94,7 +89,7 @@ LETTER = letter_rules.LetterQueueSeen(
 NO_TOPIC = replace(LETTER, lacks="the SNS topic of its name does not exist")
 LETTERS = letter_rules.LettersSeen(at="RabbitMQ at m:5672", backend="amqp", queues=[LETTER])
 SPOOL = letter_rules.SpoolSeen(at="spool at /var", file_system="ext4", free=100, most=50)
-PAYLOADS = payload_rules.PayloadsSeen(at="payloads at s3://b/", file_system="nfs4")
+PAYLOADS = letter_rules.PayloadsSeen(at="payloads at s3://b/", file_system="nfs4")
 DATABASE = database_rules.DatabaseSeen(
     at="PostgreSQL at p/angzarr",
     settings={
@@ -132,11 +127,11 @@ def refused(setting, problem="it is so", cure="set it to True", task="", **seen)
 
 
 def stock(**seen):
-    return list(stock_rules.findings(replace(STOCK, **seen)))
+    return list(refusal_rules.stock_findings(replace(STOCK, **seen)))
 
 
 def times(**seen):
-    return list(time_rules.findings(replace(TIMES, **seen)))
+    return list(celery_rules.time_findings(replace(TIMES, **seen)))
 
 
 def redis(**seen):
@@ -172,7 +167,7 @@ def spool(**seen):
 
 
 def payloads(**seen):
-    return list(payload_rules.findings(replace(PAYLOADS, **seen)))
+    return list(letter_rules.payload_findings(replace(PAYLOADS, **seen)))
 
 
 def database(**seen):
@@ -198,9 +193,9 @@ CRITICAL, ERROR, WARNING, INFO = Severity
 
 #: Check → what is found where it is as bad as it gets, and how bad that is; then milder cases.
 BAD = [
-    ("server-away", [server_rules.away("x", "refused")], ERROR),
-    ("look-failed", [server_rules.look_failed("x", "builtins.KeyError")], ERROR),
-    ("settings-refused", [server_rules.refused("x", "no store")], ERROR),
+    ("server-away", [finding.away("x", "refused")], ERROR),
+    ("look-failed", [finding.look_failed("x", "builtins.KeyError")], ERROR),
+    ("settings-refused", [finding.refused("x", "no store")], ERROR),
     ("clock-skew", redis(skew=seconds(5)), ERROR),
     ("clock-skew", redis(skew=seconds(-2)), WARNING),
     ("clock-skew", database(skew=seconds(1.5)), WARNING),
@@ -342,7 +337,7 @@ UNTOLD = [
     ("queue-drops", queue(limit_untold=True)),
     ("delay-queues-orphaned", delays(used=False, bound=None)),
     ("consumer-timeout", times(longest_run=None, visibility=None)),
-    ("not-looked-at", [server_rules.not_looked_at("x", "no right to", "look")]),
+    ("not-looked-at", [finding.not_looked_at("x", "no right to", "look")]),
 ]
 
 
@@ -409,7 +404,7 @@ def test_no_fix_removes_anything():
     assert kinds == {
         redis_rules.CONFIG_SET,
         rabbitmq_rules.DECLARE_QUEUE,
-        delay_rules.DECLARE_DELAYS,
+        rabbitmq_rules.DECLARE_DELAYS,
         sqs_rules.CREATE_QUEUE,
         letter_rules.CREATE,
     }

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from angzarr.cli.doctor import doctor
-from angzarr.doctor.catalogue import CHECKS, IDS
+from angzarr.doctor.report import CHECKS, IDS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "doctor.md"
 ROW = re.compile(r"^\| `([a-z-]+)` \| (\w+) \| (.+?) \| (.+?) \| (yes|-) \|$", re.MULTILINE)

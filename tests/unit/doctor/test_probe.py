@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.doctor import server_rules
-from angzarr.doctor.probe import Probe, look_at_all, refusing
+from angzarr.doctor import finding
+from angzarr.doctor.finding import Probe, look_at_all, refusing
 from angzarr.errors import ConfigurationError, StoreUnavailable
 
-WELL = server_rules.away("well", "a finding")
+WELL = finding.away("well", "a finding")
 
 
 def raising(error):

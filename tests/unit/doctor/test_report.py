@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from angzarr.doctor import redis_rules, server_rules
+from angzarr.doctor import finding, redis_rules
 from angzarr.doctor.finding import Severity
 from angzarr.doctor.report import SCHEMA, Report, as_json, chosen
 
 CRITICAL = redis_rules.EVICTS.found("b", "allkeys-lru", "set noeviction")
-ERROR = server_rules.away("a", "refused")
-UNKNOWN = server_rules.not_looked_at("c", "no right", "look")
+ERROR = finding.away("a", "refused")
+UNKNOWN = finding.not_looked_at("c", "no right", "look")
 INFO = redis_rules.FSYNC.found("d", "everysec", "always")
 
 

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from angzarr.adapters.celery.publish.publisher import native_delay, transport_of
 from angzarr.adapters.celery.worker import safety
-from angzarr.doctor.celery_rules import CelerySeen
-from angzarr.doctor.stock_rules import StockSeen
-from angzarr.doctor.time_rules import CONSUMER_TIMEOUT, TimesSeen
+from angzarr.doctor.celery_rules import CONSUMER_TIMEOUT, CelerySeen, TimesSeen
+from angzarr.doctor.refusal_rules import StockSeen
 from angzarr.errors import ConfigurationError
 
 #: Seconds that kombu's transports leave a message with a worker, where nothing is said.

@@ -30,9 +30,8 @@ from angzarr.adapters.rabbitmq.queue_check import (
 )
 from angzarr.dead_letters.names import EXCHANGE, LIMITS_BY_DEFAULT, queue_name, release_of
 from angzarr.dead_letters.queue import NAME_PREFIX
-from angzarr.doctor.delay_rules import DelaysSeen
 from angzarr.doctor.letter_rules import LetterQueueSeen
-from angzarr.doctor.rabbitmq_rules import QueueSeen, RabbitSeen
+from angzarr.doctor.rabbitmq_rules import DelaysSeen, QueueSeen, RabbitSeen
 from angzarr.errors import ConfigurationError
 
 #: The exchange at the end of RabbitMQ's own delays, and the queues before it; kombu's names.

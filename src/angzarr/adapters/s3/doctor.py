@@ -10,7 +10,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 from angzarr.adapters.s3.payloads import config_of
-from angzarr.doctor.payload_rules import PayloadsSeen
+from angzarr.doctor.letter_rules import PayloadsSeen
 
 _GONE: Final = ("404", "NoSuchBucket")
 _REFUSED: Final = ("403", "AccessDenied")

@@ -18,7 +18,7 @@ from angzarr.adapters.celery.celery_defaults import (
 )
 from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.adapters.celery.worker.task_classes import off_road
-from angzarr.doctor.unsafe import Unsafe
+from angzarr.doctor.finding import Unsafe
 from angzarr.errors import UnsafeSetting
 
 _JSON = {"json", "application/json"}
