@@ -1,21 +1,36 @@
 """The app that a command works on: found by name, checked, with errors that say the cure.
 
 The option that says how much a process of ours logs.
+
+What waits behind dead letters of ordered handlers: asked of the lanes, and never insisted on.
+
+angzarr completion: what a shell needs to complete commands, options and ids of entries.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from celery import Celery
 from celery.app.utils import find_app
+from click.shell_completion import CompletionItem, get_completion_class
 
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
+from angzarr.ordering.lanes import Lanes
+from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.text import printable
 from angzarr.wiring.application import Application
+from angzarr.wiring.ordering import open_ordering
 
 _UNNAMED: Final = "no app was named: give it with -A module:app, or in the variable ANGZARR_APP"
 
@@ -107,3 +122,97 @@ LOG_LEVEL: Final = click.option(
     callback=_number,
     help="Log lines on stderr from this level, JSON unless that is a terminal.",
 )
+
+#: Seconds for which lanes that could not be asked are left alone: no page waits for them each time.
+_LEFT_ALONE: Final = 30.0
+
+
+class Behind:
+    """Counts what waits behind entries; safe to use from threads. Asks nobody where none can."""
+
+    def __init__(self, open_lanes: Callable[[], Lanes], asks: LogThrottle | None = None) -> None:
+        self._open = open_lanes
+        self._tries = asks or LogThrottle(_LEFT_ALONE)
+        self._lanes: Lanes | None = None
+        self._away = False
+        self._lock = threading.Lock()
+
+    def __call__(self, entries: Sequence[Entry]) -> Mapping[str, int]:
+        """Return by id how many later events wait behind which of *entries*, in one question.
+
+        An entry behind which nothing waits is left out, as all are where the lanes cannot be asked.
+        """
+        letters = {one.letter_id: one.id for one in entries if one.is_ordered}
+        if not letters or (self._away and not self._tries.now()):
+            return {}
+        try:
+            found = self._opened().behind(sorted(letters))
+        except Exception:  # noqa: BLE001 - a page is about its entries, whatever becomes of lanes
+            self._tries.now()
+            self._away = True
+            return {}
+        self._away = False
+        return {letters[one]: count for one, count in found.items() if one in letters and count > 0}
+
+    def close(self) -> None:
+        """Let connections go."""
+        with self._lock:
+            lanes, self._lanes = self._lanes, None
+        if lanes is not None:
+            lanes.close()
+
+    def _opened(self) -> Lanes:
+        with self._lock:
+            if self._lanes is None:
+                self._lanes = self._open()
+            return self._lanes
+
+
+def open_behind(app: Application, doors: ExitStack) -> Behind:
+    """Return what counts for *app*; it connects when first asked about an ordered handler."""
+    behind = Behind(lambda: open_ordering(app.settings, app.broker_url).lanes)
+    doors.callback(behind.close)
+    return behind
+
+
+_SHELLS: Final = ("bash", "zsh", "fish")
+_VARIABLE: Final = "_ANGZARR_COMPLETE"
+#: Ids offered at a time: more are no help.
+_MOST: Final = 20
+#: Characters of an id that are offered, as the tables show them.
+_SHOWN: Final = 12
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS), required=False)
+def completion(shell: str | None) -> None:
+    """Print the completion script of SHELL (default: the one in use).
+
+    For bash: source <(angzarr completion bash)
+    """
+    name = shell or Path(os.environ.get("SHELL", "")).name
+    found = get_completion_class(name)
+    if found is None:
+        msg = f"say for which shell: {', '.join(_SHELLS)}"
+        raise click.UsageError(msg)
+    root = click.get_current_context().find_root()
+    click.echo(found(root.command, {}, "angzarr", _VARIABLE).source())
+
+
+def entry_ids(ctx: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Return entries whose id begins as *typed*; a ledger that cannot be asked offers none."""
+    wanted = EntryFilter(id_prefix=typed.lower())
+    try:
+        with closing(_ledger(ctx)) as ledger:
+            found = ledger.get_failed_events(wanted, status=None, limit=_MOST).entries
+    except Exception:  # noqa: BLE001 - a prompt is no place for an error
+        return []
+    return [
+        CompletionItem(one.id[:_SHOWN], help=printable(f"{one.status} {one.handler_name}"))
+        for one in found
+    ]
+
+
+def _ledger(ctx: click.Context) -> Ledger:
+    named = ctx.find_root().params.get("app_name") or os.environ.get("ANGZARR_APP")
+    return load_application(named).open_ledger()

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from angzarr.analysis.replay.skip import Skips
-from angzarr.cli.application import LOG_LEVEL, load_application
-from angzarr.cli.dlq.behind import open_behind
+from angzarr.cli.application import LOG_LEVEL, load_application, open_behind
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.errors import ConfigurationError
 from angzarr.runtime.periodic_thread import PeriodicThread

@@ -1,20 +1,69 @@
-"""angzarr database: the tables of all that an app keeps in SQL, by the names of their schemas."""
+"""angzarr database: the tables of all that an app keeps in SQL, by the names of their schemas.
+
+Revisions of tables for people and programs.
+
+angzarr books: event books and what is kept beside them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.selection import JSON
-from angzarr.cli.revision_view import differences_of, revision_json, upgraded_text, version_text
-from angzarr.cli.standard_output import print_json
-from angzarr.maintenance.schema_versions import TablesUpkeep
+from angzarr.cli.saga import opened_stores
+from angzarr.cli.terminal import print_json
+from angzarr.clock import SystemClock
+from angzarr.maintenance.retention import Removal
+from angzarr.maintenance.schema_versions import Revision, SchemaStanding, TablesUpkeep
 from angzarr.runtime.text import printable
+from angzarr.wiring.event_store import removals
 from angzarr.wiring.schemas import NAMES
+
+_SAYS: Final[Mapping[SchemaStanding, str]] = {
+    SchemaStanding.MISSING: "no tables yet; they are made when {name} is first used",
+    SchemaStanding.BEHIND: "behind; `angzarr {cure}` brings it there",
+    SchemaStanding.CURRENT: "as this release needs it",
+    SchemaStanding.NEWER: "of a newer release, which alone can use it",
+}
+
+
+def standing_text(found: Revision, *, name: str, cure: str) -> str:
+    """Say where tables stand, and what brings them to where they should be."""
+    return _SAYS[found.standing].format(name=name, cure=cure)
+
+
+def version_text(found: Revision, *, name: str, cure: str) -> str:
+    """Say which revision tables have."""
+    return f"{found.found or 'none'}: {standing_text(found, name=name, cure=cure)}"
+
+
+def upgraded_text(before: Revision) -> str:
+    """Say what an upgrade of tables that were at *before* did."""
+    if before.standing is SchemaStanding.CURRENT:
+        return f"{before.needed}: nothing to do"
+    return f"upgraded from {before.found or 'nothing'} to {before.needed}"
+
+
+def differences_of(upkeep: TablesUpkeep, found: Revision, *, name: str, cure: str) -> list[str]:
+    """Return how tables differ from what this release expects; those of others differ at all."""
+    if found.standing is SchemaStanding.CURRENT:
+        return list(upkeep.differences())
+    return [standing_text(found, name=name, cure=cure)]
+
+
+def revision_json(revision: Revision) -> dict[str, str | None]:
+    """Return a revision for programs."""
+    return {
+        "revision": revision.found or None,
+        "needed": revision.needed,
+        "standing": revision.standing.value,
+    }
+
 
 #: Which schemas; without any all that the app has a database for.
 SCHEMAS = click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(NAMES))
@@ -90,3 +139,36 @@ def _said(name: str) -> dict[str, str]:
 def _print(shown: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(shown)
+
+
+@click.group()
+def books() -> None:
+    """Look after event books."""
+
+
+@books.command()
+@JSON
+@click.pass_obj
+def prune(app_name: str | None, *, as_json: bool) -> None:
+    """Forget decisions and closed rejected commands that are older than the settings keep them.
+
+    Workers that run aggregates do so once an hour. Events stay.
+    """
+    app = load_application(app_name)
+    removed: dict[str, int] = {}
+    with opened_stores(app) as shelves:
+        for removal in removals(shelves.books, shelves.rejections, app.settings):
+            removed[removal.name] = number = _all(removal)
+            if not as_json:
+                click.echo(f"removed {number:,} {removal.what}")
+    if as_json:
+        print_json(removed)
+
+
+def _all(removal: Removal) -> int:
+    """Remove a batch after the other until there is none; return how many rows that were."""
+    now, number, more = SystemClock().now(), 0, True
+    while more:
+        removed, more = removal.remove(now)
+        number += removed
+    return number

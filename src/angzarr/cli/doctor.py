@@ -1,18 +1,24 @@
-"""angzarr doctor: a set-up that runs, checked for what loses messages; of any Celery app."""
+"""angzarr doctor: a set-up that runs, checked for what loses messages; of any Celery app.
+
+The doctor's findings for people: by severity, the worst first.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import click
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from angzarr.cli.application import load_celery
 from angzarr.cli.dlq.selection import YES
-from angzarr.cli.spans import Seconds
-from angzarr.cli.standard_output import print_json
-from angzarr.doctor.finding import Finding, Fix, Severity
+from angzarr.cli.terminal import Seconds, console, print_json, safe
+from angzarr.doctor.finding import Check, Finding, Fix, Severity
 from angzarr.doctor.report import CHECKS, IDS, Report, as_json, misspelt
 from angzarr.errors import AngzarrError, ConfigurationError
 from angzarr.runtime.text import printable
@@ -157,7 +163,7 @@ def _print(
     if form == "json":
         print_json(as_json(report, fail_on, fixed))
         return
-    from angzarr.cli.doctor_view import print_report
+    from angzarr.cli.doctor import print_report
 
     print_report(report)
 
@@ -178,6 +184,61 @@ def _print_checks(form: str) -> None:
             ]
         )
         return
-    from angzarr.cli.doctor_view import print_checks
+    from angzarr.cli.doctor import print_checks
 
     print_checks(CHECKS)
+
+
+_COLOURS: Final = {
+    Severity.CRITICAL: "bold red",
+    Severity.ERROR: "red",
+    Severity.WARNING: "yellow",
+    Severity.INFO: "dim",
+}
+
+
+def print_report(report: Report) -> None:
+    """Print what was found, and in one line how much."""
+    out = console()
+    for severity, those in groupby(report.findings, key=lambda one: one.severity):
+        for finding in those:
+            out.print(_title(severity, finding))
+            out.print(Padding(_told(finding), (0, 0, 1, 2), expand=False))
+    counts = ", ".join(f"{number} {name}" for name, number in report.counts().items() if number)
+    looked = ", ".join(report.servers) or "no server"
+    out.print(safe(f"{report.app}: {counts or 'nothing found'} ({report.seconds:.1f} s)"))
+    out.print(safe(f"looked at: {looked}", "dim"))
+
+
+def print_checks(checks: Iterable[Check]) -> None:
+    """Print every check there is."""
+    table = Table("id", "severity", "area", "looks at", "--fix")
+    for one in checks:
+        table.add_row(
+            safe(one.id),
+            safe(one.severity, _COLOURS[one.severity]),
+            safe(one.area),
+            safe(one.looks_at),
+            "yes" if one.fixable else "",
+        )
+    console().print(table)
+
+
+def _title(severity: Severity, finding: Finding) -> Text:
+    known = severity.value.upper() if finding.known else "UNKNOWN"
+    return Text.assemble(
+        (known, _COLOURS[severity]), " ", (finding.check.id, "bold"), " ", safe(finding.at)
+    )
+
+
+def _told(finding: Finding) -> Table:
+    rows = Table.grid(padding=(0, 1))
+    rows.add_column(no_wrap=True)
+    rows.add_column(overflow="fold")
+    rows.add_row(safe("seen", "dim"), safe(finding.seen))
+    rows.add_row(safe("why", "dim"), safe(finding.check.why))
+    change = safe(finding.change)
+    if finding.fix is not None:
+        change.append(" [--fix does it]", style="green")
+    rows.add_row(safe("change" if finding.known else "by hand", "dim"), change)
+    return rows

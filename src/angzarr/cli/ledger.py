@@ -1,20 +1,165 @@
-"""angzarr ledger: its tables (upgrade them, check them, count anew), and all that is in them."""
+"""angzarr ledger: its tables (upgrade them, check them, count anew), and all that is in them.
+
+angzarr ledger export: entries, or their letters, into a file or another program.
+
+New file: it has its name once it is written to the end, and else it never was there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Final
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 
 import click
 
+from angzarr.adapters.files.whole_files import opened
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.export import Format, entry_lines, letter_lines
+from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.analysis.ledger.upkeep import LedgerUpkeep
+from angzarr.analysis.replay.bulk_actions import in_status
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.selection import JSON
-from angzarr.cli.ledger_export import export
-from angzarr.cli.revision_view import differences_of, revision_json, upgraded_text, version_text
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.database import differences_of, revision_json, upgraded_text, version_text
+from angzarr.cli.dlq.letters_move import Tell, progress
+from angzarr.cli.dlq.selection import JSON, STATUS, filter_of, filtered, opened_ledger, status_of
+from angzarr.cli.terminal import Sink, print_json, standard_output
 from angzarr.runtime.text import printable
+from angzarr.wiring.analysis_worker import stopped_by_signal
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Give a file for its owner alone that is called *path* once the block ends well.
+
+    A file that exists is never replaced. A process that is killed leaves a `.NAME.….part`.
+    """
+    if path.exists():
+        raise _refused(path, "it exists; name another")
+    try:
+        handle, name = tempfile.mkstemp(".part", f".{path.name}.", path.parent)
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from error
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            _settle(file)
+        _rename(part, path)
+    except FileExistsError as error:
+        raise _refused(path, "it exists by now; name another") from error
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _settle(file: BinaryIO) -> None:
+    """Wait until the disk has *file*."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _rename(part: Path, path: Path) -> None:
+    """Call *part* *path*, unless somebody made one; raises FileExistsError."""
+    try:
+        path.hardlink_to(part)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if path.exists():
+            raise FileExistsError(path) from None
+        part.rename(path)
+    with suppress(OSError), opened(path.parent) as folder:  # the name too, where the system can
+        os.fsync(folder)
+
+
+def _refused(path: Path, why: str) -> click.ClickException:
+    return click.ClickException(f"{path} cannot be written: {why}")
+
+
+@click.command()
+@filtered
+@STATUS
+@click.option("--format", "form", type=click.Choice([one.value for one in Format]),
+              default=Format.JSONL.value, show_default=True)  # fmt: skip
+@click.option("--letters", is_flag=True, help="Their letters, as `dlq import` reads them.")
+@click.option("--limit", type=click.IntRange(1), help="No more entries than these.")
+@click.option("--to", "target", default="-", metavar="FILE", help="A new file; -: standard output.")
+@click.pass_obj
+def export(
+    app_name: str | None,
+    /,
+    *,
+    status: str | None,
+    form: str,
+    letters: bool,
+    limit: int | None,
+    target: str,
+    **wanted: Any,
+) -> None:
+    """Write entries of the ledger, or their letters, the one that failed last first.
+
+    A file has its name once it is whole. Exits with 1 if it was stopped.
+    """
+    if letters and form != Format.JSONL:
+        raise click.UsageError("letters are written as JSON lines: leave --format csv out")
+    with opened_ledger(load_application(app_name)) as ledger, stopped_by_signal() as stop:
+        found = in_status(ledger, filter_of(wanted), status_of(status))
+        with progress("exporting", None, bar=target != "-", what="entries") as tell:
+            counted = _Counted(islice(found, limit), stop, tell)
+            lines = _lines(ledger, counted, Format(form), letters=letters)
+            if target == "-":
+                written = _write(standard_output(), lines)
+            else:
+                with new_file(Path(target)) as file:
+                    written = _write(file, lines)
+    click.echo(_told(written, counted.number, letters=letters), err=True)
+
+
+def _told(lines: int, entries: int, *, letters: bool) -> str:
+    if not letters:
+        return f"exported {entries} entries"
+    gone = f"; removed meanwhile: {entries - lines}" if lines < entries else ""
+    return f"exported {lines} letters{gone}"
+
+
+def _lines(
+    ledger: Ledger, entries: Iterable[Entry], form: Format, *, letters: bool
+) -> Iterator[bytes]:
+    return letter_lines(ledger, entries) if letters else entry_lines(entries, form)
+
+
+def _write(file: Sink, lines: Iterable[bytes]) -> int:
+    """Write *lines*; return how many they were."""
+    number = 0
+    for number, line in enumerate(lines, 1):  # noqa: B007 - the last one counts
+        file.write(line)
+    file.flush()
+    return number
+
+
+class _Counted:
+    """Entries that are counted while they are taken; it breaks off where it is to stop."""
+
+    def __init__(self, entries: Iterable[Entry], stop: threading.Event, tell: Tell) -> None:
+        self._entries, self._stop, self._tell = entries, stop, tell
+        self.number = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        for entry in self._entries:
+            if self._stop.is_set():
+                msg = f"stopped after {self.number} entries; run it again"
+                raise click.ClickException(msg)
+            yield entry
+            self.number += 1
+            self._tell(self.number)
+
 
 #: As what is said of revisions names it.
 _SAID: Final[Mapping[str, str]] = {"name": "the ledger", "cure": "ledger upgrade"}

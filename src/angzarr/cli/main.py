@@ -15,21 +15,21 @@ from angzarr.runtime.text import printable
 
 #: Command → where it is defined.
 _COMMANDS: Final = {
-    "books": "angzarr.cli.books:books",
-    "breaker": "angzarr.cli.breaker.main:breaker",
-    "completion": "angzarr.cli.completion:completion",
+    "books": "angzarr.cli.database:books",
+    "breaker": "angzarr.cli.breaker:breaker",
+    "completion": "angzarr.cli.application:completion",
     "dashboard": "angzarr.cli.dashboard:dashboard",
     "database": "angzarr.cli.database:database",
     "demo": "angzarr.demo.command:demo",
     "dlq": "angzarr.cli.dlq.main:dlq",
     "doctor": "angzarr.cli.doctor:doctor",
-    "fleet": "angzarr.cli.fleet:fleet",
-    "flow": "angzarr.cli.flow.main:flow",
+    "fleet": "angzarr.cli.health:fleet",
+    "flow": "angzarr.cli.flow:flow",
     "health": "angzarr.cli.health:health",
     "ledger": "angzarr.cli.ledger:ledger",
     "policy": "angzarr.cli.policy.main:policy",
     "projection": "angzarr.cli.projection.main:projection",
-    "saga": "angzarr.cli.saga.main:saga",
+    "saga": "angzarr.cli.saga:saga",
 }
 
 

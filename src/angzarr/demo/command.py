@@ -22,7 +22,7 @@ import click
 from rich.console import Console
 
 from angzarr.analysis.ledger.ledger import Ledger
-from angzarr.cli.dlq.entry_view import draws
+from angzarr.cli.terminal import draws
 from angzarr.demo import run as demo_run
 from angzarr.demo import workers as demo_servers
 from angzarr.demo.chains import ChainScript

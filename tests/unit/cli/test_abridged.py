@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.cli.dlq.entry_view import LONGEST, Abridged
+from angzarr.cli.dlq.entries import LONGEST, Abridged
 
 LONG = "x" * (LONGEST + 1)
 

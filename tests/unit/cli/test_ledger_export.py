@@ -10,7 +10,7 @@ import pytest
 from tests.contracts.ledger import letter_of
 
 from angzarr.adapters.sql.ledger.store import SqlLedger
-from angzarr.cli import ledger_export
+from angzarr.cli import ledger as ledger_export
 from angzarr.dead_letters.codec import from_line
 from angzarr.errors import LedgerUnavailable
 

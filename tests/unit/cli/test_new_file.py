@@ -5,7 +5,7 @@ from contextlib import suppress
 import click
 import pytest
 
-from angzarr.cli.new_file import new_file
+from angzarr.cli.ledger import new_file
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from tests.unit.cli.ledger_app import held
 
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.cli.dlq import behind
-from angzarr.cli.dlq.behind import Behind
+from angzarr.cli import application as behind
+from angzarr.cli.application import Behind
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.events import headers as names
 

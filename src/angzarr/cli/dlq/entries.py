@@ -1,21 +1,40 @@
-"""angzarr dlq list, show, stats: what a person can see of the ledger (spec A5)."""
+"""angzarr dlq list, show, stats: what a person can see of the ledger (spec A5).
+
+Entries for people: rich tables. What came from outside is shown, never obeyed.
+
+Abridged: texts that repeat a long error message, which is shown whole elsewhere. Pure.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from itertools import takewhile
+from typing import Any, Final
 
 import click
+from rich.table import Column, Table
+from rich.text import Text
 
-from angzarr.analysis.ledger.entry import EntryDetail
-from angzarr.analysis.ledger.export import entry_detail_json, entry_page_json, stats_json
-from angzarr.analysis.ledger.ledger import LONGEST_PAGE
-from angzarr.cli.application import load_application
-from angzarr.cli.completion import entry_ids
-from angzarr.cli.dlq import entry_view
-from angzarr.cli.dlq.behind import open_behind
-from angzarr.cli.dlq.selection import JSON, STATUS, filter_of, filtered, find, opened, status_of
-from angzarr.cli.standard_output import print_json
+from angzarr.analysis.ledger.entry import Entry, EntryDetail, HistoryLine, Status
+from angzarr.analysis.ledger.export import entry_detail_json, entry_page_json, json_text, stats_json
+from angzarr.analysis.ledger.failure import Failure, Unreadable, payload_of
+from angzarr.analysis.ledger.group import group_address
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryPage, FailureStats
+from angzarr.analysis.ledger.operator_actions import is_parked
+from angzarr.analysis.ledger.replay_options import STALE_AGAIN
+from angzarr.analysis.replay.skip import told_behind
+from angzarr.cli.application import entry_ids, load_application, open_behind
+from angzarr.cli.dlq.selection import (
+    JSON,
+    STATUS,
+    filter_of,
+    filtered,
+    find,
+    opened_ledger,
+    status_of,
+)
+from angzarr.cli.terminal import SHORT_ID, console, moment, pairs, print_json, safe
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.wiring.application import Application
 
@@ -39,7 +58,7 @@ def list_(
 ) -> None:
     """List entries, the one that failed last first."""
     app = load_application(app_name)
-    with opened(app) as ledger, ExitStack() as doors:
+    with opened_ledger(app) as ledger, ExitStack() as doors:
         try:
             page = ledger.get_failed_events(
                 filter_of(wanted), status=status_of(status), limit=limit, after=after
@@ -50,7 +69,7 @@ def list_(
     if as_json:
         print_json(entry_page_json(page, behind))
     else:
-        entry_view.print_page(page, behind)
+        print_page(page, behind)
 
 
 @click.command()
@@ -60,7 +79,7 @@ def list_(
 def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
     """Show everything about ENTRY (its id, or how it begins)."""
     app = load_application(app_name)
-    with opened(app) as ledger, ExitStack() as doors:
+    with opened_ledger(app) as ledger, ExitStack() as doors:
         detail = ledger.open(find(ledger, entry).id)
         if detail is None:
             msg = f"entry {entry} was removed meanwhile"
@@ -70,7 +89,7 @@ def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
     if as_json:
         print_json(entry_detail_json(detail, behind) | {"protection": protection})
     else:
-        entry_view.print_detail(detail, protection, behind.get(detail.entry.id, 0))
+        print_detail(detail, protection, behind.get(detail.entry.id, 0))
 
 
 @click.command()
@@ -78,15 +97,245 @@ def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
 @click.pass_obj
 def stats(app_name: str | None, *, as_json: bool) -> None:
     """Count all entries."""
-    with opened(load_application(app_name)) as ledger:
+    with opened_ledger(load_application(app_name)) as ledger:
         found = ledger.get_failure_stats()
     if as_json:
         print_json(stats_json(found))
     else:
-        entry_view.print_stats(found)
+        print_stats(found)
 
 
 def _protection(app: Application, detail: EntryDetail) -> dict[str, str]:
     """Return what is known of who wrote and who can open the letter."""
     failure = detail.failure
     return dict(app.clearance().told(failure)) if isinstance(failure, DeadLetter) else {}
+
+
+#: Characters of a message that a line repeats.
+LONGEST: Final = 120
+
+
+class Abridged:
+    """Cuts one message short, wherever a text repeats it; what else the text says stays."""
+
+    def __init__(self, message: str) -> None:
+        self._message = _abridged_one_line(message)
+        self.cuts = len(self._message) > LONGEST
+
+    def __call__(self, text: str) -> str:
+        """Return *text* as one line, with the message cut short where it is long."""
+        line = _abridged_one_line(text)
+        if not self.cuts:
+            return line
+        before, found, after = line.partition(self._message[:LONGEST])
+        if not found:
+            return line
+        more = zip(self._message[LONGEST:], after, strict=False)
+        repeated = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], more))
+        return f"{before}{found}…{after[repeated:].removeprefix('…')}"
+
+
+def _abridged_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+_LONGEST_BODY: Final = 4000
+#: Width from which all columns of the list can be read.
+_ROOMY: Final = 140
+_COLUMNS: Final = (
+    "entry", "status", "handler", "event", "class", "error", "replays", "behind", "last failed",
+)  # fmt: skip
+#: Later events that wait behind an entry: a column only where there are some.
+_BEHIND: Final = "behind"
+_LEFT_OUT: Final = ("event", "class", "replays")
+#: Columns that are never cut: a person copies what stands there.
+_WHOLE: Final = ("entry", "status", "last failed")
+
+_COLOURS: Final = {
+    Status.FAILED: "red",
+    Status.WAITING: "yellow",
+    Status.HELD: "magenta",
+    Status.RETRYING: "cyan",
+    Status.RESOLVED: "green",
+    Status.ESCALATED: "bold red",
+}
+
+
+#: Said behind the status of an entry whose replay or skip waits in its lane.
+PARKED: Final = " (parked in its lane behind an earlier event)"
+
+
+def print_page(page: EntryPage, behind: Mapping[str, int]) -> None:
+    """Print a page of entries, and how many later events wait *behind* which."""
+    out = console()
+    if not page.entries:
+        out.print("no entries")
+        return
+    out.print(entries_table(page.entries, behind, narrow=out.width < _ROOMY))
+    if page.next:
+        out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
+
+
+def entries_table(
+    entries: Iterable[Entry], behind: Mapping[str, int], *, narrow: bool = False
+) -> Table:
+    """Return a table with one row an entry; *narrow* leaves out what `show` tells, too."""
+    left_out = (*(_LEFT_OUT if narrow else ()), *(() if behind else (_BEHIND,)))
+    table = Table()
+    for name in _COLUMNS:
+        if name not in left_out:
+            table.add_column(name, no_wrap=name in _WHOLE)
+    for entry in entries:
+        cells = _cells(entry, behind.get(entry.id))
+        table.add_row(*(cells[str(column.header)] for column in table.columns))
+    return table
+
+
+def _cells(entry: Entry, behind: int | None) -> dict[str, Text]:
+    return {
+        "entry": safe(entry.id[:SHORT_ID]),
+        "status": safe(entry.status, _COLOURS.get(entry.status, "")),
+        "handler": safe(entry.handler_name),
+        "event": safe(entry.event_id or "?"),
+        "class": safe(entry.failure_class or ""),
+        "error": safe(_one_line(entry)),
+        "replays": safe(entry.replays),
+        _BEHIND: safe("" if behind is None else f"{behind:,}"),
+        "last failed": safe(moment(entry.last_failed_at)),
+    }
+
+
+def print_detail(detail: EntryDetail, protection: Mapping[str, str], behind: int = 0) -> None:
+    """Print everything about one entry, what waits *behind* it, and whether its letter is trusted.
+
+    Also whether that can be opened.
+    """
+    out, entry = console(), detail.entry
+    brief = Abridged(entry.error_message)
+    waiting = {"lane": told_behind(detail.failure, behind)}
+    out.print(pairs({**_facts(entry, brief), **waiting, **_stale(detail), **protection}))
+    if detail.context:
+        known = {name: _briefly(value, brief) for name, value in detail.context.items()}
+        out.print(pairs(known, "context"))
+    if brief.cuts and entry.error_message not in detail.error_stacktrace:
+        print_error(entry)
+    out.print(Text("history", style="bold"), history_table(detail.history, brief))
+    out.print(Text("payload", style="bold"))
+    out.print(safe(_payload(detail)))
+    if detail.error_stacktrace:
+        out.print(Text("stack trace", style="bold"))
+        out.print(safe(detail.error_stacktrace))
+
+
+def print_stats(stats: FailureStats) -> None:
+    """Print the counts."""
+    out = console()
+    out.print(
+        pairs(
+            {
+                "entries": stats.total,
+                "letters": stats.occurrences,
+                "replays": stats.replays,
+                "oldest open": moment(stats.oldest_open_at) or "none",
+            }
+        )
+    )
+    counts = (
+        ("status", stats.by_status),
+        ("class", stats.by_class),
+        ("domain", stats.by_domain),
+        ("handler", stats.by_handler),
+    )
+    for name, numbers in counts:
+        if numbers:
+            ordered = sorted(numbers.items(), key=lambda one: (-one[1], one[0]))
+            out.print(pairs({key or "(none)": number for key, number in ordered}, name))
+
+
+def print_results(results: Sequence[tuple[Entry, str]], *, done: str) -> None:
+    """Print what was *done* with which entries, and why it was not with the others."""
+    if not results:
+        console().print("no entry fits: nothing was done")
+        return
+    table = Table(Column("entry", no_wrap=True), "handler", "event", "result")
+    for entry, problem in results:
+        result = safe(problem, "red") if problem else safe(done, "green")
+        table.add_row(
+            entry.id[:SHORT_ID], safe(entry.handler_name), safe(entry.event_id or "?"), result
+        )
+    console().print(table)
+
+
+def print_error(entry: Entry) -> None:
+    """Print the whole message of the error, which lines cut short."""
+    console().print(Text("error", style="bold"), safe(entry.error_message), sep="\n")
+
+
+def _briefly(value: object, brief: Abridged) -> object:
+    return brief(value) if isinstance(value, str) else value
+
+
+def _facts(entry: Entry, brief: Abridged) -> dict[str, object]:
+    waits = {"next replay": moment(entry.next_replay_at)} if entry.next_replay_at else {}
+    closed = {"resolved": f"{moment(entry.resolved_at)} by {entry.resolved_by}"}
+    return {
+        "entry": entry.id,
+        "status": f"{entry.status}{PARKED if is_parked(entry) else ''}",
+        "class": entry.failure_class or "not yet classified",
+        "evidence": brief(entry.evidence),
+        "handler": entry.handler_name,
+        "event": f"{entry.event_id or '?'} ({entry.event_type or '?'})",
+        "domain": entry.domain,
+        "tenant": entry.tenant_id,
+        "correlation": entry.correlation_id,
+        "root": entry.root,
+        "reason": entry.reason,
+        "error": brief(f"{entry.error_type} [{entry.error_code}] {entry.error_message}"),
+        "category": entry.category,
+        "group": group_address(entry.fingerprint) if entry.fingerprint else "",
+        "retries, replays": f"{entry.retry_count}, {entry.replays}",
+        "first, last failed": f"{moment(entry.first_failed_at)}, {moment(entry.last_failed_at)}",
+        **waits,
+        **(closed if entry.resolved_at else {}),
+    }
+
+
+def _stale(detail: EntryDetail) -> dict[str, object]:
+    """Return what a stale command expected, and how it is sent."""
+    if (mismatch := detail.mismatch) is None:
+        return {}
+    return {
+        "stale": f"{mismatch} ({mismatch.strategy_name})",
+        "replay": f"{STALE_AGAIN} (--fresh-sequence)",
+    }
+
+
+def history_table(history: Sequence[HistoryLine], brief: Callable[[str], str] = str) -> Table:
+    """Return lines of a history, oldest first; *brief* cuts their details."""
+    table = Table("when", "who", "what", "detail")
+    for line in history:
+        table.add_row(moment(line.at), safe(line.who), safe(line.what), safe(brief(line.detail)))
+    return table
+
+
+def _payload(detail: EntryDetail) -> str:
+    failure = detail.failure
+    if payload := payload_of(failure):
+        stored = f", stored {moment(payload.stored_at)}" if payload.stored_at else ""
+        return f"kept at {payload}, SHA-256 {payload.sha256}{stored}"
+    if detail.event_data is not None:
+        text = json_text(detail.event_data, indent=2, is_ascii=False)
+    else:
+        text = _raw(failure).decode("utf-8", "backslashreplace")
+    return text if len(text) <= _LONGEST_BODY else text[:_LONGEST_BODY] + "… (all of it: --json)"
+
+
+def _raw(failure: Failure) -> bytes:
+    """Return the payload as it came; of a letter of others without one, all that it says."""
+    if isinstance(failure, Unreadable):
+        return failure.raw
+    return failure.message.body or failure.envelope
+
+
+def _one_line(entry: Entry) -> str:
+    return f"{entry.error_type}: {entry.error_message}".strip(": ").partition("\n")[0][:120]

@@ -19,12 +19,11 @@ from angzarr.analysis.classification.rules import TriedRule
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.plan_filing import as_stored
 from angzarr.analysis.ledger.transition import Action
-from angzarr.cli.application import load_application
-from angzarr.cli.completion import entry_ids
-from angzarr.cli.dlq.entry_view import SHORT_ID, Abridged, console, print_error, safe
+from angzarr.cli.application import entry_ids, load_application
+from angzarr.cli.dlq.entries import Abridged, print_error
 from angzarr.cli.dlq.selection import JSON, find
-from angzarr.cli.policy.explanation import span_of
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.policy.view import span_of
+from angzarr.cli.terminal import SHORT_ID, console, print_json, safe
 from angzarr.wiring.analysis_worker import open_gathering, open_replayer
 
 

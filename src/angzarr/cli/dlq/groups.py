@@ -1,27 +1,34 @@
-"""angzarr dlq groups, group: failures that look alike, and who looks after them (spec A3, A5)."""
+"""angzarr dlq groups, group: failures that look alike, and who looks after them (spec A3, A5).
+
+Groups for people. What came from outside is shown, never obeyed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import click
+from rich.table import Column, Table
+from rich.text import Text
 
+from angzarr.analysis.ledger.entry import HistoryLine
 from angzarr.analysis.ledger.group import (
     Amendment,
     Group,
     GroupFilter,
+    GroupPage,
     Groups,
     GroupStatus,
+    group_address,
     group_detail_json,
     group_page_json,
 )
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
-from angzarr.cli.dlq import group_view
-from angzarr.cli.dlq.group_choice import find_group, opened_groups
-from angzarr.cli.dlq.selection import JSON
-from angzarr.cli.spans import Moment, Span
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.dlq.entries import history_table
+from angzarr.cli.dlq.selection import JSON, find_group, opened_groups
+from angzarr.cli.terminal import Moment, Span, console, moment, pairs, print_json, safe
 from angzarr.wiring.analysis_worker import person
 
 _STATUSES: Final = [status.value for status in GroupStatus]
@@ -60,7 +67,7 @@ def groups(
     if as_json:
         print_json(group_page_json(page))
     else:
-        group_view.print_page(page)
+        print_page(page)
 
 
 @click.command("group")
@@ -91,7 +98,7 @@ def group(
     if as_json:
         print_json(group_detail_json(found, history))
     else:
-        group_view.print_detail(found, history)
+        print_detail(found, history)
 
 
 def _filter_of(options: dict[str, Any], *, every: bool) -> GroupFilter:
@@ -117,3 +124,87 @@ def _amended(opened: Groups, found: Group, amendment: Amendment) -> Group:
         msg = f"the group {found.fingerprint} was changed meanwhile: look again, then repeat it"
         raise click.ClickException(msg)
     return changed
+
+
+_COLOURS: Final = {
+    GroupStatus.NEW: "red",
+    GroupStatus.ACKNOWLEDGED: "yellow",
+    GroupStatus.FIXED: "green",
+    GroupStatus.REGRESSED: "bold red",
+}
+#: Characters of a fingerprint of ours; those of others may be longer, and are still to be copied.
+_FINGERPRINT: Final = 16
+#: Characters of an error that stand in one row.
+_SHORT: Final = 100
+
+
+def print_page(page: GroupPage) -> None:
+    """Print a page of groups."""
+    out = console()
+    if not page.groups:
+        out.print("no groups")
+        return
+    table = Table(
+        Column("group", min_width=_FINGERPRINT, overflow="fold"),
+        "status", "handler", "class", "error",
+        Column("open", justify="right", no_wrap=True),
+        Column("entries", justify="right", no_wrap=True),
+        Column("last failed", no_wrap=True),
+        "owner",
+    )  # fmt: skip
+    for group in page.groups:
+        table.add_row(*_cells(group))
+    out.print(table)
+    if page.next:
+        out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
+
+
+def print_detail(group: Group, history: Sequence[HistoryLine]) -> None:
+    """Print everything about one group."""
+    out = console()
+    out.print(pairs(_facts(group)))
+    out.print(pairs(dict(group.by_status), "entries by status"))
+    if group.note:
+        out.print(Text("note", style="bold"))
+        out.print(safe(group.note))
+    if history:
+        out.print(Text("history", style="bold"), history_table(history))
+    look = f"angzarr dlq list --group {group_address(group.fingerprint)}"
+    out.print(safe(look), soft_wrap=True)
+
+
+def _cells(group: Group) -> tuple[Text, ...]:
+    return (
+        safe(group_address(group.fingerprint)),
+        safe(group.status, _COLOURS.get(group.status, "")),
+        safe(group.handler_name),
+        safe(group.failure_class or ""),
+        safe(_error(group)[:_SHORT]),
+        safe(f"{group.open_entries:,}"),
+        safe(f"{group.entries:,}"),
+        safe(moment(group.last_failed_at)),
+        safe(group.owner),
+    )
+
+
+def _facts(group: Group) -> dict[str, object]:
+    return {
+        "group": group_address(group.fingerprint),
+        "status": group.status,
+        "owner": group.owner,
+        "muted until": moment(group.muted_until),
+        "handler": group.handler_name,
+        "domain": group.domain,
+        "event type": group.event_type,
+        "class": group.failure_class,
+        "reason": group.reason,
+        "error": _error(group),
+        "entries": f"{group.entries:,}, {group.open_entries:,} of them open",
+        "letters": f"{group.occurrences:,}",
+        "first, last failed": f"{moment(group.first_failed_at)}, {moment(group.last_failed_at)}",
+        "latest entry": group.latest_entry_id,
+    }
+
+
+def _error(group: Group) -> str:
+    return f"{group.error_type}: {group.error_message}".strip(": ").partition("\n")[0]

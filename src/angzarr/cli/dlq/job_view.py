@@ -17,8 +17,7 @@ from angzarr.analysis.ledger.entry import HistoryLine, counted
 from angzarr.analysis.replay.edit_differences import Sides
 from angzarr.analysis.replay.job import JobItem, JobPage, JobStatus, ReplayJob, Selection
 from angzarr.analysis.replay.job_view import EditReview
-from angzarr.cli.dlq.entry_view import SHORT_ID, console, draws, safe
-from angzarr.cli.spans import moment
+from angzarr.cli.terminal import SHORT_ID, console, draws, moment, safe
 
 #: Seconds between two looks at a job that is followed.
 LOOK: Final = 0.5

@@ -22,7 +22,7 @@ from angzarr.analysis.replay.job_view import (
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq import job_view
 from angzarr.cli.dlq.selection import JSON, SHORTEST_ID, YES
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.terminal import print_json
 from angzarr.wiring.analysis_worker import open_editor, open_replayer, person
 
 #: Refused entries that `show` names.
@@ -35,7 +35,7 @@ def jobs() -> None:
 
 
 @contextmanager
-def opened(app_name: str | None) -> Iterator[ReplayJobs]:
+def opened_jobs(app_name: str | None) -> Iterator[ReplayJobs]:
     """Open the replay jobs of an app for a block."""
     store = load_application(app_name).open_replay_jobs()
     try:
@@ -84,7 +84,7 @@ def list_(
     app_name: str | None, /, *, statuses: tuple[str, ...], limit: int, after: str, as_json: bool
 ) -> None:
     """List jobs, the newest first."""
-    with opened(app_name) as store:
+    with opened_jobs(app_name) as store:
         try:
             wanted = [JobStatus(one) for one in statuses]
             page = store.get_jobs(wanted, limit=limit, after=after)
@@ -102,7 +102,7 @@ def list_(
 @click.pass_obj
 def show(app_name: str | None, job: str, *, as_json: bool) -> None:
     """Show everything about JOB."""
-    with opened(app_name) as store:
+    with opened_jobs(app_name) as store:
         one = found(store, job)
         history = store.job_history(one.id)
         refused = store.items(one.id, (ItemState.REFUSED,), limit=_SHOWN)
@@ -122,7 +122,7 @@ def watch(app_name: str | None, job: str) -> None:
     Exits with 0 if all were handled, 1 if some were not, 3 if it halted, 4 if it was cancelled,
     5 if it waits for approval.
     """
-    with opened(app_name) as store:
+    with opened_jobs(app_name) as store:
         watch_job(store, found(store, job).id)
 
 
@@ -134,7 +134,7 @@ def _verb(name: str, said: str, help_: str, can: str) -> None:
     @JSON
     @click.pass_obj
     def command(app_name: str | None, job: str, *, as_json: bool) -> None:
-        with opened(app_name) as store:
+        with opened_jobs(app_name) as store:
             before = found(store, job)
             after = _steer(store, name)(before.id, by=person())
         if after is None:
@@ -147,7 +147,7 @@ def _asked(
     app_name: str | None, name: str, job: str, can: str, *, yes: bool, mark: str = ""
 ) -> ReplayJob:
     """Show *job* and ask; do the port's verb *name* to what was shown, and return it then."""
-    with opened(app_name) as store:
+    with opened_jobs(app_name) as store:
         shown = found(store, job)
         edit = reviewed(app_name, store, shown)
         if name == "approve":

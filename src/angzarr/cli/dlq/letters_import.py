@@ -11,10 +11,9 @@ from typing import BinaryIO, Final
 
 import click
 
-from angzarr.cli.dlq.letter_places import NAMES, find_place, opened
-from angzarr.cli.dlq.letters_file import Line, Position, lines
+from angzarr.cli.dlq.letters_file import NAMES, Line, Position, find_place, lines, opened_queue
 from angzarr.cli.dlq.letters_move import print_reasons, progress
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.terminal import print_json
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import MAX_LINE, from_line
@@ -50,7 +49,7 @@ def import_(app_name: str | None, /, *, file: str, target: str, as_json: bool) -
     """
     place = find_place(target, app_name)
     done = _Import()
-    with _stream(file) as (stream, path), opened(target, place, app_name) as queue:
+    with _stream(file) as (stream, path), opened_queue(target, place, app_name) as queue:
         position = Position(path, place.shown)
         stream.seek(position.at) if position.at else None
         with stopped_by_signal() as stop:

@@ -17,17 +17,17 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from angzarr.cli.dlq.entry_view import draws
-from angzarr.cli.dlq.letter_places import (
+from angzarr.cli.dlq.letters_file import (
     APP,
     NAMES,
+    LetterFile,
+    carry_to,
     check_two_places,
     chosen_domains,
     find_place,
-    opened,
+    opened_queue,
 )
-from angzarr.cli.dlq.letters_file import LetterFile, carry_to
-from angzarr.cli.standard_output import print_json, standard_output
+from angzarr.cli.terminal import draws, print_json, standard_output
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.moving import (
     Carry,
@@ -204,11 +204,11 @@ def move(
         click.confirm(f"{what} to {places[1].shown}?", abort=True, err=True)
     course = MoveCourse(domains=chosen, limit=limit, rate=rate, take_away=not dry_run)
     run = partial(_run, course=course, as_json=as_json)
-    with opened(source, places[0], app_name, group=group) as queue:
+    with opened_queue(source, places[0], app_name, group=group) as queue:
         if dry_run:
             run(queue, _look, doing="looking at", done="would move")
             return
-        with opened(target, places[1], app_name) as into:
+        with opened_queue(target, places[1], app_name) as into:
             run(queue, carry_into(into), doing="moving", done="moved")
 
 
@@ -245,7 +245,7 @@ def export(
     chosen = chosen_domains(domains, all_domains=all_domains, app_name=app_name)
     course = MoveCourse(domains=chosen, limit=limit, take_away=drain)
     run = partial(_run, course=course, as_json=as_json, doing="exporting", done="exported")
-    with opened(source, place, app_name, group=group) as queue:
+    with opened_queue(source, place, app_name, group=group) as queue:
         if target == "-":
             run(queue, partial(carry_to, standard_output()), err=True)
             return

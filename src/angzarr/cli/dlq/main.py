@@ -8,11 +8,8 @@ from contextlib import ExitStack
 import click
 
 from angzarr.cli.application import LOG_LEVEL, load_application
-from angzarr.cli.dlq.actions import COMMANDS
-from angzarr.cli.dlq.alerts import alerts
-from angzarr.cli.dlq.brake import brake
-from angzarr.cli.dlq.compensate import compensate
-from angzarr.cli.dlq.edit import edit
+from angzarr.cli.dlq.actions import COMMANDS, compensate, edit
+from angzarr.cli.dlq.alerts import alerts, brake
 from angzarr.cli.dlq.entries import list_, show, stats
 from angzarr.cli.dlq.explain import explain
 from angzarr.cli.dlq.groups import group, groups

@@ -25,12 +25,12 @@ from angzarr.analysis.replay.job import DEFAULT_STAGES, JobPlan, JobStatus, Sele
 from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.replay.job_view import MOST_COUNTED, dry_run, job_json
 from angzarr.analysis.replay.replay import Replayer
-from angzarr.cli.application import load_application
-from angzarr.cli.completion import entry_ids
-from angzarr.cli.dlq import entry_view, job_view
+from angzarr.cli.application import entry_ids, load_application
+from angzarr.cli.dlq import job_view
+from angzarr.cli.dlq.entries import print_results
 from angzarr.cli.dlq.jobs import watch_job
 from angzarr.cli.dlq.selection import JSON, STATUS, YES, filter_of, filtered, find, over, status_of
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.terminal import console, print_json, safe
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 from angzarr.runtime.text import printable
@@ -251,7 +251,7 @@ def _send(
         if as_json:
             print_json(results_json(results))
         else:
-            entry_view.print_results(results, done="would be replayed" if dry_run else "replayed")
+            print_results(results, done="would be replayed" if dry_run else "replayed")
     if any(problem for _, problem in results):
         raise SystemExit(1)
 
@@ -340,10 +340,10 @@ def _tell_dry_run(
     if as_json:
         print_json(asdict(told))
         return
-    out = entry_view.console()
+    out = console()
     of = f" of the first {told.looked_at}" if told.more else ""
     out.print(f"{told.would_send}{of} would be replayed, {sum(told.refused.values())} refused")
     for reason, count in sorted(told.refused.items(), key=lambda one: -one[1]):
-        out.print(entry_view.safe(f"  {count}: {reason}"))
+        out.print(safe(f"  {count}: {reason}"))
     for entry_id in told.sample:
-        out.print(entry_view.safe(f"  e.g. {entry_id}"))
+        out.print(safe(f"  e.g. {entry_id}"))

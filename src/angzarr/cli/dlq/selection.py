@@ -1,4 +1,7 @@
-"""Which entries of the ledger a command is about: ids, or a filter."""
+"""Which entries of the ledger a command is about: ids, or a filter.
+
+Which group of failures a person means, who gives the beginning of its fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,56 @@ import click
 
 from angzarr.analysis.ledger.entry import Entry, FailureClass, Status
 from angzarr.analysis.ledger.failure import UNREADABLE
+from angzarr.analysis.ledger.group import Group, GroupFilter, Groups, fingerprint_at
 from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.analysis.replay.bulk_actions import choose
-from angzarr.cli.completion import entry_ids
-from angzarr.cli.dlq.group_choice import whole_fingerprint
-from angzarr.cli.spans import Moment
+from angzarr.cli.application import entry_ids, load_application
+from angzarr.cli.terminal import Moment
 from angzarr.dead_letters.letter import Reason
 from angzarr.resilience.category import Category
 from angzarr.wiring.application import Application
+
+
+@contextmanager
+def opened_groups(app_name: str | None) -> Iterator[Groups]:
+    """Open the groups of an app for a block."""
+    opened = load_application(app_name).open_groups()
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def find_group(opened: Groups, beginning: str) -> Group:
+    """Return the one group of this address, or whose fingerprint begins so; refuses several."""
+    try:
+        beginning = fingerprint_at(beginning)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if exact := opened.open_group(beginning):
+        return exact
+    found = opened.get_groups(GroupFilter(prefix=beginning, open_only=False), limit=2).groups
+    if not found:
+        msg = (
+            f"there is no group {beginning!r} in the ledger; `angzarr dlq groups --all` shows them"
+        )
+        raise click.ClickException(msg)
+    if len(found) > 1:
+        msg = f"several groups begin with {beginning!r}: give more of the fingerprint"
+        raise click.UsageError(msg)
+    return found[0]
+
+
+def whole_fingerprint(
+    ctx: click.Context, _option: click.Parameter, given: str | None
+) -> str | None:
+    """Return the fingerprint that an option's value begins, as a filter needs all of it."""
+    if not given:
+        return given
+    with opened_groups(ctx.obj) as opened:
+        return find_group(opened, given).fingerprint
+
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -102,7 +146,7 @@ def _with(command: _F, options: Sequence[Callable[[_F], _F]]) -> _F:
 
 
 @contextmanager
-def opened(app: Application) -> Iterator[Ledger]:
+def opened_ledger(app: Application) -> Iterator[Ledger]:
     """Open the ledger of *app* for a block."""
     ledger = app.open_ledger()
     try:

@@ -16,8 +16,7 @@ import click
 from rich.table import Table
 
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.entry_view import console, safe
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.terminal import console, print_json, safe
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode, read_receipt
 from angzarr.dead_letters.forwarding import Aside, Spooled, SpoolTally
 from angzarr.dead_letters.letter import DeadLetter

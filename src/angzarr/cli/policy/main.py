@@ -10,11 +10,9 @@ from typing import Any, Final
 import click
 
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.entry_view import console
-from angzarr.cli.policy import view as policy_json
 from angzarr.cli.policy import view as policy_view
-from angzarr.cli.policy.explanation import Explanation
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.policy.view import Explanation
+from angzarr.cli.terminal import console, print_json
 from angzarr.delivery.handlers import Handler
 from angzarr.events.event import Priority
 from angzarr.resilience.policy_rules import PolicyCase, explain
@@ -58,8 +56,8 @@ def list_(app_name: str | None, *, as_json: bool) -> None:
     rules = load_application(app_name).policy_rules
     policies = sorted(rules.policies.values(), key=lambda one: one.name)
     if as_json:
-        told = [policy_json.rule_json(rule) for rule in rules.ranked()]
-        print_json({"policies": list(map(policy_json.policy_json, policies)), "rules": told})
+        told = [policy_view.rule_json(rule) for rule in rules.ranked()]
+        print_json({"policies": list(map(policy_view.policy_json, policies)), "rules": told})
     else:
         console().print(policy_view.policies_table(policies))
         console().print(policy_view.rules_table(rules.ranked()))
@@ -83,7 +81,7 @@ def explain_(app_name: str | None, /, *, as_json: bool, **asked: Any) -> None:
     app = load_application(app_name)
     found = _explanation(app, **asked)
     if as_json:
-        print_json(policy_json.explanation_json(found))
+        print_json(policy_view.explanation_json(found))
     else:
         policy_view.print_explanation(found)
 

@@ -10,13 +10,21 @@ import click
 from angzarr.aggregates.book import Address, EventStore, Head
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.selection import JSON
-from angzarr.cli.projection import view as projection_view
-from angzarr.cli.projection.begin import begin
 from angzarr.cli.projection.rebuild import rebuild
-from angzarr.cli.projection.reset import reset
-from angzarr.cli.projection.selection import Place, check_domain_of, find, opened, opened_books
-from angzarr.cli.projection.skip import skip
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.projection.skip import begin, reset, skip
+from angzarr.cli.projection.view import (
+    Place,
+    check_domain_of,
+    find,
+    opened_books,
+    opened_lanes,
+    print_facts,
+    print_lag,
+    print_lane,
+    print_list,
+    print_waiting,
+)
+from angzarr.cli.terminal import print_json
 from angzarr.errors import StoreUnavailable, text_of
 from angzarr.ordering.lane_view import lane_at, views
 from angzarr.projections import ordered_handler as ordered_json
@@ -45,14 +53,14 @@ def list_(app_name: str | None, *, quick: bool, as_json: bool) -> None:
     app = load_application(app_name)
     known, rows, away = ordered(app), [], ""
     if known:
-        with opened(app) as stores, opened_books(app) as books:
+        with opened_lanes(app) as stores, opened_books(app) as books:
             rows = [_row(one, stores) for one in known]
             if not quick:
                 rows, away = _with_lags(rows, stores, books)
     if as_json:
         print_json([ordered_json.row_json(row) for row in rows])
     else:
-        projection_view.print_list(rows)
+        print_list(rows)
     if away:
         msg = f"how far they are behind cannot be read: {away}"
         raise click.ClickException(msg)
@@ -70,13 +78,13 @@ def lag(app_name: str | None, name: str, *, types: tuple[str, ...], as_json: boo
     """
     app = load_application(app_name)
     one = find(app, name)
-    with opened(app) as stores, opened_books(app) as books:
+    with opened_lanes(app) as stores, opened_books(app) as books:
         found = _lag(one, stores, books, types)
     _check_types(one, found, types)
     if as_json:
         print_json(ordered_json.lag_json(found))
     else:
-        projection_view.print_lag(found)
+        print_lag(found)
 
 
 @projection.command()
@@ -94,7 +102,7 @@ def show(
     """
     app = load_application(app_name)
     one = find(app, name)
-    with opened(app) as stores, opened_books(app) as books:
+    with opened_lanes(app) as stores, opened_books(app) as books:
         if place is not None:
             _show_lane(one, stores, books, check_domain_of(one, place), limit, as_json=as_json)
         else:
@@ -154,8 +162,8 @@ def _show_all(one: Ordered, stores: OrderingStores, limit: int, *, as_json: bool
     if as_json:
         print_json(ordered_json.story_json(row, by_type, lanes, more=more))
         return
-    projection_view.print_facts(row, by_type)
-    projection_view.print_waiting(one, lanes, datetime.now(UTC))
+    print_facts(row, by_type)
+    print_waiting(one, lanes, datetime.now(UTC))
     if more:
         click.echo("more waits: pass --limit, or name an aggregate")
 
@@ -174,13 +182,13 @@ def _show_lane(
     if as_json:
         print_json(ordered_json.lane_json(one, view, pending))
         return
-    projection_view.print_lane(one, view, pending)
+    print_lane(one, view, pending)
     if not (view.waiting or pending or _is_known(one, stores, books, place)):
         book = ", and it has no event book" if books is not None else ""
         unknown = f"nobody knows of {place}: {one.name} has handled nothing of it{book}"
         click.echo(printable(unknown))
         return
-    projection_view.print_waiting(one, [view] if view.waiting else [], datetime.now(UTC))
+    print_waiting(one, [view] if view.waiting else [], datetime.now(UTC))
 
 
 def _is_known(

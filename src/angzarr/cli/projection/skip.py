@@ -1,9 +1,19 @@
-"""angzarr projection skip: gives up on events that will not come (spec P3)."""
+"""angzarr projection skip: gives up on events that will not come (spec P3).
+
+What a skip passes, and which skips are refused. Pure.
+
+angzarr projection reset: a projection begins anew, with an empty read model (spec P4).
+
+angzarr projection begin: a handler that is newly ordered leaves what was before (spec P3).
+"""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -11,20 +21,107 @@ import click
 from angzarr.aggregates.book import Address, EventStore, Head
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.selection import JSON, YES
-from angzarr.cli.projection.selection import (
+from angzarr.cli.projection.view import (
     Place,
     check_domain_of,
     find,
-    opened,
     opened_books,
+    opened_lanes,
 )
-from angzarr.cli.projection.skip_rules import Passing, over_gap, up_to
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.terminal import print_json
 from angzarr.ordering.lane import Place as LanePlace
-from angzarr.ordering.lane_view import LaneView, lane_at
-from angzarr.projections.ordered_handler import Ordered
+from angzarr.ordering.lane import Waiting, Why
+from angzarr.ordering.lane_view import LaneState, LaneView, lane_at
+from angzarr.projections.checkpoint import OrderingStores
+from angzarr.projections.lag import bookless_of
+from angzarr.projections.ordered_handler import Ordered, of_letter
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import person
+from angzarr.wiring.application import Application
+from angzarr.wiring.projections import reset_projection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passing:
+    """What nobody will handle where a lane moves on to `to`."""
+
+    view: LaneView
+    to: int
+    #: How many of those that are missing are in the event book, at least.
+    in_book: int = 0
+
+    @property
+    def known(self) -> tuple[Waiting, ...]:
+        """What waits in the lane and is passed."""
+        passed = range(self.view.next_sequence, self.to)
+        return tuple(one for one in self.view.waiting if one.sequence in passed)
+
+    @property
+    def missing(self) -> int:
+        """How many events are passed that the lane knows nothing of."""
+        return self.to - self.view.next_sequence - len(self.known)
+
+    def __str__(self) -> str:
+        first, last = self.view.next_sequence, self.to - 1
+        which = f"#{first}" if first == last else f"#{first} to #{last}"
+        kinds = [f"{self.missing} missing{self._in_book()}"] if self.missing else []
+        kinds += [f"{one.event_type} #{one.sequence} {_waits(one)}" for one in self.known]
+        return f"{which} of {self.view.address} ({', '.join(kinds)})"
+
+    def _in_book(self) -> str:
+        if not self.in_book:
+            return ""
+        return f", {self.in_book} of which a worker would send again from the event book"
+
+
+def over_gap(one: Ordered, view: LaneView) -> Passing:
+    """Return the skip to the first event that waits behind a gap; refuses where there is none."""
+    if view.state is LaneState.GAP and view.first_behind is not None:
+        return Passing(view=view, to=view.first_behind.sequence)
+    if view.state is LaneState.BLOCKED and view.head is not None:
+        raise click.ClickException(_refusal(one, view.head))
+    why = {
+        LaneState.EMPTY: "nothing waits in it",
+        LaneState.READY: "its next event is parked and about to be handed out",
+        LaneState.RETRYING: "its next event is being retried",
+    }
+    msg = f"{view.address} has no gap at #{view.next_sequence}: {why[view.state]}"
+    raise click.ClickException(msg)
+
+
+def up_to(one: Ordered, view: LaneView, sequence: int, *, in_book: bool) -> Passing:
+    """Return the skip to *sequence*; refuses to go back, past a dead letter or past what is known.
+
+    *in_book*: whether the book of the aggregate has the event before *sequence*.
+    """
+    place = view.address
+    if sequence <= view.next_sequence:
+        msg = f"{place} is at #{view.next_sequence} already: a lane never goes back"
+        raise click.ClickException(msg)
+    known = max((waiting.sequence for waiting in view.waiting), default=-1) + 1
+    if sequence > known and not in_book:
+        instead = f"skip to #{known}" if known > view.next_sequence else "wait until it is there"
+        msg = (
+            f"nobody knows of an event #{sequence - 1} of {place}, and a skip beyond what is known"
+            f" would pass events that are still to come: {instead}"
+        )
+        raise click.ClickException(msg)
+    passing = Passing(view=view, to=sequence)
+    for waiting in passing.known:
+        if waiting.why is Why.DEAD_LETTER:
+            raise click.ClickException(_refusal(one, waiting))
+    return passing
+
+
+def _refusal(one: Ordered, letter: Waiting) -> str:
+    place = letter.lane.address
+    _, skip = of_letter(one, letter)
+    return f"#{letter.sequence} of {place} is a dead letter, which is skipped with: {skip}"
+
+
+def _waits(waiting: Waiting) -> str:
+    return "parked" if waiting.why is Why.EARLY else "being retried"
+
 
 _log: Final = logging.getLogger("angzarr.projections")
 
@@ -55,7 +152,7 @@ def skip(
     app = load_application(app_name)
     one = find(app, name)
     check_domain_of(one, place)
-    with opened(app) as stores, opened_books(app) as books:
+    with opened_lanes(app) as stores, opened_books(app) as books:
         passing = _chosen(one, lane_at(stores.lanes, one.lane(place), _ALL), books, to["sequence"])
         if not yes:
             what = f"{one.name} gives up on {passing}: it will never be handled. Skip it?"
@@ -102,3 +199,121 @@ def _tell(passing: Passing, now_at: LanePlace, *, as_json: bool) -> None:
         print_json(told)
     else:
         click.echo(printable(f"skipped {passing}; it goes on with #{now_at.next_sequence}"))
+
+
+@click.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Also where events it has handled cannot come again.")
+@YES
+@JSON
+@click.pass_obj
+def reset(app_name: str | None, name: str, *, force: bool, yes: bool, as_json: bool) -> None:
+    """Let NAME begin anew, without read model.
+
+    Its checkpoint is cleared and its lanes begin anew; what is parked stays parked. Of another
+    handler than a projection the effects stay.
+    """
+    app = load_application(app_name)
+    one = find(app, name)
+    if not force:
+        _check_books(app, one)
+    if not yes:
+        with opened_lanes(app) as stores:
+            (summary,) = stores.lanes.summaries([one.task])
+        what = "its read model is emptied" if one.order.moves else "its effects stay as they are"
+        asked = f"Reset {one.name}: {what}, and {summary.lanes} lanes begin anew?"
+        click.confirm(asked, abort=True, err=True)
+    lanes = reset_projection(app, one.task, by=person())
+    if as_json:
+        print_json({"name": one.name, "lanes": lanes})
+    else:
+        click.echo(f"{one.name} is reset: {lanes} lanes begin anew. {_what_now(one)}")
+
+
+def _check_books(app: Application, one: Ordered) -> None:
+    """Refuse where lanes would wait for events that nobody has any more."""
+    with opened_lanes(app) as stores, opened_books(app) as books:
+        lost = bookless_of(
+            one.task, one.order, store=books, lanes=stores.lanes, checkpoints=stores.checkpoints
+        )
+    if lost:
+        msg = (
+            f"{one.name} has handled {lost} events or more that are in no event book: nobody could"
+            " send them again, and what follows them in their aggregates would wait for ever."
+            " Publish them again afterwards, or skip those gaps, and say --force"
+        )
+        raise click.ClickException(msg)
+
+
+def _what_now(one: Ordered) -> str:
+    if one.order.moves:
+        return f"Fill it with: angzarr projection rebuild {shlex.quote(one.name)}"
+    return "It takes events again from the first one of each aggregate on, as they come"
+
+
+#: Books whose lanes are looked at at once, as many as `Lanes.places` takes.
+_RESET_PAGE: Final = 1_000
+
+
+@click.command()
+@click.argument("name")
+@click.option("--at-present", is_flag=True, required=True, help="Behind all that is in the books.")
+@YES
+@JSON
+@click.pass_obj
+def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_said: bool) -> None:
+    """Let NAME begin behind what has happened.
+
+    Each aggregate of which it has handled nothing begins at the end of its event book: what is
+    there is not handled, nor sent again. The others stay where they are. Before NAME has handled
+    anything it may be run again, for what has come since.
+    """
+    app = load_application(app_name)
+    one = find(app, name)
+    with opened_lanes(app) as stores, opened_books(app) as books:
+        if books is None:
+            msg = "there are no event books (`books`), so the past events are not known"
+            raise click.ClickException(msg)
+        new = partial(_new, one, stores, books)
+        if not yes:
+            spans = [end - place for _, place, end in new()]
+            what = (
+                f"{one.name} begins behind {sum(spans):,} events of {len(spans):,} aggregates, none"
+                " of which it will handle. Go on?"
+            )
+            click.confirm(printable(what), abort=True, err=True)
+        moved, passed = 0, 0
+        for address, place, end in new():
+            if stores.lanes.skip_to(one.lane(address), end).next_sequence == end:
+                moved, passed = moved + 1, passed + end - place
+    _log.warning(
+        "lanes_begun: %s begins behind %d events of %d aggregates, by %s",
+        one.name, passed, moved, person(),
+    )  # fmt: skip
+    if as_json:
+        print_json({"name": one.name, "aggregates": moved, "events": passed})
+    else:
+        click.echo(f"{one.name} begins behind {passed:,} events of {moved:,} aggregates")
+
+
+def _new(
+    one: Ordered, stores: OrderingStores, books: EventStore
+) -> Iterator[tuple[Address, int, int]]:
+    """Yield aggregates of which nothing was handled: where they are, and where their books end.
+
+    Where nothing at all was, those that are on already were moved by an earlier command.
+    """
+    untouched = stores.checkpoints.get(one.task) is None
+    for page in _pages(one, books):
+        known = stores.lanes.places(one.task, [head.address for head in page])
+        for address, end in page:
+            place = known.get(address, one.order.first)
+            if place < end and (untouched or address not in known):
+                yield address, place, end
+
+
+def _pages(one: Ordered, books: EventStore) -> Iterator[list[Head]]:
+    after: Address | None = None
+    while page := list(books.heads(sorted(one.order.domains), after, _RESET_PAGE)):
+        yield page
+        after = page[-1].address

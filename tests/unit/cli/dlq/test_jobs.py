@@ -16,7 +16,7 @@ from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.cli.dlq import job_view
 from angzarr.cli.dlq import replay as entry_replay
-from angzarr.cli.spans import moment
+from angzarr.cli.terminal import moment
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE
 from angzarr.dead_letters.letter import DeadLetter

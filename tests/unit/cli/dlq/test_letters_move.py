@@ -18,7 +18,8 @@ from angzarr.adapters.files.spool import Spool
 from angzarr.adapters.files.spool_queue import SpoolQueue
 from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
-from angzarr.cli.dlq import letter_places, letters_import
+from angzarr.cli.dlq import letters_file as letter_places
+from angzarr.cli.dlq import letters_import
 from angzarr.cli.dlq import letters_move as letters_view
 from angzarr.cli.main import main
 from angzarr.dead_letters.codec import Encoded

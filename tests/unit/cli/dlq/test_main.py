@@ -21,8 +21,9 @@ from angzarr import __version__
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.ledger import Decided
-from angzarr.cli.dlq import entry_view
+from angzarr.cli.dlq.entries import entries_table
 from angzarr.cli.main import main
+from angzarr.cli.terminal import SHORT_ID
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import decode, read_receipt
@@ -97,9 +98,9 @@ def test_list_shows_entries_and_filters_them(app, ledger, run):
 def test_narrow_terminal_cuts_neither_id_nor_status_nor_time(ledger):
     entry = ledger.add_failed_event(letter_of(error_message="a long message " * 20))
     shown = Console(width=80, file=io.StringIO())
-    shown.print(entry_view.entries_table([entry], {}, narrow=True))
+    shown.print(entries_table([entry], {}, narrow=True))
     text = shown.file.getvalue()
-    for whole in (entry.id[: entry_view.SHORT_ID], entry.status, "orders.sync", ":00:00"):
+    for whole in (entry.id[:SHORT_ID], entry.status, "orders.sync", ":00:00"):
         assert whole in text
 
 

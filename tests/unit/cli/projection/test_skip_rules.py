@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.hand_clock import START
 
 from angzarr.aggregates.book import Address
-from angzarr.cli.projection.skip_rules import over_gap, up_to
+from angzarr.cli.projection.skip import over_gap, up_to
 from angzarr.ordering.lane import Lane, Waiting, Why
 from angzarr.ordering.lane_view import LaneState, LaneView
 from angzarr.ordering.order import Order

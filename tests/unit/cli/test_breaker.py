@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
-from angzarr.cli.breaker import main as command
+from angzarr.cli import breaker as command
 from angzarr.cli.main import main
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.breaker import BreakerSettings, Permit, Phase

@@ -1,38 +1,220 @@
 """angzarr saga: what became of rejected commands, and having a source asked anew (spec C4, C5).
 
 Cases of rejected commands for people: tables. What came from outside is shown, never obeyed.
+
+Which cases a command is about: by how an id begins, or by a filter, a page at a time.
+
+What an app registers of sagas, process managers and aggregates, and where it is sent.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 from rich.table import Table
 from rich.text import Text
 
+from angzarr.aggregates.aggregate import AggregateType
+from angzarr.aggregates.command import task_of
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
+from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.entry_view import SHORT_ID, console, pairs, safe
-from angzarr.cli.dlq.selection import JSON, YES
-from angzarr.cli.saga import registered as saga_registered
-from angzarr.cli.saga.selection import NOTE, case_ids, filtered, find, opened, page_of, wanted_of
-from angzarr.cli.spans import moment
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.dlq.selection import JSON, SHORTEST_ID, YES
+from angzarr.cli.terminal import SHORT_ID, console, moment, pairs, print_json, safe
 from angzarr.clock import SystemClock
+from angzarr.delivery.handlers import Handler
 from angzarr.errors import BrokerUnavailable
 from angzarr.runtime.text import ago, printable
+from angzarr.sagas import log as pages
 from angzarr.sagas import story as story_json
 from angzarr.sagas.asking import Asking, under_way
-from angzarr.sagas.log import Case, Page, RejectionStatus
+from angzarr.sagas.log import MAX_FLOW, Case, CaseFilter, Page, RejectionLog, RejectionStatus
+from angzarr.sagas.rejection import notification_task
+from angzarr.sagas.saga import ProcessManager
 from angzarr.sagas.story import EventStores, HideData, Story, links_of, story_of
 from angzarr.wiring.analysis_worker import person
 from angzarr.wiring.application import Application
 from angzarr.wiring.dashboard import hiding_of
+
+_SAGA: Final = "saga."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A saga, a process manager or an aggregate."""
+
+    kind: str
+    name: str
+    #: Whose events a saga takes; empty: everybody's.
+    source: str = ""
+    reacts_to: tuple[str, ...] = ()
+    handles: tuple[str, ...] = ()
+    #: The rejected commands that it answers.
+    rejected: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+
+
+def registered_in(app: Application) -> list[Registered]:
+    """Return what *app* registers, as a worker would know it: sagas first."""
+    handlers = list(app.known_handlers())
+    kinds = [_of_aggregate(app, app.aggregates[domain]) for domain in sorted(app.aggregates)]
+    managers = [one for one in kinds if one.reacts_to]
+    return [*_sagas(app, handlers), *managers, *(one for one in kinds if not one.reacts_to)]
+
+
+def _sagas(app: Application, handlers: Iterable[Handler]) -> Iterator[Registered]:
+    """Yield sagas, which are known by their handlers."""
+    found: dict[tuple[str, str], list[Handler]] = {}
+    for one in handlers:
+        ending = f".{one.event_type}"
+        if one.event_type and one.name.startswith(_SAGA) and one.name.endswith(ending):
+            name = one.name.removeprefix(_SAGA).removesuffix(ending)
+            found.setdefault((name, one.domain or ""), []).append(one)
+    for (name, source), of_it in sorted(found.items()):
+        yield Registered(
+            kind="saga",
+            name=name,
+            source=source,
+            reacts_to=tuple(one.event_type or "" for one in of_it),
+            queues=_queues(app, (one.name for one in of_it)),
+        )
+
+
+def _of_aggregate(app: Application, kind: AggregateType) -> Registered:
+    methods, domain = kind.methods, kind.domain
+    manages = issubclass(kind, ProcessManager)
+    tasks = [notification_task(domain), *(task_of(domain, one) for one in methods.handles)]
+    if manages:
+        tasks += [f"process.{domain}.{one}" for one in methods.reacts_to]
+    return Registered(
+        kind="process manager" if manages else "aggregate",
+        name=domain,
+        reacts_to=tuple(methods.reacts_to) if manages else (),
+        handles=tuple(methods.handles),
+        rejected=tuple(f"{one.type} by {one.domain}" for one in methods.rejected),
+        queues=_queues(app, tasks),
+    )
+
+
+def _queues(app: Application, tasks: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({app.queue_for(task) for task in tasks}))
+
+
+def registered_json(found: Iterable[Registered]) -> list[dict[str, Any]]:
+    """Return *found* as JSON objects."""
+    return [asdict(one) for one in found]
+
+
+def print_registered(found: list[Registered]) -> None:
+    """Print what is registered."""
+    out = console()
+    if not found:
+        out.print("this app registers no sagas, process managers or aggregates")
+        return
+    table = Table("kind", "name", "reacts to", "handles", "answers rejections of", "queue")
+    for one in found:
+        of = f" of {one.source}" if one.source else ""
+        table.add_row(
+            safe(one.kind), safe(one.name), safe(", ".join(one.reacts_to) + of),
+            safe(", ".join(one.handles)), safe(", ".join(one.rejected)),
+            safe(", ".join(one.queues)),
+        )  # fmt: skip
+    out.print(table)
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: Of so many of the newest cases ids are completed.
+_OFFERED: Final = 200
+
+
+def _short(_ctx: click.Context, _option: click.Parameter, note: str) -> str:
+    if len(note) > LONGEST_NOTE:
+        msg = f"a note has at most {LONGEST_NOTE} characters"
+        raise click.BadParameter(msg)
+    return note
+
+
+NOTE: Final = click.option("--note", default="", callback=_short, help="Why; `show` tells it.")
+_FILTERS: Final = (
+    click.option("--saga", help="Name of the saga or process manager that sent the command."),
+    click.option("--domain", help="Domain of the source, which is to compensate."),
+    click.option("--status", type=click.Choice([one.value for one in RejectionStatus])),
+    click.option("--correlation", "--correlation-id", "correlation_id",
+                 help="Correlation id of the chain."),
+)  # fmt: skip
+
+
+def filtered(command: _F) -> _F:
+    """Give *command* the options that `wanted_of` reads."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def wanted_of(options: dict[str, Any]) -> CaseFilter:
+    """Return the filter that *options* name."""
+    status, flow = options.pop("status"), options.pop("correlation_id")
+    return CaseFilter(
+        status=RejectionStatus(status) if status else None,
+        correlation_id=flow and flow[:MAX_FLOW],  # a case has no more of it
+        **options,
+    )
+
+
+@contextmanager
+def opened_stores(app: Application) -> Iterator[EventStores]:
+    """Open the event books and cases of *app* for a block."""
+    with closing(app.open_shelves()) as shelves:
+        yield shelves
+
+
+def page_of(log: RejectionLog, wanted: CaseFilter, *, limit: int, after: str) -> Page:
+    """Return a page of cases; raises click.UsageError for a cursor that is none."""
+    try:
+        return pages.page_of(log, wanted, limit=limit, after=after)
+    except ValueError as error:
+        msg = f"{after!r} is not a cursor: pass the one that the page before printed"
+        raise click.UsageError(msg) from error
+
+
+def find(log: RejectionLog, beginning: str) -> Case:
+    """Return the one case whose id begins so; refuses none, several, and too short ones."""
+    if len(beginning) < SHORTEST_ID:
+        msg = f"{beginning!r} is too short: give at least {SHORTEST_ID} characters of the id"
+        raise click.UsageError(msg)
+    found = log.look(beginning) or log.look(beginning.lower())
+    if not found:
+        msg = f"there is no case {beginning!r}; `angzarr saga list` shows them"
+        raise click.ClickException(msg)
+    if len(found) > 1:
+        msg = f"several cases begin with {beginning!r}: give more of the id"
+        raise click.UsageError(msg)
+    return found[0]
+
+
+def case_ids(ctx: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Return newer cases whose id begins as *typed*; a log that cannot be asked offers none."""
+    named = ctx.find_root().params.get("app_name") or os.environ.get("ANGZARR_APP")
+    try:
+        with opened_stores(load_application(named)) as shelves:
+            cases = shelves.rejections.cases(CaseFilter(), limit=_OFFERED)
+    except Exception:  # noqa: BLE001 - a prompt is no place for an error
+        return []
+    return [
+        CompletionItem(one.id[:SHORT_ID], help=printable(f"{one.status} {one.command_type}"))
+        for one in cases
+        if one.id.startswith(typed.lower())
+    ]
 
 
 @click.group()
@@ -49,7 +231,7 @@ def saga() -> None:
 def list_(app_name: str | None, /, *, limit: int, after: str, as_json: bool, **wanted: Any) -> None:
     """List commands of sagas that were rejected, the newest first."""
     app = load_application(app_name)
-    with opened(app) as shelves:
+    with opened_stores(app) as shelves:
         page = page_of(shelves.rejections, wanted_of(wanted), limit=limit, after=after)
     hide = hiding_of(app)
     page = page._replace(cases=[hide.of_case(case) for case in page.cases])
@@ -64,11 +246,11 @@ def list_(app_name: str | None, /, *, limit: int, after: str, as_json: bool, **w
 @click.pass_obj
 def registered(app_name: str | None, *, as_json: bool) -> None:
     """List sagas, process managers and aggregates of the app, and the queues they read."""
-    found = saga_registered.registered(load_application(app_name))
+    found = registered_in(load_application(app_name))
     if as_json:
-        print_json(saga_registered.registered_json(found))
+        print_json(registered_json(found))
     else:
-        saga_registered.print_registered(found)
+        print_registered(found)
 
 
 @saga.command()
@@ -79,7 +261,7 @@ def registered(app_name: str | None, *, as_json: bool) -> None:
 def show(app_name: str | None, case: str, *, data: bool, as_json: bool) -> None:
     """Show everything about CASE (its id, or how it begins): the chain, in order."""
     app = load_application(app_name)
-    with opened(app) as shelves:
+    with opened_stores(app) as shelves:
         story = story_of(shelves.books, find(shelves.rejections, case))
     hide, told = hiding_of(app), story.case
     command = story.rejection.command.event if story.rejection else None
@@ -104,7 +286,7 @@ def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json
     However often it is asked, it compensates once.
     """
     app = load_application(app_name)
-    with opened(app) as shelves:
+    with opened_stores(app) as shelves:
         asking, found = _asking(app, shelves), find(shelves.rejections, case)
         asking.check(found)
         _check_told(found, asking, yes=yes)

@@ -13,9 +13,7 @@ import click
 from rich.table import Table
 
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.entry_view import console, safe
-from angzarr.cli.spans import Moment, Span, moment
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.terminal import Moment, Span, console, moment, print_json, safe
 from angzarr.resilience.switches import (
     REMEMBERED,
     Selector,

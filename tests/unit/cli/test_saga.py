@@ -20,7 +20,7 @@ from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.cli.main import main
-from angzarr.cli.saga.selection import case_ids
+from angzarr.cli.saga import case_ids
 from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.redaction import Redaction

@@ -15,9 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.entry_view import console, draws, safe
-from angzarr.cli.spans import moment
-from angzarr.cli.standard_output import print_json
+from angzarr.cli.terminal import console, draws, moment, print_json, safe
 from angzarr.resilience.breaker import (
     BreakerControls,
     BreakerState,

@@ -1,4 +1,11 @@
-"""Spans of time and moments as a person writes them: ``90s``, ``1d12h``, ``2026-11-22T14:30Z``.
+"""Standard output for lines that messages filled: a file or a program has them as they are.
+
+A terminal would act on what stands in them; there it is spelt out, and a line of JSON stays the
+same JSON.
+
+JSON on standard output, for programs.
+
+Spans of time and moments as a person writes them: ``90s``, ``1d12h``, ``2026-11-22T14:30Z``.
 
 Local time: how every table tells when something was; JSON has UTC.
 """
@@ -6,10 +13,87 @@ Local time: how every table tells when something was; JSON has UTC.
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from angzarr.analysis.ledger.export import json_text
+from angzarr.runtime.text import escaped, printable
+
+
+class Sink(Protocol):
+    """What takes bytes."""
+
+    def write(self, data: bytes, /) -> int:
+        """Take *data*; return how many bytes that was."""
+
+    def flush(self) -> None:
+        """Let all of it go on."""
+
+
+def standard_output() -> Sink:
+    """Return what writes lines to standard output."""
+    raw = sys.stdout.buffer
+    return _Shown(raw) if sys.stdout.isatty() else raw
+
+
+class _Shown:
+    """A terminal, which is shown whole lines and obeys none."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+
+    def write(self, data: bytes, /) -> int:
+        """Write *data* with what a terminal would act on spelt out."""
+        self._raw.write(escaped(data.decode("utf-8", "backslashreplace")).encode())
+        return len(data)
+
+    def flush(self) -> None:
+        """Flush the terminal."""
+        self._raw.flush()
+
+
+def print_json(value: object) -> None:
+    """Print *value* as one JSON document."""
+    click.echo(json_text(value, indent=2))
+
+
+#: Characters of an id that a person sees and types; fewer than the shortest is refused.
+SHORT_ID: Final = 12
+#: Width where the output is no terminal: nothing is cut short in a log.
+_WIDTH: Final = 200
+
+
+def console(*, err: bool = False) -> Console:
+    """Return the console of this terminal, or a wide one where there is none."""
+    terminal = Console(highlight=False, stderr=err)
+    return terminal if terminal.is_terminal else Console(highlight=False, width=_WIDTH, stderr=err)
+
+
+def draws(terminal: Console) -> bool:
+    """Tell whether *terminal* can be drawn over; one of ``TERM=dumb`` shows lines only."""
+    return terminal.is_terminal and not terminal.is_dumb_terminal
+
+
+def safe(value: object, style: str = "") -> Text:
+    """Return *value* as text without markup and without what a terminal would act on."""
+    return Text(printable(value, keep="\n\t"), style=style)
+
+
+def pairs(values: Mapping[str, object], title: str | None = None) -> Table:
+    """Return a table of names and values, without those that are empty."""
+    table = Table("", "", title=title, title_justify="left", show_header=False)
+    for name, value in values.items():
+        if value not in (None, ""):
+            table.add_row(safe(name, "bold"), safe(value))
+    return table
+
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART: Final = r"(\d{1,9})([smhdw])"

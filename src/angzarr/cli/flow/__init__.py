@@ -1,1 +1,0 @@
-"""angzarr flow."""
