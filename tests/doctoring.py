@@ -12,22 +12,22 @@ from celery import Celery
 from tests.conftest import manage
 
 from angzarr.doctor.finding import Finding
-from angzarr.doctor.report import Report
-from angzarr.doctor_probes import Target
+from angzarr.doctor.report import DoctorReport
+from angzarr.doctor_probes import DoctorTarget
 from angzarr.doctor_probes.run import examine
 
 
-def examined(app: Any, **known: Any) -> Report:
+def examined(app: Any, **known: Any) -> DoctorReport:
     """Return the report of *app*; *known* is what a person says."""
-    return examine(Target(app=app, **{"timeout": timedelta(seconds=10), **known}))
+    return examine(DoctorTarget(app=app, **{"timeout": timedelta(seconds=10), **known}))
 
 
-def found(report: Report, check: str) -> list[Finding]:
+def found(report: DoctorReport, check: str) -> list[Finding]:
     """Return the findings of *check*, those that are known."""
     return [one for one in report.findings if one.check.id == check and one.known]
 
 
-def ids(report: Report, *severities: str) -> set[str]:
+def ids(report: DoctorReport, *severities: str) -> set[str]:
     """Return the checks that found something, of these severities or all."""
     return {
         one.check.id
@@ -36,7 +36,7 @@ def ids(report: Report, *severities: str) -> set[str]:
     }
 
 
-def untold(report: Report) -> set[str]:
+def untold(report: DoctorReport) -> set[str]:
     """Return the checks that could not tell."""
     return {one.check.id for one in report.findings if not one.known}
 

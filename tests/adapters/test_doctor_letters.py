@@ -19,8 +19,8 @@ from angzarr.adapters.sqs.client import Service
 from angzarr.adapters.sqs.fan_out import policy_for
 from angzarr.adapters.sqs.topics import SnsTopics
 from angzarr.dead_letters.names import EXCHANGE, queue_name
-from angzarr.doctor_probes import Target
-from angzarr.doctor_probes.run import mend
+from angzarr.doctor_probes import DoctorTarget
+from angzarr.doctor_probes.run import apply_fix
 from angzarr.errors import DeadLetterQueueUnavailable
 from apps import apps
 from doctoring import examined, found, ids, stock_app, virtual_host
@@ -39,7 +39,7 @@ def of(report, check, name):
 
 def mend_all(app, name):
     fixes = [one.fix for one in examined(app).findings if one.fix is not None and name in one.at]
-    return [mend(Target(app=app), fix) for fix in fixes]
+    return [apply_fix(DoctorTarget(app=app), fix) for fix in fixes]
 
 
 # -- Kafka --------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_a_task_queue_that_is_made_hides_messages_as_long_as_a_worker_would_have
         app.conf.broker_transport_options = {"visibility_timeout": 900}
         (told,) = found(examined(app), "queue-missing")
         assert told.at.endswith(f"{unique_name}-urgent")
-        mend(Target(app=app), told.fix)
+        apply_fix(DoctorTarget(app=app), told.fix)
         url = sqs.get_queue_url(QueueName=f"{unique_name}-urgent")["QueueUrl"]
         given = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
         assert (given["VisibilityTimeout"], given["MessageRetentionPeriod"]) == ("900", "1209600")
@@ -335,7 +335,7 @@ def test_what_cannot_be_made_is_no_success(make_app, amqp_url, unique_name):
         connection.channel().exchange_declare(EXCHANGE, "fanout", durable=True, auto_delete=False)
         connection.close()
         with pytest.raises(DeadLetterQueueUnavailable, match="is not as letters need it"):
-            mend(Target(app=app), fixes[0])
+            apply_fix(DoctorTarget(app=app), fixes[0])
         assert "dead-letter-queue-unfit" in ids(examined(app), "error")
 
 

@@ -16,8 +16,8 @@ from angzarr.adapters.rabbitmq.doctor import Management
 from angzarr.adapters.rabbitmq.queue_check import drops, in_force
 from angzarr.dead_letters.names import dropped_queue, queue_name
 from angzarr.doctor.finding import Area
-from angzarr.doctor_probes import Target
-from angzarr.doctor_probes.run import mend
+from angzarr.doctor_probes import DoctorTarget
+from angzarr.doctor_probes.run import apply_fix
 from apps import apps
 from doctoring import examined, found, ids, stock_app, untold, virtual_host
 from polling import wait_until
@@ -83,11 +83,11 @@ def test_the_queues_of_an_app_that_are_missing_are_named_and_nothing_is_made(mak
 
 def test_all_that_is_missing_is_made_as_a_worker_would(make_app, management):
     app = make_app()
-    patient = Target(app=app)
+    patient = DoctorTarget(app=app)
     kinds = set()
     for finding in examined(app).findings:
         if finding.fix is not None and finding.check.area is not Area.REDIS:
-            mend(patient, finding.fix)
+            apply_fix(patient, finding.fix)
             kinds.add(finding.fix.kind)
     assert len(kinds) == 3
     report = examined(app, management=management)
@@ -225,7 +225,7 @@ def test_a_policy_that_deletes_letters_is_told(make_app, vhost, management):
     app = make_app()
     for finding in examined(app).findings:
         if finding.check.id == "dead-letter-queue-missing":
-            mend(Target(app=app), finding.fix)
+            apply_fix(DoctorTarget(app=app), finding.fix)
     assert not found(examined(app, management=management), "dead-letter-queue-loses")
     policy = {
         "pattern": "^angzarr-dlq-",

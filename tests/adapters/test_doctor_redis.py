@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from angzarr.doctor.finding import Fix
-from angzarr.doctor_probes import Target
-from angzarr.doctor_probes.run import mend
+from angzarr.doctor_probes import DoctorTarget
+from angzarr.doctor_probes.run import apply_fix
 from angzarr.fleet import Member
 from apps import apps
 from doctoring import examined, found, ids, stock_app, untold
@@ -228,7 +228,7 @@ def test_a_fix_is_in_force_and_written_down(make_redis, make_app):
     app = make_app(broker=server.url)
     server.client().set("kept", "yes")
     made = fixes(app, "redis-evicts", "redis-not-persistent")
-    assert [mend(Target(app=app), fix) for fix in made] == ["", ""]
+    assert [apply_fix(DoctorTarget(app=app), fix) for fix in made] == ["", ""]
     assert not {"redis-evicts", "redis-not-persistent"} & ids(examined(app))
     written = (server.folder / "redis.conf").read_text()
     assert "appendonly yes" in written
@@ -240,5 +240,5 @@ def test_what_cannot_be_written_down_is_left_to_a_person(make_redis, make_app):
     server = make_redis(users=["user jo on >secret ~* &* +@all -config|rewrite"])
     app = make_app(broker=server.url_for(user="jo", password="secret"))
     (fix,) = fixes(app, "redis-not-persistent")
-    assert "write 'appendonly yes' into its redis.conf" in mend(Target(app=app), fix)
+    assert "write 'appendonly yes' into its redis.conf" in apply_fix(DoctorTarget(app=app), fix)
     assert server.client(decode_responses=True).config_get("appendonly") == {"appendonly": "yes"}

@@ -20,7 +20,7 @@ from angzarr.testing import (
     Letter,
     NotSettled,
     Settled,
-    Waiting,
+    WaitingMessage,
     given,
 )
 
@@ -46,7 +46,7 @@ def test_handlers(
     assert_type(angzarr_worker.publish(Placed(order_id="o-1"), id="e-1"), list[Settled])
     assert_type(angzarr_worker.run_until_settled(within=timedelta(hours=1)), list[Settled])
     assert_type(angzarr_worker.waits("e-1"), list[timedelta])
-    assert_type(angzarr_worker.waiting, list[Waiting])
+    assert_type(angzarr_worker.waiting, list[WaitingMessage])
     assert_type(dead_letters.only(reason="refused"), Letter)
     assert_type(dead_letters[0], Letter)
     assert_type(ledger.replay(ledger.only()), Entry)

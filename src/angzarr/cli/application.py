@@ -127,7 +127,7 @@ LOG_LEVEL: Final = click.option(
 _LEFT_ALONE: Final = 30.0
 
 
-class Behind:
+class WaitingBehind:
     """Counts what waits behind entries; safe to use from threads. Asks nobody where none can."""
 
     def __init__(self, open_lanes: Callable[[], Lanes], asks: LogThrottle | None = None) -> None:
@@ -168,9 +168,9 @@ class Behind:
             return self._lanes
 
 
-def open_behind(app: Application, doors: ExitStack) -> Behind:
+def open_behind(app: Application, doors: ExitStack) -> WaitingBehind:
     """Return what counts for *app*; it connects when first asked about an ordered handler."""
-    behind = Behind(lambda: open_ordering(app.settings, app.broker_url).lanes)
+    behind = WaitingBehind(lambda: open_ordering(app.settings, app.broker_url).lanes)
     doors.callback(behind.close)
     return behind
 

@@ -19,7 +19,7 @@ from angzarr.cli.application import load_celery
 from angzarr.cli.dlq.selection import YES
 from angzarr.cli.terminal import Seconds, console, print_json, safe
 from angzarr.doctor.finding import Check, Finding, Fix, Severity
-from angzarr.doctor.report import CHECKS, IDS, Report, as_json, misspelt
+from angzarr.doctor.report import CHECKS, IDS, DoctorReport, as_json, misspelt
 from angzarr.errors import AngzarrError, ConfigurationError
 from angzarr.runtime.text import printable
 
@@ -107,39 +107,39 @@ def _examine(  # the options by their names
     yes: bool,
     **known: Any,
 ) -> None:
-    from angzarr.doctor_probes import Target
+    from angzarr.doctor_probes import DoctorTarget
     from angzarr.doctor_probes.run import examine
 
-    patient = Target(app=load_celery(app_name), **known)
-    report = examine(patient, only=only, skip=skip)
-    fixed = _mend(patient, report, yes=yes) if fix else []
+    target = DoctorTarget(app=load_celery(app_name), **known)
+    report = examine(target, only=only, skip=skip)
+    fixed = _apply_fixes(target, report, yes=yes) if fix else []
     if any(one["done"] for one in fixed):
-        report = examine(patient, only=only, skip=skip)
+        report = examine(target, only=only, skip=skip)
     _print(report, form, fail_on, fixed)
     if report.fails(fail_on):
         sys.exit(1)
 
 
-def _mend(patient: Any, report: Report, *, yes: bool) -> list[dict[str, Any]]:
+def _apply_fixes(target: Any, report: DoctorReport, *, yes: bool) -> list[dict[str, Any]]:
     """Make the fixes that a person, or --yes, agrees to; tell on stderr what was done."""
     fixes = {(one.kind, one.at, one.arguments): one for one in map(_fix_of, report.findings) if one}
     if not fixes:
         click.echo("nothing that was found can be mended by --fix", err=True)
-    return [_make(patient, one, yes=yes) for one in fixes.values()]
+    return [_make(target, one, yes=yes) for one in fixes.values()]
 
 
 def _fix_of(finding: Finding) -> Fix | None:
     return finding.fix
 
 
-def _make(patient: Any, fix: Fix, *, yes: bool) -> dict[str, Any]:
-    from angzarr.doctor_probes.run import mend
+def _make(target: Any, fix: Fix, *, yes: bool) -> dict[str, Any]:
+    from angzarr.doctor_probes.run import apply_fix
 
     what = printable(fix.what)
     if not yes and not _agrees(what):
         return {"what": fix.what, "done": False, "left": "not wanted"}
     try:
-        left = mend(patient, fix)
+        left = apply_fix(target, fix)
     except Exception as error:  # noqa: BLE001 - whatever a server's client raises, the others go on
         why = str(error) if isinstance(error, AngzarrError) else type(error).__name__
         click.echo(f"not done: {what}: {printable(why)}", err=True)
@@ -158,7 +158,7 @@ def _agrees(what: str) -> bool:
 
 
 def _print(
-    report: Report, form: str, fail_on: Severity | None, fixed: Sequence[dict[str, Any]]
+    report: DoctorReport, form: str, fail_on: Severity | None, fixed: Sequence[dict[str, Any]]
 ) -> None:
     if form == "json":
         print_json(as_json(report, fail_on, fixed))
@@ -197,7 +197,7 @@ _COLOURS: Final = {
 }
 
 
-def print_report(report: Report) -> None:
+def print_report(report: DoctorReport) -> None:
     """Print what was found, and in one line how much."""
     out = console()
     for severity, those in groupby(report.findings, key=lambda one: one.severity):

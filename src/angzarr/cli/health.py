@@ -31,7 +31,9 @@ _HERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S
 _PATHS: Final = {"live": "/livez", "ready": "/readyz"}
 
 
-class _Place(NamedTuple):
+class HealthAddress(NamedTuple):
+    """Where a process answers health requests."""
+
     host: str
     port: int
     #: What stands before the path, for a process behind a proxy.
@@ -55,14 +57,14 @@ def health(probe: str, url: str | None) -> None:
     click.echo(f"{probe}: {said}")
 
 
-def _place(url: str | None) -> _Place:
+def _place(url: str | None) -> HealthAddress:
     if url is None:
         port = os.environ.get(PORT, "")
         if not port:
             msg = f"no port is set: set {PORT}, for the worker as well, or name its --url"
             raise click.ClickException(msg)
         host = os.environ.get(HOST, "")
-        return _Place(_HERE.get(host, host), _number(port, PORT))
+        return HealthAddress(_HERE.get(host, host), _number(port, PORT))
     from urllib.parse import urlsplit
 
     try:
@@ -73,7 +75,7 @@ def _place(url: str | None) -> _Place:
     if parts.scheme != "http" or not parts.hostname:
         msg = "--url must be like http://127.0.0.1:8081"
         raise click.ClickException(msg)
-    return _Place(parts.hostname, port_in_url or 80, parts.path.rstrip("/"))
+    return HealthAddress(parts.hostname, port_in_url or 80, parts.path.rstrip("/"))
 
 
 def _number(text: str, name: str) -> int:
@@ -83,7 +85,7 @@ def _number(text: str, name: str) -> int:
     raise click.ClickException(msg)
 
 
-def _ask(place: _Place, path: str) -> tuple[int, dict[str, Any]]:
+def _ask(place: HealthAddress, path: str) -> tuple[int, dict[str, Any]]:
     """Return what is answered: its status, and what it tells; raises ClickException."""
     import json
     from http.client import HTTPConnection, HTTPException

@@ -28,7 +28,7 @@ from angzarr.cli.application import load_application
 from angzarr.cli.database import differences_of, revision_json, upgraded_text, version_text
 from angzarr.cli.dlq.letters_move import Tell, progress
 from angzarr.cli.dlq.selection import JSON, STATUS, filter_of, filtered, opened_ledger, status_of
-from angzarr.cli.terminal import Sink, print_json, standard_output
+from angzarr.cli.terminal import ByteSink, print_json, standard_output
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import stopped_by_signal
 
@@ -135,7 +135,7 @@ def _lines(
     return letter_lines(ledger, entries) if letters else entry_lines(entries, form)
 
 
-def _write(file: Sink, lines: Iterable[bytes]) -> int:
+def _write(file: ByteSink, lines: Iterable[bytes]) -> int:
     """Write *lines*; return how many they were."""
     number = 0
     for number, line in enumerate(lines, 1):  # noqa: B007 - the last one counts

@@ -49,7 +49,7 @@ _SAGA: Final = "saga."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class Registration:
     """A saga, a process manager or an aggregate."""
 
     kind: str
@@ -63,7 +63,7 @@ class Registered:
     queues: tuple[str, ...] = ()
 
 
-def registered_in(app: Application) -> list[Registered]:
+def registered_in(app: Application) -> list[Registration]:
     """Return what *app* registers, as a worker would know it: sagas first."""
     handlers = list(app.known_handlers())
     kinds = [_of_aggregate(app, app.aggregates[domain]) for domain in sorted(app.aggregates)]
@@ -71,7 +71,7 @@ def registered_in(app: Application) -> list[Registered]:
     return [*_sagas(app, handlers), *managers, *(one for one in kinds if not one.reacts_to)]
 
 
-def _sagas(app: Application, handlers: Iterable[Handler]) -> Iterator[Registered]:
+def _sagas(app: Application, handlers: Iterable[Handler]) -> Iterator[Registration]:
     """Yield sagas, which are known by their handlers."""
     found: dict[tuple[str, str], list[Handler]] = {}
     for one in handlers:
@@ -80,7 +80,7 @@ def _sagas(app: Application, handlers: Iterable[Handler]) -> Iterator[Registered
             name = one.name.removeprefix(_SAGA).removesuffix(ending)
             found.setdefault((name, one.domain or ""), []).append(one)
     for (name, source), of_it in sorted(found.items()):
-        yield Registered(
+        yield Registration(
             kind="saga",
             name=name,
             source=source,
@@ -89,13 +89,13 @@ def _sagas(app: Application, handlers: Iterable[Handler]) -> Iterator[Registered
         )
 
 
-def _of_aggregate(app: Application, kind: AggregateType) -> Registered:
+def _of_aggregate(app: Application, kind: AggregateType) -> Registration:
     methods, domain = kind.methods, kind.domain
     manages = issubclass(kind, ProcessManager)
     tasks = [notification_task(domain), *(task_of(domain, one) for one in methods.handles)]
     if manages:
         tasks += [f"process.{domain}.{one}" for one in methods.reacts_to]
-    return Registered(
+    return Registration(
         kind="process manager" if manages else "aggregate",
         name=domain,
         reacts_to=tuple(methods.reacts_to) if manages else (),
@@ -109,12 +109,12 @@ def _queues(app: Application, tasks: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({app.queue_for(task) for task in tasks}))
 
 
-def registered_json(found: Iterable[Registered]) -> list[dict[str, Any]]:
+def registered_json(found: Iterable[Registration]) -> list[dict[str, Any]]:
     """Return *found* as JSON objects."""
     return [asdict(one) for one in found]
 
 
-def print_registered(found: list[Registered]) -> None:
+def print_registered(found: list[Registration]) -> None:
     """Print what is registered."""
     out = console()
     if not found:

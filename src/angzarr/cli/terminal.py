@@ -27,7 +27,7 @@ from angzarr.analysis.ledger.export import json_text
 from angzarr.runtime.text import escaped, printable
 
 
-class Sink(Protocol):
+class ByteSink(Protocol):
     """What takes bytes."""
 
     def write(self, data: bytes, /) -> int:
@@ -37,7 +37,7 @@ class Sink(Protocol):
         """Let all of it go on."""
 
 
-def standard_output() -> Sink:
+def standard_output() -> ByteSink:
     """Return what writes lines to standard output."""
     raw = sys.stdout.buffer
     return _Shown(raw) if sys.stdout.isatty() else raw

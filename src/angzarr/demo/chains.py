@@ -21,7 +21,7 @@ from angzarr.analysis.ledger.entry import Entry as Filed
 from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.demo.journal import PUBLISHED, UNDER_WAY, Pair
 from angzarr.demo.run import script_of
-from angzarr.demo.script import Publisher, Script, again_if_incomplete
+from angzarr.demo.script import DemoScript, PublisherThread, again_if_incomplete
 from angzarr.events.codec import event_type_of
 from angzarr.events.event import Event
 from angzarr.sagas.log import Case, CaseFilter, RejectionStatus
@@ -137,7 +137,7 @@ class Errand(NamedTuple):
         return Address(self.ask.domain, self.ask.root)
 
 
-class ChainScript(Script):
+class ChainScript(DemoScript):
     """Sends an example's commands, and asks its aggregates, the rejection log and the ledger."""
 
     def __init__(self, app: Any, count: int) -> None:
@@ -145,7 +145,7 @@ class ChainScript(Script):
         self._example = script_of(run)
         self._opening = self._errands("o", self._example.opening(run.id), run.id)
         self._wishes = self._errands("", self._example.wishes(run.id, count, run.seed), run.id)
-        publisher = Publisher(self._wishes, self._publish, run.seed, before=self._open_doors)
+        publisher = PublisherThread(self._wishes, self._publish, run.seed, before=self._open_doors)
         super().__init__(app, publisher, f"{count} commands")
         self._shelves: Shelves = open_shelves(app.settings, app.broker_url)
         self._began = datetime.now(UTC) - _SKEW

@@ -27,9 +27,9 @@ from angzarr.demo import run as demo_run
 from angzarr.demo import workers as demo_servers
 from angzarr.demo.chains import ChainScript
 from angzarr.demo.run import Places, Run, check_name
-from angzarr.demo.script import EventScript, Item, Result, Script, of_examples, of_file
+from angzarr.demo.script import DemoScript, EventScript, Item, ScriptResult, of_examples, of_file
 from angzarr.demo.view import View
-from angzarr.demo.workers import EmbeddedFleet, Fleet, ProcessFleet
+from angzarr.demo.workers import DemoFleet, EmbeddedFleet, ProcessFleet
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.wiring import stores as wiring
 
@@ -46,7 +46,13 @@ class Course:
     """
 
     def __init__(
-        self, script: Script, console: Console, *, plain: bool, timeout: float, kill: bool = False
+        self,
+        script: DemoScript,
+        console: Console,
+        *,
+        plain: bool,
+        timeout: float,
+        kill: bool = False,
     ) -> None:
         self._script = script
         self._run: Run = script.app.run
@@ -55,7 +61,7 @@ class Course:
         self._kill = kill
         self._view = View(console, _title(self._run, script.what), plain=plain)
 
-    def go(self) -> Result:
+    def go(self) -> ScriptResult:
         """Run everything and return how it ended; raises AngzarrError where a server is away."""
         app, script = self._script.app, self._script
         demo_servers.check(app)
@@ -72,9 +78,9 @@ class Course:
         return result
 
     @contextmanager
-    def _fleet(self) -> Iterator[Fleet]:
+    def _fleet(self) -> Iterator[DemoFleet]:
         publisher = self._script.publisher
-        fleet: Fleet = (
+        fleet: DemoFleet = (
             EmbeddedFleet(self._script.app, self._run)
             if self._run.embedded
             else ProcessFleet(self._run, os.environ)
@@ -88,7 +94,7 @@ class Course:
                 publisher.stop()
             fleet.stop()
 
-    def _watch(self, fleet: Fleet, ledger: Ledger) -> None:
+    def _watch(self, fleet: DemoFleet, ledger: Ledger) -> None:
         """Look until everything is at its end and told, or the time is up."""
         script, publisher = self._script, self._script.publisher
         end = time.monotonic() + self._timeout
@@ -107,7 +113,7 @@ class Course:
                 return
             time.sleep(_LOOK)
 
-    def _kill_once(self, fleet: Fleet) -> None:
+    def _kill_once(self, fleet: DemoFleet) -> None:
         if self._kill and self._script.tally.outcomes.total() >= _AMID:
             self._kill = False
             fleet.kill()
@@ -259,7 +265,7 @@ def _check(
         raise ConfigurationError(msg)
 
 
-def _script(run: Run, items: list[Item], count: int | None) -> Script:
+def _script(run: Run, items: list[Item], count: int | None) -> DemoScript:
     """Return what is run, once the environment is that of *run*."""
     app = importlib.import_module("angzarr.demo.app").app
     app.journal.create()
@@ -303,7 +309,7 @@ def _enter(environment: dict[str, str]) -> None:
     os.environ.update(environment)
 
 
-def _leave(run: Run, result: Result, console: Console, *, kept: bool) -> None:
+def _leave(run: Run, result: ScriptResult, console: Console, *, kept: bool) -> None:
     for line in result.lines():
         console.print(
             line, style=None if result.adds_up else "bold red", highlight=False, soft_wrap=True

@@ -51,7 +51,7 @@ class Pair(NamedTuple):
     event_id: str
 
 
-class Line(NamedTuple):
+class JournalLine(NamedTuple):
     """One line of the journal."""
 
     number: int
@@ -83,14 +83,14 @@ class Journal:
                 (what, *pair, detail, replay),
             )
 
-    def read(self, after: int = 0) -> list[Line]:
+    def read(self, after: int = 0) -> list[JournalLine]:
         """Return the lines behind number *after*, in the order in which they were written."""
         with self._lock:
             rows = self._connection().execute(
                 "select * from lines where number > ? order by number", (after,)
             )
             return [
-                Line(number, what, Pair(handler, event_id), detail, replay)
+                JournalLine(number, what, Pair(handler, event_id), detail, replay)
                 for number, what, handler, event_id, detail, replay in rows
             ]
 
@@ -153,7 +153,7 @@ ENDINGS: Final = frozenset({"handled", "skipped", "duplicate", "dead_lettered"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerState:
     """What the ledger says of a pair."""
 
     status: Status
@@ -161,7 +161,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Tally:
+class JournalCounts:
     """The lines of the journal, counted."""
 
     #: Pair → how often the event was published.
@@ -176,7 +176,7 @@ class Tally:
     died: set[Pair] = field(default_factory=set)
     last: int = 0
 
-    def add(self, lines: Iterable[Line]) -> None:
+    def add(self, lines: Iterable[JournalLine]) -> None:
         """Count more *lines*."""
         counters = {
             PUBLISHED: self.published,
@@ -191,7 +191,7 @@ class Tally:
             elif line.what == SETTLED:
                 self._settled(line)
 
-    def _settled(self, line: Line) -> None:
+    def _settled(self, line: JournalLine) -> None:
         self.outcomes[line.pair.handler, line.detail] += 1
         if line.detail in ENDINGS:
             self.endings[line.pair] += 1
@@ -199,12 +199,12 @@ class Tally:
             self.died.add(line.pair)
 
 
-def waiting(tally: Tally, entries: Mapping[Pair, Entry]) -> int:
+def waiting(tally: JournalCounts, entries: Mapping[Pair, LedgerState]) -> int:
     """Return how many pairs are not at their end yet; tells when to stop looking, not what is."""
     return sum(not _at_end(tally, entries, pair) for pair in tally.published)
 
 
-def _at_end(tally: Tally, entries: Mapping[Pair, Entry], pair: Pair) -> bool:
+def _at_end(tally: JournalCounts, entries: Mapping[Pair, LedgerState], pair: Pair) -> bool:
     entry = entries.get(pair)
     if entry is None:
         return tally.endings[pair] >= tally.published[pair] and pair not in tally.died
@@ -236,7 +236,7 @@ class Account:
 
 
 def account(
-    tally: Tally, entries: Mapping[Pair, Entry], facts: Mapping[Pair, Counter[str]]
+    tally: JournalCounts, entries: Mapping[Pair, LedgerState], facts: Mapping[Pair, Counter[str]]
 ) -> Account:
     """Return where every pair of *tally* stands; *facts* counts the outcomes told of each pair."""
     ends = {pair: _end(tally, entries.get(pair), pair) for pair in tally.published}
@@ -260,7 +260,7 @@ def account(
     )
 
 
-def _end(tally: Tally, entry: Entry | None, pair: Pair) -> str:
+def _end(tally: JournalCounts, entry: LedgerState | None, pair: Pair) -> str:
     if tally.finished[pair]:
         return "handled"
     if tally.skipped[pair]:
@@ -270,7 +270,9 @@ def _end(tally: Tally, entry: Entry | None, pair: Pair) -> str:
     return "waiting" if entry.status in UNDER_WAY else "in the ledger"
 
 
-def _wrong(tally: Tally, entry: Entry | None, told: Counter[str], pair: Pair) -> Iterator[str]:
+def _wrong(
+    tally: JournalCounts, entry: LedgerState | None, told: Counter[str], pair: Pair
+) -> Iterator[str]:
     """Yield what is wrong with *pair*, one sentence each."""
     finished, skipped, end = tally.finished[pair], tally.skipped[pair], _end(tally, entry, pair)
     if finished + skipped > 1:
@@ -290,7 +292,7 @@ def _wrong(tally: Tally, entry: Entry | None, told: Counter[str], pair: Pair) ->
         yield f"is told as handled by {told['handled']} facts"
 
 
-def _strays(tally: Tally, entries: Mapping[Pair, Entry]) -> set[Pair]:
+def _strays(tally: JournalCounts, entries: Mapping[Pair, LedgerState]) -> set[Pair]:
     return ({*tally.began, *entries}) - tally.published.keys()
 
 

@@ -21,7 +21,15 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from angzarr.analysis.ledger.entry import Entry as Filed
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter, Ledger
-from angzarr.demo.journal import PUBLISHED, Account, Entry, Pair, Tally, account, waiting
+from angzarr.demo.journal import (
+    PUBLISHED,
+    Account,
+    JournalCounts,
+    LedgerState,
+    Pair,
+    account,
+    waiting,
+)
 from angzarr.demo.view import summary
 from angzarr.errors import ConfigurationError, PublishIncomplete
 from angzarr.facts import Fact
@@ -100,7 +108,7 @@ def with_duplicates(items: Iterable[T], seed: int) -> Iterator[T]:
     yield from (late for _, late in again)
 
 
-class Publisher(threading.Thread, Generic[T]):
+class PublisherThread(threading.Thread, Generic[T]):
     """Publishes in the background, some items twice; `error` says why it ended early.
 
     *before* is called first, with an event that is set when it is to end.
@@ -150,7 +158,7 @@ def again_if_incomplete(publish: Callable[[T], None], item: T) -> None:
     return publish(item)
 
 
-class Result(Protocol):
+class ScriptResult(Protocol):
     """How a run ended."""
 
     @property
@@ -161,24 +169,26 @@ class Result(Protocol):
         """Return what is printed at the end."""
 
 
-class Script(ABC):
+class DemoScript(ABC):
     """One run's traffic and account. `tally`, `letters` and `entries` tell what was seen last."""
 
-    def __init__(self, app: Any, publisher: Publisher[Any], what: str) -> None:
+    def __init__(self, app: Any, publisher: PublisherThread[Any], what: str) -> None:
         self.app = app
         self.publisher = publisher
         #: What is published, for the title.
         self.what = what
-        self.tally = Tally()
+        self.tally = JournalCounts()
         self.letters: list[Filed] = []
-        self.entries: dict[Pair, Entry] = {}
+        self.entries: dict[Pair, LedgerState] = {}
 
     def look(self, ledger: Ledger) -> None:
         """See how far the run is; raises Unavailable."""
         self.tally.add(self.app.journal.read(self.tally.last))
         self.letters = list(self._filed(ledger))
         self.entries = {
-            Pair(one.handler_name, one.event_id): Entry(status=one.status, replays=one.replays)
+            Pair(one.handler_name, one.event_id): LedgerState(
+                status=one.status, replays=one.replays
+            )
             for one in self.letters
         }
 
@@ -202,7 +212,7 @@ class Script(ABC):
         """Return how much is not at its end, by the last look; tells when to stop looking."""
 
     @abstractmethod
-    def result(self) -> Result:
+    def result(self) -> ScriptResult:
         """Return how it ended, once nothing more is looked for."""
 
 
@@ -228,11 +238,11 @@ class Accounted:
         return summary(self.account)
 
 
-class EventScript(Script):
+class EventScript(DemoScript):
     """Publishes events and writes a line in the journal for each handler that must have got it."""
 
     def __init__(self, app: Any, items: list[Item]) -> None:
-        publisher = Publisher(items, self._publish, app.run.seed)
+        publisher = PublisherThread(items, self._publish, app.run.seed)
         super().__init__(app, publisher, f"{len(items)} events")
 
     def _publish(self, item: Item) -> None:

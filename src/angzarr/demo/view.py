@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from angzarr.analysis.ledger.entry import Status
-from angzarr.demo.journal import Account, Entry, Pair, Tally
+from angzarr.demo.journal import Account, JournalCounts, LedgerState, Pair
 
 #: All columns with their headings, broken so that the table fits into 80 characters.
 _COLUMNS: Final = {
@@ -44,7 +44,7 @@ _MOST: Final = 50
 Rows = Mapping[str, Counter[str]]
 
 
-def rows(tally: Tally, entries: Mapping[Pair, Entry]) -> Rows:
+def rows(tally: JournalCounts, entries: Mapping[Pair, LedgerState]) -> Rows:
     """Return the columns of each handler."""
     handlers = sorted({pair.handler for pair in tally.published})
     counted: dict[str, Counter[str]] = {handler: Counter() for handler in handlers}
@@ -83,7 +83,7 @@ class View:
         """How long the run lasts already."""
         return time.monotonic() - self._began
 
-    def show(self, tally: Tally, entries: Mapping[Pair, Entry], doing: str) -> None:
+    def show(self, tally: JournalCounts, entries: Mapping[Pair, LedgerState], doing: str) -> None:
         """Show how far the run is."""
         counted = rows(tally, entries)
         if self._live is not None:
@@ -92,7 +92,7 @@ class View:
             self._said = time.monotonic()
             self._console.print(self._line(counted, doing), soft_wrap=True, highlight=False)
 
-    def final(self, tally: Tally, entries: Mapping[Pair, Entry], doing: str) -> Table:
+    def final(self, tally: JournalCounts, entries: Mapping[Pair, LedgerState], doing: str) -> Table:
         """Return the table as it stays on the screen."""
         return self._table(tally, rows(tally, entries), doing)
 
@@ -101,7 +101,7 @@ class View:
         told = " · ".join(f"{name.replace('_', '-')} {total[name]}" for name in _COLUMNS)
         return f"{self.seconds:5.1f} s  {told}  ({doing})"
 
-    def _table(self, tally: Tally, counted: Rows, doing: str) -> Table:
+    def _table(self, tally: JournalCounts, counted: Rows, doing: str) -> Table:
         rate = sum(tally.outcomes.values()) / max(self.seconds, 0.001)
         caption = f"{doing} · {self.seconds:.1f} s · {rate:.0f} deliveries a second"
         table = Table(

@@ -38,7 +38,7 @@ class WorkerDied(AngzarrError):
     """A worker of the demo ended before its work did."""
 
 
-class Fleet(Protocol):
+class DemoFleet(Protocol):
     """What handles and analyses the events."""
 
     def start(self) -> None:

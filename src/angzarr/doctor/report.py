@@ -28,7 +28,7 @@ SCHEMA: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class DoctorReport:
     """What was found."""
 
     app: str
@@ -67,7 +67,9 @@ def _group(one: Finding) -> str:
     return one.severity.value if one.known else "unknown"
 
 
-def as_json(report: Report, fail_on: Severity | None, fixed: Sequence[Mapping[str, Any]]) -> Any:
+def as_json(
+    report: DoctorReport, fail_on: Severity | None, fixed: Sequence[Mapping[str, Any]]
+) -> Any:
     """Return *report* for programs; see the reference for its fields."""
     return {
         "schema": SCHEMA,

@@ -17,7 +17,7 @@ ANSWER: Final = timedelta(seconds=4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class DoctorTarget:
     """An app, and what nobody but a person knows of it."""
 
     app: Any

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from angzarr.doctor import database_rules
 from angzarr.doctor.database_rules import TablesSeen
 from angzarr.doctor.finding import Finding, Probe
-from angzarr.doctor_probes import Target
+from angzarr.doctor_probes import DoctorTarget
 from angzarr.fleet import Member
 from angzarr.maintenance.schema_versions import Revision
 from angzarr.wiring import event_store as books_wiring
@@ -27,12 +27,12 @@ from angzarr.wiring.stores import extra
 SQL: Final = ("postgresql", "sqlite")
 
 
-def members(patient: Target) -> Sequence[Member]:
+def members(target: DoctorTarget) -> Sequence[Member]:
     """Return the workers that run now; raises ConfigurationError, StoreUnavailable."""
-    url = wiring.store_url(patient.settings, patient.broker_url)
+    url = wiring.store_url(target.settings, target.broker_url)
     if url.startswith(SQL) and not _is_kept(url):
         return ()
-    found: Sequence[Member] = patient.app.fleet().members()
+    found: Sequence[Member] = target.app.fleet().members()
     return found
 
 
@@ -45,8 +45,8 @@ def _is_kept(url: str) -> bool:
     if is_unmade(url):
         return False
     with extra("psycopg"):
-        examination = importlib.import_module("angzarr.adapters.sql.engine.doctor")
-    kept: bool = examination.has_table(url, "fleet_members")
+        doctor = importlib.import_module("angzarr.adapters.sql.engine.doctor")
+    kept: bool = doctor.has_table(url, "fleet_members")
     return kept
 
 
@@ -57,27 +57,27 @@ class _Database(NamedTuple):
     schemas: list[str]
 
 
-def probes(patient: Target) -> Iterator[Probe]:
+def probes(target: DoctorTarget) -> Iterator[Probe]:
     """Return a look at each database; raises ConfigurationError, MissingExtra."""
-    if not patient.ours:
+    if not target.ours:
         return
-    for at, database in _databases(patient).items():
-        yield Probe(at=at, look=_look(patient, database))
-    yield from _apart(patient)
+    for at, database in _databases(target).items():
+        yield Probe(at=at, look=_look(target, database))
+    yield from _apart(target)
 
 
-def standing(patient: Target, schema: str) -> Revision | None:
+def standing(target: DoctorTarget, schema: str) -> Revision | None:
     """Return the revision of *schema*'s tables; None where nobody keeps any."""
-    url = _urls(patient).get(schema)
+    url = _urls(target).get(schema)
     if url is None or not url.startswith(SQL) or is_unmade(url):
         return None
-    (opener,) = tables_wiring.openers(patient.settings, patient.broker_url, [schema]).values()
+    (opener,) = tables_wiring.openers(target.settings, target.broker_url, [schema]).values()
     with closing(opener()) as upkeep:
         return upkeep.revision()
 
 
-def _urls(patient: Target) -> dict[str, str | None]:
-    settings, broker = patient.settings, patient.broker_url
+def _urls(target: DoctorTarget) -> dict[str, str | None]:
+    settings, broker = target.settings, target.broker_url
     return {
         "ledger": ledger_wiring.ledger_url(settings, broker),
         "books": books_wiring.books_url(settings, broker),
@@ -87,9 +87,9 @@ def _urls(patient: Target) -> dict[str, str | None]:
     }
 
 
-def _databases(patient: Target) -> dict[str, _Database]:
+def _databases(target: DoctorTarget) -> dict[str, _Database]:
     found: dict[str, _Database] = {}
-    for role, url in _urls(patient).items():
+    for role, url in _urls(target).items():
         if url is None or not url.startswith(SQL):
             continue
         database = found.setdefault(_name(url), _Database(url, [], []))
@@ -101,54 +101,54 @@ def _databases(patient: Target) -> dict[str, _Database]:
 
 def _name(url: str) -> str:
     with extra("psycopg"):
-        examination = importlib.import_module("angzarr.adapters.sql.engine.doctor")
-    name: str = examination.name_of(url)
+        doctor = importlib.import_module("angzarr.adapters.sql.engine.doctor")
+    name: str = doctor.name_of(url)
     return name
 
 
-def _look(patient: Target, database: _Database) -> Callable[[], Iterator[Finding]]:
+def _look(target: DoctorTarget, database: _Database) -> Callable[[], Iterator[Finding]]:
     def look() -> Iterator[Finding]:
-        examination = importlib.import_module("angzarr.adapters.sql.engine.doctor")
-        seen = examination.examine(
+        doctor = importlib.import_module("angzarr.adapters.sql.engine.doctor")
+        seen = doctor.examine(
             database.url,
             database.roles,
-            timeout=patient.timeout,
-            tables=[one for schema in database.schemas for one in _tables(patient, schema)],
-            workers=_workers(patient),
+            timeout=target.timeout,
+            tables=[one for schema in database.schemas for one in _tables(target, schema)],
+            workers=_workers(target),
         )
         yield from database_rules.findings(seen)
 
     return look
 
 
-def _tables(patient: Target, schema: str) -> Iterator[TablesSeen]:
-    settings = patient.settings
+def _tables(target: DoctorTarget, schema: str) -> Iterator[TablesSeen]:
+    settings = target.settings
     migrates = {
         "ledger": settings.ledger_migrate,
         "books": settings.books_migrate,
         "ordering": settings.ordering.migrate,
     }
-    revision = standing(patient, schema)
+    revision = standing(target, schema)
     if revision is not None:
         yield TablesSeen(schema=schema, revision=revision, migrates=migrates[schema])
 
 
-def _workers(patient: Target) -> int | None:
+def _workers(target: DoctorTarget) -> int | None:
     """Return how many workers live; None where nobody can tell now."""
     try:
-        return len(members(patient))
+        return len(members(target))
     except Exception:  # noqa: BLE001 - another probe tells why
         return None
 
 
-def _apart(patient: Target) -> Iterator[Probe]:
+def _apart(target: DoctorTarget) -> Iterator[Probe]:
     """Return a look at whether lanes and event books share a database; asks no server."""
-    urls = _urls(patient)
+    urls = _urls(target)
     books, ordering = urls["books"], urls["ordering"]
-    ordered = any(handler.order is not None for handler in patient.app.known_handlers())
+    ordered = any(handler.order is not None for handler in target.app.known_handlers())
     if not ordered or not books or not ordering or not ordering.startswith(SQL):
         return
     if not books.startswith(SQL) or _name(books) == _name(ordering):
         return
-    finding = database_rules.apart(patient.at, _name(ordering), _name(books))
-    yield Probe(at=patient.at, look=lambda: [finding])
+    finding = database_rules.apart(target.at, _name(ordering), _name(books))
+    yield Probe(at=target.at, look=lambda: [finding])

@@ -12,7 +12,7 @@ from angzarr.aggregates.book import EventStore
 from angzarr.doctor import fleet_rules
 from angzarr.doctor.finding import Finding, Probe
 from angzarr.doctor.fleet_rules import FleetSeen
-from angzarr.doctor_probes import Target, databases, redis
+from angzarr.doctor_probes import DoctorTarget, databases, redis
 from angzarr.doctor_probes.databases import members
 from angzarr.errors import Unavailable
 from angzarr.maintenance.schema_versions import SchemaStanding
@@ -25,14 +25,14 @@ _BOOKS: Final = 1_000
 _AT: Final = "fleet"
 
 
-def probes(patient: Target) -> Iterator[Probe]:
+def probes(target: DoctorTarget) -> Iterator[Probe]:
     """Return a look at the register of the fleet, and one at the histories of ordered handlers."""
-    if not patient.ours:
+    if not target.ours:
         return
 
-    yield Probe(at=_AT, look=lambda: _if_there(lambda: _fleet(patient)), **redis.failing(patient))
-    if ordered := _ordered(patient):
-        look = partial(_over_history, patient, ordered)
+    yield Probe(at=_AT, look=lambda: _if_there(lambda: _fleet(target)), **redis.failing(target))
+    if ordered := _ordered(target):
+        look = partial(_over_history, target, ordered)
         yield Probe(at="event books", look=lambda: _if_there(look))
 
 
@@ -44,57 +44,57 @@ def _if_there(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
         return []
 
 
-def _fleet(patient: Target) -> Iterator[Finding]:
-    handlers = _handlers(patient)
+def _fleet(target: DoctorTarget) -> Iterator[Finding]:
+    handlers = _handlers(target)
     yield from fleet_rules.findings(
         FleetSeen(
             at=_AT,
-            members=members(patient),
+            members=members(target),
             handlers=handlers,
-            waiting=_waiting(patient, sorted({*handlers.values(), *patient.app.amqp.queues})),
+            waiting=_waiting(target, sorted({*handlers.values(), *target.app.amqp.queues})),
         )
     )
 
 
-def _handlers(patient: Target) -> dict[str, str]:
-    app = patient.app
+def _handlers(target: DoctorTarget) -> dict[str, str]:
+    app = target.app
     names = [one.name for one in app.known_handlers() if not one.name.startswith("celery.")]
     return {name: app.queue_for(name) for name in names}
 
 
-def _waiting(patient: Target, queues: list[str]) -> dict[str, int]:
+def _waiting(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
     """Return what waits; of a broker that is away nothing, which another probe tells."""
     try:
-        return redis.counts(patient, queues)
+        return redis.counts(target, queues)
     except Unavailable:
         return {}
 
 
-def _ordered(patient: Target) -> list[Ordered]:
-    known = patient.app.known_handlers()
+def _ordered(target: DoctorTarget) -> list[Ordered]:
+    known = target.app.known_handlers()
     return [Ordered(one.name, one.order) for one in known if one.order is not None]
 
 
-def _over_history(patient: Target, ordered: list[Ordered]) -> Iterator[Finding]:
-    books, lanes = databases.standing(patient, "books"), databases.standing(patient, "ordering")
+def _over_history(target: DoctorTarget, ordered: list[Ordered]) -> Iterator[Finding]:
+    books, lanes = databases.standing(target, "books"), databases.standing(target, "ordering")
     if books is None or books.standing is not SchemaStanding.CURRENT:
         return  # no books, or tables that another probe tells of
     if lanes is not None and lanes.standing not in (SchemaStanding.CURRENT, SchemaStanding.MISSING):
         return
     made = lanes is not None and lanes.standing is SchemaStanding.CURRENT
-    store = books_wiring.open_event_store(patient.settings, patient.broker_url)
+    store = books_wiring.open_event_store(target.settings, target.broker_url)
     with closing(store):
-        before = {one.name: _events(patient, store, one, made=made) for one in ordered}
+        before = {one.name: _events(target, store, one, made=made) for one in ordered}
     over = {name: number for name, number in before.items() if number}
     yield from fleet_rules.over_history(FleetSeen(at=_AT, over_history=over))
 
 
-def _events(patient: Target, store: EventStore, one: Ordered, *, made: bool) -> int:
+def _events(target: DoctorTarget, store: EventStore, one: Ordered, *, made: bool) -> int:
     """Count the events before the lanes of a handler that has handled nothing; 0 if it has."""
     heads = list(islice(store.heads(sorted(one.order.domains), None, _BOOKS), _BOOKS))
     if not made:
         return sum(head.next_sequence - one.order.first for head in heads)
-    stores = ordering_wiring.open_ordering(patient.settings, patient.broker_url)
+    stores = ordering_wiring.open_ordering(target.settings, target.broker_url)
     with closing(stores):
         if stores.checkpoints.get(one.task) is not None:
             return 0

@@ -19,10 +19,10 @@ from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, CountsWaiting
 from angzarr.doctor import letter_rules
 from angzarr.doctor.finding import Finding, Fix, Probe
 from angzarr.doctor.letter_rules import LetterQueueSeen, LettersSeen, PayloadsSeen
-from angzarr.doctor_probes import Target, rabbitmq
+from angzarr.doctor_probes import DoctorTarget, rabbitmq
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.settings.dead_letters import DeadLetterSettings
-from angzarr.settings.payloads import PayloadSettings, Place, place_of
+from angzarr.settings.payloads import PayloadPlace, PayloadSettings, place_of
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.ledger import ledger_url
@@ -41,71 +41,73 @@ class _Place(NamedTuple):
     reason: Callable[[Any], str]
 
 
-def probes(patient: Target) -> Iterator[Probe]:
+def probes(target: DoctorTarget) -> Iterator[Probe]:
     """Return a look at each place that letters go to; raises ConfigurationError."""
-    if not patient.ours:
+    if not target.ours:
         return
-    for backend in letter_wiring.places(patient.settings, patient.broker_url):
+    for backend in letter_wiring.places(target.settings, target.broker_url):
         if backend in _INSIDE:
-            yield Probe(at=f"dead letters in {backend}", look=_inside(patient, backend))
+            yield Probe(at=f"dead letters in {backend}", look=_inside(target, backend))
         elif backend == SPOOL:
-            yield _spool(patient)
+            yield _spool(target)
         else:
-            place = _PLACES[backend](patient)
-            look = _look(patient, backend, place)
+            place = _PLACES[backend](target)
+            look = _look(target, backend, place)
             yield Probe(at=place.at, look=look, failures=place.failures, reason=place.reason)
 
 
-def create(patient: Target, fix: Fix) -> str:
+def create(target: DoctorTarget, fix: Fix) -> str:
     """Make the queue of a domain; raises DeadLetterQueueUnavailable where it cannot be made."""
     backend, domain = fix.arguments
-    if why := _PLACES[backend](patient).make(domain):
+    if why := _PLACES[backend](target).make(domain):
         raise DeadLetterQueueUnavailable(why)
     return ""
 
 
-def _inside(patient: Target, backend: str) -> Callable[[], Iterator[Finding]]:
-    embedded = wiring.is_embedded(patient.broker_url)
+def _inside(target: DoctorTarget, backend: str) -> Callable[[], Iterator[Finding]]:
+    embedded = wiring.is_embedded(target.broker_url)
     seen = LettersSeen(at=f"dead letters in {backend}", backend=backend, embedded=embedded)
     return lambda: letter_rules.findings(seen)
 
 
-def _look(patient: Target, backend: str, place: _Place) -> Callable[[], Iterator[Finding]]:
+def _look(target: DoctorTarget, backend: str, place: _Place) -> Callable[[], Iterator[Finding]]:
     def look() -> Iterator[Finding]:
-        queues = place.look(patient.app.dead_letter_domains())
+        queues = place.look(target.app.dead_letter_domains())
         yield from letter_rules.findings(
             LettersSeen(
                 at=place.at,
                 backend=backend,
-                has_own_domain=letter_wiring.default_domain(patient.app) != UNKNOWN_DOMAIN,
-                has_ledger=ledger_url(patient.settings, patient.broker_url) is not None,
-                queues=_counted(patient, backend, queues),
+                has_own_domain=letter_wiring.default_domain(target.app) != UNKNOWN_DOMAIN,
+                has_ledger=ledger_url(target.settings, target.broker_url) is not None,
+                queues=_counted(target, backend, queues),
             )
         )
 
     return look
 
 
-def _counted(patient: Target, backend: str, queues: list[LetterQueueSeen]) -> list[LetterQueueSeen]:
+def _counted(
+    target: DoctorTarget, backend: str, queues: list[LetterQueueSeen]
+) -> list[LetterQueueSeen]:
     """Return *queues* with what waits in those that Kafka alone can count by its group."""
     there = [one.domain for one in queues if one.exists and one.read and not one.unfit]
     if backend != "kafka" or not there:
         return queues
-    given, broker = patient.settings.dlq, patient.broker_url
+    given, broker = target.settings.dlq, target.broker_url
     given = given.model_copy(update={"payloads": PayloadSettings()})  # only counts
     with closing(letter_wiring.open_backend(backend, given, broker)) as queue:
         counts = queue.waiting(there) if isinstance(queue, CountsWaiting) else {}
     return [replace(one, waiting=counts.get(one.domain, 0)) for one in queues]
 
 
-def _amqp(patient: Target) -> _Place:
-    given = patient.settings.dlq
+def _amqp(target: DoctorTarget) -> _Place:
+    given = target.settings.dlq
     adapter = importlib.import_module("angzarr.adapters.rabbitmq.doctor")
     link = importlib.import_module("angzarr.adapters.rabbitmq.link")
-    url = given.amqp_url or patient.broker_url
+    url = given.amqp_url or target.broker_url
     tls = given.amqp_tls.model_dump(exclude_none=True) or None
     cluster = importlib.import_module("angzarr.adapters.rabbitmq.link").read_cluster(url, tls)
-    timeout = patient.timeout.total_seconds()
+    timeout = target.timeout.total_seconds()
 
     def look(domains: Sequence[str]) -> list[LetterQueueSeen]:
         with adapter.linked(cluster, timeout) as connected:
@@ -114,7 +116,7 @@ def _amqp(patient: Target) -> _Place:
                 domains,
                 connected.queue_arguments(),
                 create_missing=given.create_missing,
-                management=rabbitmq.management(patient, cluster, url),
+                management=rabbitmq.management(target, cluster, url),
             )
         return found
 
@@ -127,13 +129,13 @@ def _amqp(patient: Target) -> _Place:
     )
 
 
-def _kafka(patient: Target) -> _Place:
-    given = patient.settings.dlq
+def _kafka(target: DoctorTarget) -> _Place:
+    given = target.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.kafka.doctor", "confluent_kafka")
     client = wiring.adapter("angzarr.adapters.kafka.client", "confluent_kafka")
     cluster = client.KafkaCluster(
         brokers=given.kafka_brokers,
-        timeout=patient.timeout.total_seconds(),
+        timeout=target.timeout.total_seconds(),
         options=given.plain_kafka_options(),
     )
     return _Place(
@@ -152,11 +154,11 @@ def _kafka(patient: Target) -> _Place:
     )
 
 
-def _sqs(patient: Target, *, topics: bool = False) -> _Place:
-    given = patient.settings.dlq
+def _sqs(target: DoctorTarget, *, topics: bool = False) -> _Place:
+    given = target.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3")
     client = wiring.adapter("angzarr.adapters.sqs.client", "boto3")
-    service = _aws(given, client, patient.timeout.total_seconds())
+    service = _aws(given, client, target.timeout.total_seconds())
     return _Place(
         at=f"SQS in {given.aws_region or 'the default region'} (dead letters)",
         look=lambda domains: adapter.letter_queues(
@@ -182,14 +184,14 @@ def _aws(given: DeadLetterSettings, client: Any, timeout: float) -> Any:
     )
 
 
-def _pubsub(patient: Target) -> _Place:
-    given = patient.settings.dlq
+def _pubsub(target: DoctorTarget) -> _Place:
+    given = target.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.pubsub.doctor", "google.cloud.pubsub")
     client = wiring.adapter("angzarr.adapters.pubsub.client", "google.cloud.pubsub")
     service = client.PubSubService(
         project=given.pubsub_project,
         endpoint=given.pubsub_endpoint,
-        timeout=patient.timeout.total_seconds(),
+        timeout=target.timeout.total_seconds(),
         ordering=given.pubsub_ordering,
         options={},
     )
@@ -204,7 +206,7 @@ def _pubsub(patient: Target) -> _Place:
     )
 
 
-_PLACES: Final[dict[str, Callable[[Target], _Place]]] = {
+_PLACES: Final[dict[str, Callable[[DoctorTarget], _Place]]] = {
     "amqp": _amqp,
     "kafka": _kafka,
     "sqs": _sqs,
@@ -213,8 +215,8 @@ _PLACES: Final[dict[str, Callable[[Target], _Place]]] = {
 }
 
 
-def _spool(patient: Target) -> Probe:
-    given = patient.settings.dlq.spool
+def _spool(target: DoctorTarget) -> Probe:
+    given = target.settings.dlq.spool
     path = Path(str(given.path))
     adapter = importlib.import_module("angzarr.adapters.files.doctor")
     return Probe(
@@ -224,12 +226,12 @@ def _spool(patient: Target) -> Probe:
     )
 
 
-def payload_probes(patient: Target) -> Iterator[Probe]:
+def payload_probes(target: DoctorTarget) -> Iterator[Probe]:
     """Return a look at the payload store, where there is one; raises MissingExtra."""
-    if not patient.ours or patient.settings.dlq.payloads.url is None:
+    if not target.ours or target.settings.dlq.payloads.url is None:
         return
-    place = place_of(patient.settings.dlq.payloads.url)
-    yield _folder(Path(place.path)) if place.scheme == "file" else _bucket(patient, place)
+    place = place_of(target.settings.dlq.payloads.url)
+    yield _folder(Path(place.path)) if place.scheme == "file" else _bucket(target, place)
 
 
 def _folder(path: Path) -> Probe:
@@ -248,8 +250,8 @@ def _folder(path: Path) -> Probe:
     return Probe(at=at, look=look, failures=(OSError,))
 
 
-def _bucket(patient: Target, place: Place) -> Probe:
-    given = patient.settings.dlq.payloads
+def _bucket(target: DoctorTarget, place: PayloadPlace) -> Probe:
+    given = target.settings.dlq.payloads
     adapter = wiring.adapter("angzarr.adapters.s3.doctor", "boto3", brought_by="s3")
     client = wiring.adapter("angzarr.adapters.s3.payloads", "boto3", brought_by="s3")
     at = f"payloads at s3://{place.bucket}/{place.path}"
@@ -261,7 +263,7 @@ def _bucket(patient: Target, place: Place) -> Probe:
             place.path,
             region=given.region,
             endpoint_url=given.endpoint_url,
-            timeout=patient.timeout.total_seconds(),
+            timeout=target.timeout.total_seconds(),
         )
         yield from letter_rules.payload_findings(seen)
 

@@ -1,4 +1,4 @@
-"""The whole examination: every probe at once within a bounded time, and the fixes of what it found.
+"""The doctor's run: every probe at once within a bounded time, and the fixes of what it found.
 
 A probe that cannot even be set up is a finding of its own, as a server that is away is.
 
@@ -13,7 +13,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Final
 
-from angzarr.adapters.celery import doctor as examination
+from angzarr.adapters.celery import doctor
 from angzarr.doctor import (
     celery_rules,
     finding,
@@ -24,8 +24,8 @@ from angzarr.doctor import (
     sqs_rules,
 )
 from angzarr.doctor.finding import Finding, Fix, Probe, look_at_all, refusing
-from angzarr.doctor.report import Report, chosen
-from angzarr.doctor_probes import Target, databases, fleet, letters, rabbitmq, redis, sqs
+from angzarr.doctor.report import DoctorReport, chosen
+from angzarr.doctor_probes import DoctorTarget, databases, fleet, letters, rabbitmq, redis, sqs
 from angzarr.doctor_probes import letters as payloads
 from angzarr.errors import ConfigurationError
 from angzarr.wiring import startup_checks as checks
@@ -33,35 +33,35 @@ from angzarr.wiring.ledger import ledger_url
 from angzarr.wiring.stores import is_amqp
 
 
-def app_findings(patient: Target) -> Iterator[Finding]:
-    """Return what the settings of *patient* lose, and what a worker would refuse."""
-    app, at = patient.app, patient.at
-    seen = examination.celery_seen(app, at, ours=patient.ours)
+def app_findings(target: DoctorTarget) -> Iterator[Finding]:
+    """Return what the settings of *target* lose, and what a worker would refuse."""
+    app, at = target.app, target.at
+    seen = doctor.celery_seen(app, at, ours=target.ours)
     yield from refusal_rules.findings(seen)
     yield from celery_rules.findings(seen)
     yield from celery_rules.time_findings(
-        examination.times_seen(
+        doctor.times_seen(
             app,
             at,
-            ours=patient.ours,
-            grace=patient.grace,
-            longest_delay=patient.longest_delay,
+            ours=target.ours,
+            grace=target.grace,
+            longest_delay=target.longest_delay,
         )
     )
-    if not patient.ours:
-        yield from refusal_rules.stock_findings(examination.stock_seen(app, at))
+    if not target.ours:
+        yield from refusal_rules.stock_findings(doctor.stock_seen(app, at))
         return
-    for check in _refusals(patient):
+    for check in _refusals(target):
         yield from refusing(check, at)
-    if ledger_url(patient.settings, patient.broker_url) is None:
+    if ledger_url(target.settings, target.broker_url) is None:
         yield letter_rules.ledger(at)
 
 
-def _refusals(patient: Target) -> tuple[Callable[[], object], ...]:
+def _refusals(target: DoctorTarget) -> tuple[Callable[[], object], ...]:
     """Return what a worker, or the analysis worker, checks at start without asking a server."""
-    app = patient.app
+    app = target.app
     return (
-        lambda: checks.check_configured(patient.settings, patient.broker_url),
+        lambda: checks.check_configured(target.settings, target.broker_url),
         app.check_escalations,
         app.check_books,
         app.check_ordering,
@@ -78,7 +78,7 @@ _PARTS: Final[tuple[ModuleType, ...]] = (redis, rabbitmq, sqs, letters, payloads
 _KNOWN: Final = ("redis", "rediss", "sentinel", "sqs", "memory", "filesystem")
 
 #: Who makes which fix; each returns what a person must still do.
-_FIXERS: Final[Mapping[str, Callable[[Target, Fix], str]]] = {
+_FIXERS: Final[Mapping[str, Callable[[DoctorTarget, Fix], str]]] = {
     redis_rules.CONFIG_SET: redis.config_set,
     rabbitmq_rules.DECLARE_QUEUE: rabbitmq.declare_queue,
     rabbitmq_rules.DECLARE_DELAYS: rabbitmq.declare_delay_queues,
@@ -87,42 +87,44 @@ _FIXERS: Final[Mapping[str, Callable[[Target, Fix], str]]] = {
 }
 
 
-def examine(patient: Target, *, only: Collection[str] = (), skip: Collection[str] = ()) -> Report:
+def examine(
+    target: DoctorTarget, *, only: Collection[str] = (), skip: Collection[str] = ()
+) -> DoctorReport:
     """Look at everything and return what was found, of the checks that are wanted."""
     began = time.monotonic()
-    examination.prepare(patient.app)
-    probes, findings = _probes(patient)
-    findings += look_at_all(probes, patient.timeout + _ROOM)
-    return Report(
-        app=patient.at,
+    doctor.prepare(target.app)
+    probes, findings = _probes(target)
+    findings += look_at_all(probes, target.timeout + _ROOM)
+    return DoctorReport(
+        app=target.at,
         servers=list(dict.fromkeys(probe.at for probe in probes[1:])),
         findings=chosen(_once(findings), only, skip),
         seconds=time.monotonic() - began,
     )
 
 
-def mend(patient: Target, fix: Fix) -> str:
+def apply_fix(target: DoctorTarget, fix: Fix) -> str:
     """Make *fix*; return what a person must still do. Raises what its server raises, or refuses."""
-    return _FIXERS[fix.kind](patient, fix)
+    return _FIXERS[fix.kind](target, fix)
 
 
-def _probes(patient: Target) -> tuple[list[Probe], list[Finding]]:
+def _probes(target: DoctorTarget) -> tuple[list[Probe], list[Finding]]:
     """Return what is to be looked at, and what cannot be."""
-    probes = [Probe(at=patient.at, look=lambda: app_findings(patient))]
-    findings: list[Finding] = list(_unknown_broker(patient))
+    probes = [Probe(at=target.at, look=lambda: app_findings(target))]
+    findings: list[Finding] = list(_unknown_broker(target))
     for part in _PARTS:
         try:
-            probes.extend(part.probes(patient))
+            probes.extend(part.probes(target))
         except ConfigurationError as error:
-            findings.append(finding.refused(patient.at, str(error)))
+            findings.append(finding.refused(target.at, str(error)))
         except Exception as error:  # noqa: BLE001 - an odd setting must not hide the other parts
-            findings.append(finding.look_failed(patient.at, type(error).__name__))
+            findings.append(finding.look_failed(target.at, type(error).__name__))
     return probes, findings
 
 
-def _unknown_broker(patient: Target) -> Iterator[Finding]:
-    scheme = patient.broker_url.split(":", 1)[0]
-    if scheme not in _KNOWN and not is_amqp(patient.broker_url):
+def _unknown_broker(target: DoctorTarget) -> Iterator[Finding]:
+    scheme = target.broker_url.split(":", 1)[0]
+    if scheme not in _KNOWN and not is_amqp(target.broker_url):
         yield finding.not_looked_at(
             f"the {scheme} broker",
             "nothing is known of brokers that are named so",

@@ -8,57 +8,57 @@ from typing import Any
 from angzarr.adapters.celery.doctor import visibility
 from angzarr.doctor import sqs_rules
 from angzarr.doctor.finding import Finding, Fix, Probe
-from angzarr.doctor_probes import Target
+from angzarr.doctor_probes import DoctorTarget
 from angzarr.wiring import stores as wiring
 
 
-def probes(patient: Target) -> Iterator[Probe]:
+def probes(target: DoctorTarget) -> Iterator[Probe]:
     """Return a look at the broker, if it is SQS."""
-    if not patient.broker_url.startswith("sqs"):
+    if not target.broker_url.startswith("sqs"):
         return
-    examination = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3")
+    doctor = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3")
     client = wiring.adapter("angzarr.adapters.sqs.client", "boto3")
-    at = _at(patient)
+    at = _at(target)
 
     def look() -> Iterator[Finding]:
-        seen = examination.task_queues(
-            _service(patient),
+        seen = doctor.task_queues(
+            _service(target),
             at,
-            _wanted(patient),
-            ours=patient.ours,
-            visibility=visibility(patient.app, "sqs"),
+            _wanted(target),
+            ours=target.ours,
+            visibility=visibility(target.app, "sqs"),
         )
         yield from sqs_rules.findings(seen)
 
     yield Probe(at=at, look=look, failures=client.FAILURES, reason=client.reason_of)
 
 
-def create_queue(patient: Target, fix: Fix) -> str:
+def create_queue(target: DoctorTarget, fix: Fix) -> str:
     """Create a task queue that is missing; raises what boto3 raises."""
     (name,) = fix.arguments
-    (queue,) = (one for one in _wanted(patient) if one.name == name)
-    wiring.adapter("angzarr.adapters.sqs.doctor", "boto3").make_task_queue(_service(patient), queue)
+    (queue,) = (one for one in _wanted(target) if one.name == name)
+    wiring.adapter("angzarr.adapters.sqs.doctor", "boto3").make_task_queue(_service(target), queue)
     return ""
 
 
-def _wanted(patient: Target) -> list[Any]:
+def _wanted(target: DoctorTarget) -> list[Any]:
     """Return the task queues, two names of one only once."""
-    given = patient.app.conf.broker_transport_options or {}
+    given = target.app.conf.broker_transport_options or {}
     found = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3").wanted(
-        patient.app.amqp.queues, given, visibility(patient.app, "sqs")
+        target.app.amqp.queues, given, visibility(target.app, "sqs")
     )
     return list({one.name: one for one in found}.values())
 
 
-def _at(patient: Target) -> str:
-    connection = patient.app.connection_for_write()
+def _at(target: DoctorTarget) -> str:
+    connection = target.app.connection_for_write()
     return f"SQS at {connection.hostname}:{connection.port}" if connection.hostname else "SQS"
 
 
-def _service(patient: Target) -> Any:
+def _service(target: DoctorTarget) -> Any:
     """Return what kombu's transport would connect to."""
-    connection = patient.app.connection_for_write()
-    given = patient.app.conf.broker_transport_options or {}
+    connection = target.app.connection_for_write()
+    given = target.app.conf.broker_transport_options or {}
     login = {"aws_access_key_id": connection.userid, "aws_secret_access_key": connection.password}
     endpoint = None
     if connection.hostname:
@@ -69,6 +69,6 @@ def _service(patient: Target) -> Any:
         region=wiring.adapter("angzarr.adapters.sqs.doctor", "boto3").region_of(given),
         endpoint_url=endpoint,
         profile=None,
-        timeout=patient.timeout.total_seconds(),
+        timeout=target.timeout.total_seconds(),
         options={name: value for name, value in login.items() if value},
     )

@@ -35,7 +35,7 @@ _KAFKA: Final = ("group", "partitions", "replication")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class QueuePlace:
     """A dead-letter queue that was named."""
 
     backend: str
@@ -76,7 +76,7 @@ class Place:
 _Options: TypeAlias = dict[str, str]
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> QueuePlace:
     """Return the place that *url* names; raises ConfigurationError, which does not repeat it."""
     try:
         parts = urlsplit(url)
@@ -103,7 +103,7 @@ def read_url(url: str) -> Place:
     return replace(place, given={**place.given, "create_missing": create})
 
 
-def place_of(backend: str, given: DeadLetterSettings, broker: str) -> Place:
+def place_of(backend: str, given: DeadLetterSettings, broker: str) -> QueuePlace:
     """Return the place that an app's settings mean by *backend*."""
     match backend:
         case "kafka":
@@ -112,16 +112,16 @@ def place_of(backend: str, given: DeadLetterSettings, broker: str) -> Place:
             found = read_url(given.amqp_url or broker)
         case "spool":
             spots = frozenset({_spool_spot(str(given.spool.path))})
-            found = Place(backend=SPOOL, given={}, shown=SPOOL, spots=spots)
+            found = QueuePlace(backend=SPOOL, given={}, shown=SPOOL, spots=spots)
         case _:
             spots = frozenset({f"{backend}:{given.model_dump_json()}"})
             if backend in ("sqs", "sns_sqs"):
                 spots = _aws_spots(given.aws_region or "", given.aws_endpoint_url or "")
-            found = Place(backend=backend, given={}, shown=backend, spots=spots)
+            found = QueuePlace(backend=backend, given={}, shown=backend, spots=spots)
     return replace(found, given={})
 
 
-def _kafka(_url: str, parts: SplitResult, options: _Options) -> Place:
+def _kafka(_url: str, parts: SplitResult, options: _Options) -> QueuePlace:
     login, _, brokers = parts.netloc.rpartition("@")
     if not brokers:
         msg = "a Kafka is named by its brokers: kafka://host:9092,host2:9092"
@@ -131,7 +131,7 @@ def _kafka(_url: str, parts: SplitResult, options: _Options) -> Place:
     client = {name: options.pop(name) for name in tuple(options) if "." in name}
     named = {f"kafka_{name}": options.pop(name) for name in _KAFKA if name in options}
     hosts = [_spot(one, "kafka") for one in brokers.split(",")]
-    return Place(
+    return QueuePlace(
         backend="kafka",
         given={"kafka_brokers": ",".join(hosts), "kafka_options": {**secret, **client}, **named},
         shown=f"kafka://{','.join(hosts)}",
@@ -139,7 +139,7 @@ def _kafka(_url: str, parts: SplitResult, options: _Options) -> Place:
     )
 
 
-def _amqp(url: str, _parts: SplitResult, options: _Options) -> Place:
+def _amqp(url: str, _parts: SplitResult, options: _Options) -> QueuePlace:
     tls = {name: options.pop(name) for name in _TLS if name in options}
     brokers = [urlsplit(one.strip()) for one in url.split(";")]
     if not all(_READERS.get(one.scheme) is _amqp for one in brokers):
@@ -152,7 +152,7 @@ def _amqp(url: str, _parts: SplitResult, options: _Options) -> Place:
         spots.add(f"amqp:{_same_host(host)}/{vhost}")
         shown.append(f"{one.scheme}://{host}/{'' if vhost == '/' else vhost}")
     plain = ";".join(one._replace(query="").geturl() for one in brokers)
-    return Place(
+    return QueuePlace(
         backend="amqp",
         given={"amqp_url": plain, **({"amqp_tls": tls} if tls else {})},
         shown=" or ".join(shown),
@@ -160,11 +160,11 @@ def _amqp(url: str, _parts: SplitResult, options: _Options) -> Place:
     )
 
 
-def _sqs(_url: str, parts: SplitResult, options: _Options) -> Place:
+def _sqs(_url: str, parts: SplitResult, options: _Options) -> QueuePlace:
     endpoint = options.pop("endpoint", "")
     at = f" at {_host_of(endpoint)}" if endpoint else ""
     more = {f"aws_{name}": options.pop(name) for name in _AWS if name in options}
-    return Place(
+    return QueuePlace(
         backend=parts.scheme.replace("-", "_"),
         given={"aws_region": parts.netloc or None, "aws_endpoint_url": endpoint or None, **more},
         shown=f"{parts.scheme}://{parts.netloc}{at}",
@@ -172,8 +172,8 @@ def _sqs(_url: str, parts: SplitResult, options: _Options) -> Place:
     )
 
 
-def _pubsub(_url: str, parts: SplitResult, _options: _Options) -> Place:
-    return Place(
+def _pubsub(_url: str, parts: SplitResult, _options: _Options) -> QueuePlace:
+    return QueuePlace(
         backend="pubsub",
         given={"pubsub_project": parts.netloc},
         shown=f"pubsub://{parts.netloc}",
@@ -181,13 +181,13 @@ def _pubsub(_url: str, parts: SplitResult, _options: _Options) -> Place:
     )
 
 
-def _spool(_url: str, parts: SplitResult, options: _Options) -> Place:
+def _spool(_url: str, parts: SplitResult, options: _Options) -> QueuePlace:
     if parts.netloc or not parts.path.strip("/"):
         msg = "a spool is named by its folder: spool:///var/lib/angzarr/spool"
         raise ConfigurationError(msg)
     path = unquote(parts.path)
     bound = {"max_bytes": options.pop("max_bytes")} if "max_bytes" in options else {}
-    return Place(
+    return QueuePlace(
         backend=SPOOL,
         given={"path": path, **bound},
         shown=f"spool://{path}",
@@ -195,7 +195,7 @@ def _spool(_url: str, parts: SplitResult, options: _Options) -> Place:
     )
 
 
-_READERS: Final[Mapping[str, Callable[[str, SplitResult, _Options], Place]]] = {
+_READERS: Final[Mapping[str, Callable[[str, SplitResult, _Options], QueuePlace]]] = {
     "kafka": _kafka,
     "amqp": _amqp,
     "pyamqp": _amqp,

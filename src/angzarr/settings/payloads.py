@@ -14,7 +14,7 @@ from angzarr.settings.base import Section
 _BUCKET: Final = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
-class Place(NamedTuple):
+class PayloadPlace(NamedTuple):
     """What the address of a payload store names: a folder, or a bucket and a prefix."""
 
     scheme: Literal["file", "s3"]
@@ -55,7 +55,7 @@ class PayloadSettings(Section):
         return self
 
 
-def place_of(url: str) -> Place:
+def place_of(url: str) -> PayloadPlace:
     """Return what *url* names; raises ValueError with the cure, repeating none of it."""
     try:
         parts = urlsplit(url)
@@ -65,8 +65,8 @@ def place_of(url: str) -> Place:
     if plain and parts.scheme == "file" and parts.netloc in ("", "localhost"):
         folder = unquote(parts.path)
         if folder.startswith("/") and "\x00" not in folder:
-            return Place("file", "", folder)
+            return PayloadPlace("file", "", folder)
     if plain and parts.scheme == "s3" and _BUCKET.fullmatch(parts.netloc):
-        return Place("s3", parts.netloc, unquote(parts.path).strip("/"))
+        return PayloadPlace("s3", parts.netloc, unquote(parts.path).strip("/"))
     msg = "a payload store is file:///absolute/folder or s3://bucket/prefix"
     raise ValueError(msg)

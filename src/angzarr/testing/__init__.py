@@ -35,7 +35,7 @@ __all__ = [
     "Letter",
     "NotSettled",
     "Settled",
-    "Waiting",
+    "WaitingMessage",
     "angzarr_app",
     "angzarr_chance",
     "angzarr_settings",
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from angzarr.testing.cloud import Aws
     from angzarr.testing.decisions import given
     from angzarr.testing.letters import DeadLetters, LedgerInTest, Letter
-    from angzarr.testing.settled import FactsSeen, Settled, Waiting
+    from angzarr.testing.settled import FactsSeen, Settled, WaitingMessage
     from angzarr.testing.worker import InProcessWorker, NotSettled
 else:  # imported when first used: pytest starts with this module
     from importlib import import_module
@@ -66,7 +66,7 @@ else:  # imported when first used: pytest starts with this module
         "angzarr.testing.cloud": ("Aws",),
         "angzarr.testing.decisions": ("given",),
         "angzarr.testing.letters": ("DeadLetters", "LedgerInTest", "Letter"),
-        "angzarr.testing.settled": ("FactsSeen", "Settled", "Waiting"),
+        "angzarr.testing.settled": ("FactsSeen", "Settled", "WaitingMessage"),
         "angzarr.testing.worker": ("InProcessWorker", "NotSettled"),
     }
 

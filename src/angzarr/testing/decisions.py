@@ -35,14 +35,14 @@ class Given:
         """The state that the events have led to."""
         return self._aggregate().state
 
-    def when(self, command: object) -> Decided:
+    def when(self, command: object) -> CommandOutcome:
         """Let the aggregate decide *command*; raises what that raises, but for its rejection."""
         event = _event(command, self.kind.domain, self.root)
         try:
             events = self._aggregate().decide(Command(event=event))
         except CommandRejectedError as error:
-            return Decided(command=command, rejection=error)
-        return Decided(command=command, events=[(one.type, one.data) for one in events])
+            return CommandOutcome(command=command, rejection=error)
+        return CommandOutcome(command=command, events=[(one.type, one.data) for one in events])
 
     def _aggregate(self) -> Aggregate[Any]:
         domain = self.kind.domain
@@ -56,7 +56,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class CommandOutcome:
     """What became of the command."""
 
     command: object

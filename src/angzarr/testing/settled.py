@@ -128,7 +128,7 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingMessage:
     """A message that comes back at `due_at`; `why` is how its last delivery ended."""
 
     handler: str
@@ -145,21 +145,23 @@ class Waiting:
         )
 
 
-def waiting_of(rows: Sequence[tuple[Row, datetime]], settled: Sequence[Settled]) -> list[Waiting]:
+def waiting_of(
+    rows: Sequence[tuple[Row, datetime]], settled: Sequence[Settled]
+) -> list[WaitingMessage]:
     """Return what *rows* say, the earliest first, with what is known of each."""
     why = {(one.handler, one.event_id): one for one in settled if one.delay is not None}
     return [_of(row, at, why) for row, at in rows]
 
 
-def _of(row: Row, at: datetime, why: dict[tuple[str, str], Settled]) -> Waiting:
+def _of(row: Row, at: datetime, why: dict[tuple[str, str], Settled]) -> WaitingMessage:
     try:
         message = read_row(row.text)
     except DecodeError:
-        return Waiting(handler="?", event_id="?", due_at=at)
+        return WaitingMessage(handler="?", event_id="?", due_at=at)
     told: Any = message.headers
     event_id = names.event_id_of(told)
     last = why.get((message.task, event_id))
-    return Waiting(
+    return WaitingMessage(
         handler=message.task,
         event_id=event_id,
         due_at=at,

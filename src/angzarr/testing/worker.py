@@ -19,7 +19,7 @@ from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.app.angzarr import Angzarr
 from angzarr.testing.clock import FakeClock
 from angzarr.testing.in_process import Hangs, InProcess, alarm, on_main_thread
-from angzarr.testing.settled import Recorder, Settled, Waiting, waiting_of
+from angzarr.testing.settled import Recorder, Settled, WaitingMessage, waiting_of
 from angzarr.wiring.dead_letters import channel_of
 
 #: Seconds of the machine that a run may take, and how much of the clock's time.
@@ -53,7 +53,7 @@ class InProcessWorker:
         return self._recorder.all()
 
     @property
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[WaitingMessage]:
         """What waits for its time, the earliest first."""
         schedule: Any = self.app.schedule
         rows = schedule.waiting() if isinstance(schedule, MemorySchedule) else []

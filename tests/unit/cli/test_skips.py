@@ -13,7 +13,7 @@ from tests.unit.cli.ledger_app import held
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.replay import ReplayTargets
 from angzarr.cli import application as behind
-from angzarr.cli.application import Behind
+from angzarr.cli.application import WaitingBehind
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.events import headers as names
 
@@ -130,7 +130,7 @@ def test_lanes_that_cannot_be_asked_are_not_spoken_of(ledger, run, lanes, error)
 def test_lanes_that_are_away_are_asked_again_after_a_while_only(ledger):
     clock, lanes = HandClock(), FakeLanes()
     entry = ordered(ledger)
-    count = Behind(lambda: lanes, seldom_by(clock))
+    count = WaitingBehind(lambda: lanes, seldom_by(clock))
     lanes.error = StoreUnavailable("away")
     assert count([entry]) == count([entry]) == {}
     assert len(lanes.asked) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from angzarr.analysis.ledger.entry import Status
 from angzarr.demo import journal
-from angzarr.demo.journal import Entry, Line, Pair, Tally, account, waiting
+from angzarr.demo.journal import JournalCounts, JournalLine, LedgerState, Pair, account, waiting
 from angzarr.demo.view import summary
 
 PAIR = Pair("orders.pack", "run:00001")
@@ -19,10 +19,10 @@ DIED = ((journal.BEGAN, ""), (journal.FAILED, "KeyError"), (journal.SETTLED, "de
 
 
 def tally(*lines, pair=PAIR, published=1):
-    counted = Tally()
+    counted = JournalCounts()
     said = [*[(journal.PUBLISHED, "")] * published, *lines]
     counted.add(
-        Line(number, what, pair, detail, 0) for number, (what, detail) in enumerate(said, 1)
+        JournalLine(number, what, pair, detail, 0) for number, (what, detail) in enumerate(said, 1)
     )
     return counted
 
@@ -32,7 +32,7 @@ def told(*outcomes, pair=PAIR):
 
 
 def entry(status, replays=0):
-    return {PAIR: Entry(status=status, replays=replays)}
+    return {PAIR: LedgerState(status=status, replays=replays)}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_whatever_is_lost_doubled_or_contradicted_is_named(lines, entries, facts
 
 
 def test_what_nobody_published_is_named():
-    lines = [Line(1, journal.BEGAN, OTHER, "", 0)]
+    lines = [JournalLine(1, journal.BEGAN, OTHER, "", 0)]
     counted = tally(*HANDLED)
     counted.add(lines)
     found = account(counted, {}, told("handled"))

@@ -6,7 +6,7 @@ import pytest
 
 from angzarr.doctor import finding, redis_rules
 from angzarr.doctor.finding import Severity
-from angzarr.doctor.report import SCHEMA, Report, as_json, chosen
+from angzarr.doctor.report import SCHEMA, DoctorReport, as_json, chosen
 
 CRITICAL = redis_rules.EVICTS.found("b", "allkeys-lru", "set noeviction")
 ERROR = finding.away("a", "refused")
@@ -15,7 +15,7 @@ INFO = redis_rules.FSYNC.found("d", "everysec", "always")
 
 
 def report(*findings):
-    return Report(app="app shop", servers=["a"], findings=chosen(findings), seconds=1.23456)
+    return DoctorReport(app="app shop", servers=["a"], findings=chosen(findings), seconds=1.23456)
 
 
 def test_the_worst_comes_first_and_what_is_unknown_after_what_is_known():

@@ -18,12 +18,12 @@ from typing import BinaryIO, Final, Self
 import click
 
 from angzarr.cli.application import load_application
-from angzarr.cli.terminal import Sink
+from angzarr.cli.terminal import ByteSink
 from angzarr.dead_letters.codec import BEGINNING, MAX_LINE, to_line
 from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
-from angzarr.settings.dlq_urls import FORMS, Place, place_of, read_url
+from angzarr.settings.dlq_urls import FORMS, QueuePlace, place_of, read_url
 from angzarr.wiring.dead_letters import open_backend, open_unprotected, places
 from angzarr.wiring.spool import open_queue
 
@@ -80,7 +80,7 @@ class LetterFile:
             os.close(folder)
 
 
-def carry_to(stream: Sink, receipts: Sequence[Receipt]) -> list[str | None]:
+def carry_to(stream: ByteSink, receipts: Sequence[Receipt]) -> list[str | None]:
     """Write *receipts* to a stream, which keeps nothing for certain."""
     with _told("the letters cannot be written"):
         for receipt in receipts:
@@ -90,7 +90,7 @@ def carry_to(stream: Sink, receipts: Sequence[Receipt]) -> list[str | None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LetterLine:
     """A line of a file: its number from 1, its text (None: too long), where the next begins."""
 
     number: int
@@ -98,7 +98,7 @@ class Line:
     end: int
 
 
-def lines(stream: BinaryIO, *, number: int = 0, at: int = 0) -> Iterator[Line]:
+def lines(stream: BinaryIO, *, number: int = 0, at: int = 0) -> Iterator[LetterLine]:
     """Read *stream* line by line, after line *number*, which ends *at*; empty ones are left out."""
     while text := stream.readline(MAX_LINE):
         number += 1
@@ -110,10 +110,10 @@ def lines(stream: BinaryIO, *, number: int = 0, at: int = 0) -> Iterator[Line]:
             whole = rest.endswith(b"\n") or not rest
             text = b""
         if text.strip() or not text:
-            yield Line(number=number, text=text or None, end=at)
+            yield LetterLine(number=number, text=text or None, end=at)
 
 
-class Position:
+class FilePosition:
     """How far a file was imported, kept beside it; without a file (standard input) nowhere."""
 
     def __init__(self, path: Path | None, target: str) -> None:
@@ -122,7 +122,7 @@ class Position:
         self._note = path.with_name(f"{path.name}.done") if path else None
         self.number, self.at = self._read()
 
-    def reach(self, line: Line) -> None:
+    def reach(self, line: LetterLine) -> None:
         """Note, durably, that all up to *line* is done."""
         self.number, self.at = line.number, line.end
         if self._note is None or self._path is None:
@@ -228,7 +228,7 @@ APP: Final = "app"
 NAMES: Final = f"'{APP}', or {FORMS}."
 
 
-def find_place(name: str, app_name: str | None) -> Place:
+def find_place(name: str, app_name: str | None) -> QueuePlace:
     """Return the place that *name* means, not opened_queue yet."""
     if name != APP:
         return read_url(name)
@@ -248,7 +248,7 @@ def find_place(name: str, app_name: str | None) -> Place:
 
 @contextmanager
 def opened_queue(
-    name: str, place: Place, app_name: str | None, *, group: str | None = None
+    name: str, place: QueuePlace, app_name: str | None, *, group: str | None = None
 ) -> Iterator[DeadLetterQueue]:
     """Open *place*, which *name* means; what it holds goes back when the block is left."""
     if name == APP:
@@ -265,7 +265,7 @@ def opened_queue(
         queue.close()
 
 
-def check_two_places(source: Place, target: Place) -> None:
+def check_two_places(source: QueuePlace, target: QueuePlace) -> None:
     """Refuse to move letters round in a circle."""
     if source.spots & target.spots:
         msg = f"--from and --to are one place, {target.shown}: letters would go round for ever"

@@ -11,7 +11,14 @@ from typing import BinaryIO, Final
 
 import click
 
-from angzarr.cli.dlq.letters_file import NAMES, Line, Position, find_place, lines, opened_queue
+from angzarr.cli.dlq.letters_file import (
+    NAMES,
+    FilePosition,
+    LetterLine,
+    find_place,
+    lines,
+    opened_queue,
+)
 from angzarr.cli.dlq.letters_move import print_reasons, progress
 from angzarr.cli.terminal import print_json
 from angzarr.clock import SystemClock
@@ -50,7 +57,7 @@ def import_(app_name: str | None, /, *, file: str, target: str, as_json: bool) -
     place = find_place(target, app_name)
     done = _Import()
     with _stream(file) as (stream, path), opened_queue(target, place, app_name) as queue:
-        position = Position(path, place.shown)
+        position = FilePosition(path, place.shown)
         stream.seek(position.at) if position.at else None
         with stopped_by_signal() as stop:
             try:
@@ -86,8 +93,8 @@ def _stream(file: str) -> Iterator[tuple[BinaryIO, Path | None]]:
         yield stream, path
 
 
-def _batches(found: Iterator[Line]) -> Iterator[list[Line]]:
-    batch: list[Line] = []
+def _batches(found: Iterator[LetterLine]) -> Iterator[list[LetterLine]]:
+    batch: list[LetterLine] = []
     size = 0
     for line in found:
         batch.append(line)
@@ -99,7 +106,7 @@ def _batches(found: Iterator[Line]) -> Iterator[list[Line]]:
         yield batch
 
 
-def _put(batch: list[Line], carry: Carry, done: _Import, stop: Callable[[], bool]) -> None:
+def _put(batch: list[LetterLine], carry: Carry, done: _Import, stop: Callable[[], bool]) -> None:
     """Put the letters of *batch* that can be read, and note what became of each line."""
     read: list[tuple[int, Receipt]] = []
     for line in batch:
@@ -116,7 +123,7 @@ def _put(batch: list[Line], carry: Carry, done: _Import, stop: Callable[[], bool
             done.refused[number] = why
 
 
-def _receipt(line: Line) -> Receipt:
+def _receipt(line: LetterLine) -> Receipt:
     if line.text is None:
         msg = f"it is longer than {MAX_LINE} bytes"
         raise DecodeError(msg)

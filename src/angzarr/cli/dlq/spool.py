@@ -53,7 +53,7 @@ def list_(
     """List the letters that wait, or were set aside, the oldest first."""
     folder = _folder(app_name, path)
     letters = _letters(folder, aside)
-    rows = [Row(one, *_read(folder, one, aside)) for one in letters[:limit]]
+    rows = [SpoolRow(one, *_read(folder, one, aside)) for one in letters[:limit]]
     if as_json:
         print_json({"letters": [row_json(row) for row in rows], "all": len(letters)})
     else:
@@ -72,7 +72,7 @@ def show(
     """Show LETTER, by its id, its file's name or how either begins."""
     folder = _folder(app_name, path)
     one = _find(_letters(folder, aside), letter)
-    row = Row(one, *_read(folder, one, aside))
+    row = SpoolRow(one, *_read(folder, one, aside))
     if as_json:
         print_json(row_json(row) | {"letter": letter_json(row)})
     else:
@@ -177,7 +177,7 @@ def _find(letters: list[Spooled], beginning: str) -> Spooled:
 _COLUMNS: Final = ("letter", "put", "bytes", "domain", "handler", "reason", "error")
 
 
-class Row(NamedTuple):
+class SpoolRow(NamedTuple):
     """A letter in the spool with what its file holds, or why that cannot be read."""
 
     spooled: Spooled
@@ -185,7 +185,7 @@ class Row(NamedTuple):
     problem: str
 
 
-def print_rows(rows: Sequence[Row], all_: int, now: datetime) -> None:
+def print_rows(rows: Sequence[SpoolRow], all_: int, now: datetime) -> None:
     """Print *rows* of *all_* letters."""
     out = console()
     if not rows:
@@ -201,7 +201,7 @@ def print_rows(rows: Sequence[Row], all_: int, now: datetime) -> None:
         out.print(safe(f"{all_ - len(rows)} more: --limit {all_}"))
 
 
-def print_row(row: Row) -> None:
+def print_row(row: SpoolRow) -> None:
     """Print everything about a letter."""
     out = console()
     out.print(safe(f"{row.spooled.name}\n{row.problem}".strip()))
@@ -219,7 +219,7 @@ def print_tally(tally: SpoolTally, now: datetime) -> None:
     out.print(safe(f"{tally.refused} refused, {tally.damaged} damaged, {tally.size} bytes in all"))
 
 
-def row_json(row: Row) -> dict[str, Any]:
+def row_json(row: SpoolRow) -> dict[str, Any]:
     """Return *row* as a JSON object; `problem` is null where the letter can be read."""
     letter = row.letter
     return row.spooled._asdict() | {
@@ -231,7 +231,7 @@ def row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def letter_json(row: Row) -> Any:
+def letter_json(row: SpoolRow) -> Any:
     """Return the letter as the JSON that a queue would get, None where it has no such form."""
     if row.letter is None:
         return None
@@ -239,7 +239,7 @@ def letter_json(row: Row) -> Any:
     return json.loads(encoded.body) if encoded.content_type == JSON_CONTENT_TYPE else None
 
 
-def _cells(row: Row, now: datetime) -> tuple[str, ...]:
+def _cells(row: SpoolRow, now: datetime) -> tuple[str, ...]:
     spooled, letter = row.spooled, row.letter
     start = (spooled.letter_id, ago(spooled.at, now), str(spooled.size))
     if letter is None:

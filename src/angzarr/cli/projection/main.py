@@ -13,7 +13,7 @@ from angzarr.cli.dlq.selection import JSON
 from angzarr.cli.projection.rebuild import rebuild
 from angzarr.cli.projection.skip import begin, reset, skip
 from angzarr.cli.projection.view import (
-    Place,
+    AggregateParam,
     check_domain_of,
     find,
     opened_books,
@@ -89,7 +89,7 @@ def lag(app_name: str | None, name: str, *, types: tuple[str, ...], as_json: boo
 
 @projection.command()
 @click.argument("name")
-@click.argument("place", type=Place(), required=False, metavar="[DOMAIN/ROOT[@EDITION]]")
+@click.argument("place", type=AggregateParam(), required=False, metavar="[DOMAIN/ROOT[@EDITION]]")
 @click.option("--limit", type=click.IntRange(1, _MOST_SHOWN), default=_SHOWN, show_default=True)
 @JSON
 @click.pass_obj

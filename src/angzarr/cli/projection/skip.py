@@ -22,7 +22,7 @@ from angzarr.aggregates.book import Address, EventStore, Head
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq.selection import JSON, YES
 from angzarr.cli.projection.view import (
-    Place,
+    AggregateParam,
     check_domain_of,
     find,
     opened_books,
@@ -133,7 +133,7 @@ _PAGE: Final = 1_000
 
 @click.command()
 @click.argument("name")
-@click.argument("place", type=Place(), metavar="DOMAIN/ROOT[@EDITION]")
+@click.argument("place", type=AggregateParam(), metavar="DOMAIN/ROOT[@EDITION]")
 @click.option("--to", "sequence", type=click.IntRange(1), help="The sequence to go on with.")
 @click.option("--gap", is_flag=True, help="Or: the first event that waits behind the gap.")
 @YES

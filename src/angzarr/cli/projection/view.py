@@ -230,7 +230,7 @@ def opened_books(app: Application) -> Iterator[EventStore | None]:
         yield store
 
 
-class Place(click.ParamType[Address]):
+class AggregateParam(click.ParamType[Address]):
     """An aggregate: DOMAIN/ROOT[@EDITION]; the last @ begins the edition, which may be empty."""
 
     name = "aggregate"
