@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from angzarr.cli.application import load_application
-from angzarr.cli.terminal import console, draws, moment, print_json, safe
+from angzarr.cli.terminal import JSON, console, draws, moment, print_json, safe
 from angzarr.resilience.breaker import (
     BreakerControls,
     BreakerState,
@@ -33,8 +33,6 @@ from angzarr.wiring.analysis_worker import person
 _TOLD: Final = 1000
 _LOOK_EVERY: Final = 1.0
 
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-
 
 @click.group()
 def breaker() -> None:
@@ -42,7 +40,7 @@ def breaker() -> None:
 
 
 @breaker.command("list")
-@_JSON
+@JSON
 @click.pass_obj
 def list_(app_name: str | None, *, as_json: bool) -> None:
     """List every breaker that is set up, or was used within a week."""
@@ -55,7 +53,7 @@ def list_(app_name: str | None, *, as_json: bool) -> None:
 
 @breaker.command()
 @click.argument("name")
-@_JSON
+@JSON
 @click.pass_obj
 def show(app_name: str | None, name: str, *, as_json: bool) -> None:
     """Show the breaker NAME and what became of it lately."""

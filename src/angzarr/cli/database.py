@@ -14,9 +14,8 @@ from typing import Any, Final
 import click
 
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.selection import JSON
 from angzarr.cli.saga import opened_stores
-from angzarr.cli.terminal import print_json
+from angzarr.cli.terminal import JSON, print_json
 from angzarr.clock import SystemClock
 from angzarr.maintenance.retention import Removal
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding, TablesUpkeep

@@ -16,8 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from angzarr.cli.application import load_celery
-from angzarr.cli.dlq.selection import YES
-from angzarr.cli.terminal import Seconds, console, print_json, safe
+from angzarr.cli.terminal import YES, Seconds, console, print_json, safe
 from angzarr.doctor.finding import Check, Finding, Fix, Severity
 from angzarr.doctor.report import CHECKS, IDS, DoctorReport, as_json, misspelt
 from angzarr.errors import AngzarrError, ConfigurationError

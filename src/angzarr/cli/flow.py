@@ -13,7 +13,7 @@ import click
 from rich.table import Table
 
 from angzarr.cli.application import load_application
-from angzarr.cli.terminal import Moment, Span, console, moment, print_json, safe
+from angzarr.cli.terminal import JSON, YES, Moment, Span, console, moment, print_json, safe
 from angzarr.resilience.switches import (
     REMEMBERED,
     Selector,
@@ -40,7 +40,6 @@ _TERMS: Final = (
     click.option("--for", "lasts", type=Span(), help="Or after how long: 90s, 15m, 2h, 1d."),
 )
 _REASON: Final = "Why, for the history and everybody's logs."
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 def _with(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
@@ -58,7 +57,7 @@ def flow() -> None:
 
 
 @flow.command("list")
-@_JSON
+@JSON
 @click.pass_obj
 def list_(app_name: str | None, *, as_json: bool) -> None:
     """List what is paused or dropped, the oldest first, then what cannot be read."""
@@ -75,7 +74,7 @@ def list_(app_name: str | None, *, as_json: bool) -> None:
 @flow.command()
 @_with(*_SELECTORS, *_TERMS)
 @click.option("--reason", default="", help=_REASON)
-@_JSON
+@JSON
 @click.pass_obj
 def pause(app_name: str | None, /, *, reason: str, as_json: bool, **said: Any) -> None:
     """Let deliveries wait until they are resumed; they use no attempt and never grow too old."""
@@ -85,8 +84,8 @@ def pause(app_name: str | None, /, *, reason: str, as_json: bool, **said: Any) -
 @flow.command()
 @_with(*_SELECTORS, *_TERMS)
 @click.option("--reason", required=True, help=_REASON)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@_JSON
+@YES
+@JSON
 @click.pass_obj
 def drop(app_name: str | None, /, *, reason: str, yes: bool, as_json: bool, **said: Any) -> None:
     """Skip deliveries for good: each is a fact, and is not handled when you resume."""
@@ -100,7 +99,7 @@ def drop(app_name: str | None, /, *, reason: str, yes: bool, as_json: bool, **sa
 @click.argument("ids", nargs=-1)
 @_with(*_SELECTORS)
 @click.option("--reason", default="", help=_REASON)
-@_JSON
+@JSON
 @click.pass_obj
 def resume(
     app_name: str | None, /, ids: tuple[str, ...], *, reason: str, as_json: bool, **said: Any
@@ -128,7 +127,7 @@ def resume(
 
 @flow.command()
 @click.option("--limit", type=click.IntRange(1, REMEMBERED), default=50, show_default=True)
-@_JSON
+@JSON
 @click.pass_obj
 def history(app_name: str | None, *, limit: int, as_json: bool) -> None:
     """Tell who changed what, when and why, the oldest first."""

@@ -27,8 +27,8 @@ from angzarr.analysis.replay.bulk_actions import in_status
 from angzarr.cli.application import load_application
 from angzarr.cli.database import differences_of, revision_json, upgraded_text, version_text
 from angzarr.cli.dlq.letters_move import Tell, progress
-from angzarr.cli.dlq.selection import JSON, STATUS, filter_of, filtered, opened_ledger, status_of
-from angzarr.cli.terminal import ByteSink, print_json, standard_output
+from angzarr.cli.dlq.selection import STATUS, filter_of, filtered, opened_ledger, status_of
+from angzarr.cli.terminal import JSON, ByteSink, print_json, standard_output
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import stopped_by_signal
 

@@ -23,7 +23,7 @@ _COMMANDS: Final = {
     "demo": "angzarr.demo.command:demo",
     "dlq": "angzarr.cli.dlq.main:dlq",
     "doctor": "angzarr.cli.doctor:doctor",
-    "fleet": "angzarr.cli.health:fleet",
+    "fleet": "angzarr.cli.fleet:fleet",
     "flow": "angzarr.cli.flow:flow",
     "health": "angzarr.cli.health:health",
     "ledger": "angzarr.cli.ledger:ledger",

@@ -28,8 +28,8 @@ from angzarr.aggregates.command import task_of
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.selection import JSON, SHORTEST_ID, YES
-from angzarr.cli.terminal import SHORT_ID, console, moment, pairs, print_json, safe
+from angzarr.cli.dlq.selection import SHORTEST_ID
+from angzarr.cli.terminal import JSON, SHORT_ID, YES, console, moment, pairs, print_json, safe
 from angzarr.clock import SystemClock
 from angzarr.delivery.handlers import Handler
 from angzarr.errors import BrokerUnavailable

@@ -173,3 +173,7 @@ def moment(at: datetime | None) -> str:
     except (ValueError, OverflowError, OSError):
         local = at
     return local.isoformat(" ", "seconds")
+
+
+YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
+JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")

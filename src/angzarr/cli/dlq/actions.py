@@ -31,8 +31,8 @@ from angzarr.cli.application import entry_ids, load_application
 from angzarr.cli.dlq import replay as job_start
 from angzarr.cli.dlq.entries import print_results
 from angzarr.cli.dlq.job_view import whole_lines
-from angzarr.cli.dlq.selection import JSON, YES, bulk, chosen, find, over
-from angzarr.cli.terminal import print_json, safe
+from angzarr.cli.dlq.selection import bulk, chosen, find, over
+from angzarr.cli.terminal import JSON, YES, print_json, safe
 from angzarr.dead_letters.letter import Refusal
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 from angzarr.runtime.text import escaped

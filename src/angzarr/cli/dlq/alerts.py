@@ -25,8 +25,7 @@ from angzarr.analysis.ledger.emergency_stop import (
     brake_state_json,
 )
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.selection import JSON
-from angzarr.cli.terminal import Span, console, moment, print_json, safe
+from angzarr.cli.terminal import JSON, Span, console, moment, print_json, safe
 from angzarr.clock import SystemClock
 from angzarr.runtime.text import printable
 from angzarr.webhooks import Answer

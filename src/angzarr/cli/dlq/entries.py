@@ -25,16 +25,8 @@ from angzarr.analysis.ledger.operator_actions import is_parked
 from angzarr.analysis.ledger.replay_options import STALE_AGAIN
 from angzarr.analysis.replay.skip import told_behind
 from angzarr.cli.application import entry_ids, load_application, open_behind
-from angzarr.cli.dlq.selection import (
-    JSON,
-    STATUS,
-    filter_of,
-    filtered,
-    find,
-    opened_ledger,
-    status_of,
-)
-from angzarr.cli.terminal import SHORT_ID, console, moment, pairs, print_json, safe
+from angzarr.cli.dlq.selection import STATUS, filter_of, filtered, find, opened_ledger, status_of
+from angzarr.cli.terminal import JSON, SHORT_ID, console, moment, pairs, print_json, safe
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.wiring.application import Application
 

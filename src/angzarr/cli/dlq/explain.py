@@ -21,9 +21,9 @@ from angzarr.analysis.ledger.plan_filing import as_stored
 from angzarr.analysis.ledger.transition import Action
 from angzarr.cli.application import entry_ids, load_application
 from angzarr.cli.dlq.entries import Abridged, print_error
-from angzarr.cli.dlq.selection import JSON, find
+from angzarr.cli.dlq.selection import find
 from angzarr.cli.policy.view import span_of
-from angzarr.cli.terminal import SHORT_ID, console, print_json, safe
+from angzarr.cli.terminal import JSON, SHORT_ID, console, print_json, safe
 from angzarr.wiring.analysis_worker import open_gathering, open_replayer
 
 

@@ -27,8 +27,8 @@ from angzarr.analysis.ledger.group import (
 )
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
 from angzarr.cli.dlq.entries import history_table
-from angzarr.cli.dlq.selection import JSON, find_group, opened_groups
-from angzarr.cli.terminal import Moment, Span, console, moment, pairs, print_json, safe
+from angzarr.cli.dlq.selection import find_group, opened_groups
+from angzarr.cli.terminal import JSON, Moment, Span, console, moment, pairs, print_json, safe
 from angzarr.wiring.analysis_worker import person
 
 _STATUSES: Final = [status.value for status in GroupStatus]

@@ -21,8 +21,8 @@ from angzarr.analysis.replay.job_view import (
 )
 from angzarr.cli.application import load_application
 from angzarr.cli.dlq import job_view
-from angzarr.cli.dlq.selection import JSON, SHORTEST_ID, YES
-from angzarr.cli.terminal import print_json
+from angzarr.cli.dlq.selection import SHORTEST_ID
+from angzarr.cli.terminal import JSON, YES, print_json
 from angzarr.wiring.analysis_worker import open_editor, open_replayer, person
 
 #: Refused entries that `show` names.

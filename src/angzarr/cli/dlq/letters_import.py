@@ -20,7 +20,7 @@ from angzarr.cli.dlq.letters_file import (
     opened_queue,
 )
 from angzarr.cli.dlq.letters_move import print_reasons, progress
-from angzarr.cli.terminal import print_json
+from angzarr.cli.terminal import JSON, print_json
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import MAX_LINE, from_line
@@ -46,7 +46,7 @@ class _Import:
 @click.command("import")
 @click.argument("file", metavar="FILE|-")
 @click.option("--to", "target", required=True, metavar="URL", help=f"Where to: {NAMES}")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@JSON
 @click.pass_obj
 def import_(app_name: str | None, /, *, file: str, target: str, as_json: bool) -> None:
     """Put the letters of FILE, as `export` wrote them, into a queue.

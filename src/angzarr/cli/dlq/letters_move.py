@@ -27,7 +27,7 @@ from angzarr.cli.dlq.letters_file import (
     find_place,
     opened_queue,
 )
-from angzarr.cli.terminal import draws, print_json, standard_output
+from angzarr.cli.terminal import JSON, YES, draws, print_json, standard_output
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.moving import (
     Carry,
@@ -158,7 +158,7 @@ _OPTIONS: Final = (
     click.option("--all-domains", is_flag=True, help="Those of all domains of the app."),
     click.option("--limit", type=click.IntRange(1), help="No more letters than these."),
     click.option("--group", help="Kafka's consumer group, instead of the analysis worker's."),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON for programs."),
+    JSON,
 )
 
 
@@ -173,7 +173,7 @@ def _out_of_a_queue(command: _F) -> _F:
 @click.option("--to", "target", required=True, metavar="URL", help="Where to, named alike.")
 @click.option("--rate", type=Rate(), help="Letters a second; default: as fast as it goes.")
 @click.option("--dry-run", is_flag=True, help="Only look, and give everything back.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@YES
 @click.pass_obj
 def move(
     app_name: str | None,

@@ -29,8 +29,8 @@ from angzarr.cli.application import entry_ids, load_application
 from angzarr.cli.dlq import job_view
 from angzarr.cli.dlq.entries import print_results
 from angzarr.cli.dlq.jobs import watch_job
-from angzarr.cli.dlq.selection import JSON, STATUS, YES, filter_of, filtered, find, over, status_of
-from angzarr.cli.terminal import console, print_json, safe
+from angzarr.cli.dlq.selection import STATUS, filter_of, filtered, find, over, status_of
+from angzarr.cli.terminal import JSON, YES, console, print_json, safe
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 from angzarr.runtime.text import printable

@@ -18,7 +18,7 @@ from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.analysis.replay.bulk_actions import choose
 from angzarr.cli.application import entry_ids, load_application
-from angzarr.cli.terminal import Moment
+from angzarr.cli.terminal import JSON, YES, Moment
 from angzarr.dead_letters.letter import Reason
 from angzarr.resilience.category import Category
 from angzarr.wiring.application import Application
@@ -97,8 +97,6 @@ _FILTERS: Final = (
 STATUS: Final = click.option(
     "--status", type=click.Choice([status.value for status in Status]), help="Status of the entry."
 )
-YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
-JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 def _short(_ctx: click.Context, _option: click.Parameter, note: str) -> str:

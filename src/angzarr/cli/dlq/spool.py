@@ -16,7 +16,7 @@ import click
 from rich.table import Table
 
 from angzarr.cli.application import load_application
-from angzarr.cli.terminal import console, print_json, safe
+from angzarr.cli.terminal import JSON, console, print_json, safe
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode, read_receipt
 from angzarr.dead_letters.forwarding import Aside, Spooled, SpoolTally
 from angzarr.dead_letters.letter import DeadLetter
@@ -30,7 +30,6 @@ _PATH: Final = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder of the spool; by default the app's.",
 )
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 _WHICH: Final = click.option(
     "--aside", type=click.Choice([aside.value for aside in Aside]), help="What was set aside."
 )
@@ -45,7 +44,7 @@ def spool() -> None:
 @_PATH
 @_WHICH
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
-@_JSON
+@JSON
 @click.pass_obj
 def list_(
     app_name: str | None, path: Path | None, aside: str | None, limit: int, *, as_json: bool
@@ -64,7 +63,7 @@ def list_(
 @click.argument("letter")
 @_PATH
 @_WHICH
-@_JSON
+@JSON
 @click.pass_obj
 def show(
     app_name: str | None, letter: str, path: Path | None, aside: str | None, *, as_json: bool
@@ -81,7 +80,7 @@ def show(
 
 @spool.command()
 @_PATH
-@_JSON
+@JSON
 @click.pass_obj
 def stats(app_name: str | None, path: Path | None, *, as_json: bool) -> None:
     """Count what is in the spool; exits with 1 if anything was set aside."""
@@ -97,7 +96,7 @@ def stats(app_name: str | None, path: Path | None, *, as_json: bool) -> None:
 @spool.command()
 @_PATH
 @click.option("--refused", is_flag=True, help="Try those again, too, that no queue took.")
-@_JSON
+@JSON
 @click.pass_obj
 def forward(app_name: str | None, path: Path | None, *, refused: bool, as_json: bool) -> None:
     """Forward what waits to the app's dead-letter queues, now.

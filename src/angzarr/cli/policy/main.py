@@ -12,7 +12,7 @@ import click
 from angzarr.cli.application import load_application
 from angzarr.cli.policy import view as policy_view
 from angzarr.cli.policy.view import Explanation
-from angzarr.cli.terminal import console, print_json
+from angzarr.cli.terminal import JSON, console, print_json
 from angzarr.delivery.handlers import Handler
 from angzarr.events.event import Priority
 from angzarr.resilience.policy_rules import PolicyCase, explain
@@ -24,7 +24,6 @@ _UNITS: Final = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 _PRIORITIES: Final = [one.value for one in Priority]
 _CATEGORIES: Final = [one.value for one in Category]
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 class _Span(click.ParamType[timedelta]):
@@ -49,7 +48,7 @@ def policy() -> None:
 
 
 @policy.command("list")
-@_JSON
+@JSON
 @click.pass_obj
 def list_(app_name: str | None, *, as_json: bool) -> None:
     """List every policy, and the rules in the order in which they are tried."""
@@ -74,7 +73,7 @@ def list_(app_name: str | None, *, as_json: bool) -> None:
 @click.option("--error", metavar="CLASS", help="Instead: its class, like httpx.ConnectTimeout.")
 @click.option("--time-left", type=_Span(), help="Until the message expires, like 30s.")
 @click.option("--retry-after", type=_Span(), help="What the other side asks for, like 30s.")
-@_JSON
+@JSON
 @click.pass_obj
 def explain_(app_name: str | None, /, *, as_json: bool, **asked: Any) -> None:
     """Tell which policy a failure would get and why, and draw its schedule."""

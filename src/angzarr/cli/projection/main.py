@@ -9,7 +9,6 @@ import click
 
 from angzarr.aggregates.book import Address, EventStore, Head
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.selection import JSON
 from angzarr.cli.projection.rebuild import rebuild
 from angzarr.cli.projection.skip import begin, reset, skip
 from angzarr.cli.projection.view import (
@@ -24,7 +23,7 @@ from angzarr.cli.projection.view import (
     print_list,
     print_waiting,
 )
-from angzarr.cli.terminal import print_json
+from angzarr.cli.terminal import JSON, print_json
 from angzarr.errors import StoreUnavailable, text_of
 from angzarr.ordering.lane_view import lane_at, views
 from angzarr.projections import ordered_handler as ordered_json

@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.selection import JSON, YES
-from angzarr.cli.terminal import draws, print_json
+from angzarr.cli.terminal import JSON, YES, draws, print_json
 from angzarr.clock import SystemClock
 from angzarr.projections.rebuild import BATCH, Ending, Rebuild, RebuildStanding, RebuildStopped
 from angzarr.projections.shadow_table import Compared, Failure

@@ -20,7 +20,6 @@ import click
 
 from angzarr.aggregates.book import Address, EventStore, Head
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.selection import JSON, YES
 from angzarr.cli.projection.view import (
     AggregateParam,
     check_domain_of,
@@ -28,7 +27,7 @@ from angzarr.cli.projection.view import (
     opened_books,
     opened_lanes,
 )
-from angzarr.cli.terminal import print_json
+from angzarr.cli.terminal import JSON, YES, print_json
 from angzarr.ordering.lane import Place as LanePlace
 from angzarr.ordering.lane import Waiting, Why
 from angzarr.ordering.lane_view import LaneState, LaneView, lane_at

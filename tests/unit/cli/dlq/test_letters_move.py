@@ -579,7 +579,7 @@ def test_an_import_that_is_killed_anywhere_loses_nothing(run, queues, exported, 
 
     with monkeypatch.context() as patch:
         if kill == "note":
-            patch.setattr(letters_import.Position, "reach", die)
+            patch.setattr(letters_import.FilePosition, "reach", die)
         else:
             patch.setattr(Impatient, "put_raw", die)
         with pytest.raises(Killed):
