@@ -1,4 +1,4 @@
-"""A desk in memory for tests of the dashboard, with callers of every role."""
+"""A services in memory for tests of the dashboard, with callers of every role."""
 
 from __future__ import annotations
 
@@ -22,11 +22,9 @@ from angzarr.analysis.replay.editor import Editor
 from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.replay.skip import Skips
 from angzarr.dashboard.access import hash_of
-from angzarr.dashboard.desk import Desk
-from angzarr.dashboard.ordered_desk import OrderedDesk
-from angzarr.dashboard.rejected_desk import RejectedDesk
+from angzarr.dashboard.ordered_handlers import OrderedServices, Surveyor
+from angzarr.dashboard.services import RejectedServices, Services
 from angzarr.dashboard.site import build_site
-from angzarr.dashboard.survey import Surveyor
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.redaction import Redaction
@@ -67,7 +65,7 @@ SALES = Ordered(
 
 
 class World:
-    """A desk with its stores by name."""
+    """A services with its stores by name."""
 
     def __init__(self, settings=SETTINGS, clock=None) -> None:
         self.settings = settings
@@ -152,7 +150,7 @@ class World:
 
         stores = OrderingStores(self.lanes, self.lanes.checkpoints)
         events = MemoryEventStore(self.shelves.books)
-        return OrderedDesk(
+        return OrderedServices(
             registered=lambda: self.registered,
             stores=lambda: give(stores, "lanes_away"),
             books=lambda: give(events, "books_away"),
@@ -166,12 +164,12 @@ class World:
                 raise self.books_away
             return self.shelves
 
-        return RejectedDesk(
+        return RejectedServices(
             shelves=shelves, hide=Hiding(self.redaction), fallback_domain="saga-failures"
         )
 
-    def desk(self):
-        return Desk(
+    def services(self):
+        return Services(
             ledger=self.ledger,
             groups=self.groups,
             jobs=self.jobs,
@@ -212,7 +210,7 @@ class World:
 
     @cached_property
     def site(self):
-        return build_site(self.desk(), self.settings, hosts=["testserver"])
+        return build_site(self.services(), self.settings, hosts=["testserver"])
 
     @property
     def app(self):

@@ -12,7 +12,7 @@ from tools.polling import wait_until
 
 from angzarr import Angzarr
 from angzarr.adapters.sql.engine.engine import ENGINES, SharedEngines, build_engine
-from angzarr.cli.dashboard import open_desk
+from angzarr.cli.dashboard import open_services
 from angzarr.errors import ConfigurationError
 from angzarr.wiring.analysis_worker import open_worker
 
@@ -58,7 +58,7 @@ def test_an_analysis_worker_has_one_pool_for_all_that_it_keeps(app, connections)
 
 def test_a_worker_and_a_desk_in_one_process_share_theirs(app, connections):
     with open_worker(app, ["order"]) as worker, ExitStack() as doors:
-        desk = open_desk(app, doors)
+        desk = open_services(app, doors)
         worker.step()
         assert desk.ledger.get_failure_stats().total >= 0
         desk.jobs.get_jobs()

@@ -24,7 +24,7 @@ EVIL = "<img src=x onerror='window.evil=1'><script>window.evil = 1</script>"
 def _often(monkeypatch):
     """Let pages be told of changes sooner than people need."""
     monkeypatch.setattr("angzarr.dashboard.pages.projections.LOOK_EVERY", timedelta(seconds=1))
-    monkeypatch.setattr("angzarr.dashboard.survey.FRESH", timedelta(0))
+    monkeypatch.setattr("angzarr.dashboard.ordered_handlers.LANES_FRESH", timedelta(0))
 
 
 def lane(root):

@@ -15,7 +15,7 @@ import pytest
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.replay.job import JobPlan, JobStatus
-from angzarr.cli.dashboard import open_desk
+from angzarr.cli.dashboard import open_services
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.serving import bind, server_of
@@ -57,7 +57,7 @@ def held(site):
 def dashboard(app, settings=None):
     """Serve *app*'s dashboard; give what asks its API."""
     with ExitStack() as doors:
-        site = build_site(open_desk(app, doors), settings or DashboardSettings())
+        site = build_site(open_services(app, doors), settings or DashboardSettings())
         listener = doors.enter_context(bind("127.0.0.1", 0))
         server = server_of(site)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

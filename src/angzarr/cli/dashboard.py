@@ -25,11 +25,11 @@ from angzarr.wiring.analysis_worker import (
     open_replayer,
 )
 from angzarr.wiring.application import Application
-from angzarr.wiring.dashboard import open_ordered_desk, open_rejected_desk
+from angzarr.wiring.dashboard import open_ordered_services, open_rejected_services
 from angzarr.wiring.stores import extra, write_logs
 
 if TYPE_CHECKING:
-    from angzarr.dashboard.desk import Desk
+    from angzarr.dashboard.services import Services
 
 _PACKAGES: Final = ("fastapi", "jinja2", "python_multipart", "uvicorn")
 
@@ -58,7 +58,7 @@ def serve(app_name: str | None, host: str, port: int, log_level: int) -> None:
     write_logs(log_level)
     with ExitStack() as doors:
         follow_clock(app, doors)
-        site = build_site(open_desk(app, doors), settings, hosts=[host])
+        site = build_site(open_services(app, doors), settings, hosts=[host])
         listener = doors.enter_context(serving.bind(host, port))
         at = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
@@ -98,18 +98,18 @@ def _open_unread(app: Application, doors: ExitStack) -> Callable[[], Mapping[str
     return watch.depths
 
 
-def open_desk(app: Application, doors: ExitStack) -> Desk:
+def open_services(app: Application, doors: ExitStack) -> Services:
     """Return what people work on, each store open until *doors* close."""
-    from angzarr.dashboard.desk import Desk
-    from angzarr.dashboard.survey import Surveyor
+    from angzarr.dashboard.ordered_handlers import Surveyor
+    from angzarr.dashboard.services import Services
 
     def opened(store: Any) -> Any:
         doors.callback(store.close)
         return store
 
-    ordered = open_ordered_desk(app, doors)
+    ordered = open_ordered_services(app, doors)
     replayer, barred = open_replayer(app, doors), open_barred(app, doors)
-    return Desk(
+    return Services(
         ledger=replayer.ledger,
         groups=opened(app.open_groups()),
         classifier=app.dlq_classifier(lambda: 0.0),
@@ -129,7 +129,7 @@ def open_desk(app: Application, doors: ExitStack) -> Desk:
         behind=open_behind(app, doors),
         ordered=ordered,
         surveyor=opened(Surveyor(ordered, replayer.clock)),
-        rejected=open_rejected_desk(app, doors),
+        rejected=open_rejected_services(app, doors),
         unread=_open_unread(app, doors),
         most_replays=app.settings.analysis.most_replays,
         approval_over=app.settings.analysis.approvals.jobs_over,

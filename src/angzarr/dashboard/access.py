@@ -1,23 +1,131 @@
-"""Access: who a caller is, by his token or his session.
+"""Access: who a caller is, by token or session, and how often a caller may ask.
 
-Where the settings list no tokens there is one that is made at each start, as Jupyter makes one:
-whoever may read what the process printed is let in, and nobody else on this machine.
+Where the settings list no tokens, one is made at each start, as Jupyter does: only a person who can
+read what the process printed gets in. A session is a signed cookie that needs no store; each
+purpose (session, visit, form) has its own key.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import ipaddress
+import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, NamedTuple
 
+from starlette.requests import Request
+
+from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.analysis.replay.job_limits import LOCAL
+from angzarr.clock import Clock
+from angzarr.dashboard.access_log import note, place_of
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.sessions import Session, Sessions
+from angzarr.resilience.limit import Limit, LimitScope
 from angzarr.settings.dashboard import DashboardToken, Role
+
+#: How long a login lasts.
+SESSION_LIFE: Final = timedelta(hours=12)
+
+
+class LoginSession(NamedTuple):
+    """A session that was proved."""
+
+    id: str
+    known: DashboardToken
+    #: Seconds since 1970.
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Makes and reads cookies. No signature of one purpose is worth anything for another.
+
+    Ended sessions are remembered by this process alone, until they would be over anyhow.
+    """
+
+    key: bytes = field(repr=False)
+    clock: Clock
+    _ended: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def begin(self, known: DashboardToken) -> str:
+        """Return the cookie that lets *known* in without showing the token again."""
+        ends = str(self._now() + int(SESSION_LIFE.total_seconds()))
+        parts = (known.name, ends, secrets.token_urlsafe(12))
+        told = _text("|".join(parts).encode())
+        return f"{told}.{self._signed(b'session', known.sha256, *parts)}"
+
+    def read(self, cookie: str, tokens: Iterable[DashboardToken]) -> LoginSession | None:
+        """Return the session of *cookie*; None: forged, over, ended, or its token was removed."""
+        told, _, signature = cookie.partition(".")
+        try:
+            name, ends, id_ = base64.urlsafe_b64decode(told.encode()).decode().split("|")
+            until = int(ends)
+        except (ValueError, binascii.Error):
+            return None
+        known = next((one for one in tokens if one.name == name), None)
+        if known is None or not self._is_time_left(until) or id_ in self._ended:
+            return None
+        right = self._signed(b"session", known.sha256, name, ends, id_)
+        return LoginSession(id_, known, until) if _same(right, signature) else None
+
+    def end(self, session: LoginSession) -> None:
+        """Take *session* no more, whoever kept a copy of its cookie."""
+        now = self._now()
+        for id_, ends in self._ended.copy().items():
+            if ends <= now:
+                self._ended.pop(id_, None)
+        self._ended[session.id] = session.ends
+
+    def new_visit(self) -> str:
+        """Return the cookie of somebody who has no session yet: chance, and our signature."""
+        chance = secrets.token_urlsafe(24)
+        return f"{chance}.{self._signed(b'visit', chance)}"
+
+    def is_visit(self, cookie: str) -> bool:
+        """Tell whether *cookie* is one of ours."""
+        chance, _, signature = cookie.partition(".")
+        return _same(self._signed(b"visit", chance), signature)
+
+    def form_token(self, kind: str, whose: str) -> str:
+        """Return what a form carries that no other site can know (CSRF).
+
+        *whose* is something proved: the id of a session, or a visit's cookie.
+        """
+        return self._signed(b"form", kind, whose)
+
+    def is_form_token(self, kind: str, whose: str, shown: str) -> bool:
+        """Tell whether *shown* came from a form of this session or visit."""
+        return _same(self.form_token(kind, whose), shown)
+
+    def _is_time_left(self, until: int) -> bool:
+        return self._now() < until <= self._now() + SESSION_LIFE.total_seconds()
+
+    def _now(self) -> int:
+        return int(self.clock.now().timestamp())
+
+    def _signed(self, purpose: bytes, *parts: str) -> str:
+        """Sign *parts*, each with its length before it, by the key of *purpose*."""
+        key = hmac.digest(self.key, b"angzarr dashboard " + purpose, "sha256")
+        signed = hmac.new(key, digestmod=hashlib.sha256)
+        for part in parts:
+            raw = part.encode("utf-8", "surrogatepass")
+            signed.update(len(raw).to_bytes(8, "big") + raw)
+        return _text(signed.digest())
+
+
+def _same(right: str, shown: str) -> bool:
+    return hmac.compare_digest(right.encode(), shown.encode("utf-8", "surrogatepass"))
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode()
+
 
 _BEARER: Final = "bearer "
 
@@ -101,7 +209,7 @@ class Access:
                 found = one
         return found
 
-    def session(self, cookie: str) -> Session | None:
+    def session(self, cookie: str) -> LoginSession | None:
         """Return the session of *cookie*, if it is one that lasts."""
         return self.sessions.read(cookie, self.tokens)
 
@@ -118,3 +226,63 @@ def token_in(headers: Mapping[str, str]) -> str:
 
 def _bearer(header: str) -> str:
     return header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
+
+
+#: Wrong tokens from one place, see `visits.place_of`: a person mistypes, a program guesses.
+_GUESSES: Final = Limit("wrong-tokens", rate=0.2, burst=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """Says who a request is from, or refuses it with a Problem."""
+
+    access: Access
+    #: Of each caller.
+    pace: Limit
+    limits: InProcessLimits
+
+    def admit(self, request: Request, needed: Role) -> Caller:
+        """Return the caller of the API; raises Problem 401, 403 or 429."""
+        try:
+            caller = self.access.by_token(request.headers)
+        except Problem:
+            if token_in(request.headers):
+                self._note_guess(request)
+            raise
+        request.state.caller = caller
+        return self.pass_on(caller, needed)
+
+    def pass_on(self, caller: Caller, needed: Role) -> Caller:
+        """Return *caller* if he may do what *needed* may, and has not come too often."""
+        self._slow_down(self.pace, caller.name)
+        if not caller.role.covers(needed):
+            raise too_little(caller, needed)
+        return caller
+
+    def login(self, request: Request, token: str) -> DashboardToken | None:
+        """Return whose *token* a person typed; None: nobody's. Raises Problem 429."""
+        known = self.access.known(token)
+        if known is None:
+            self._note_guess(request)
+        else:
+            self._slow_down(self.pace, known.name)
+            note("login", request.scope, known.name)
+        return known
+
+    def logout(self, request: Request, cookie: str) -> None:
+        """End the session of *cookie*, if it is one."""
+        session = self.access.session(cookie)
+        if session is not None:
+            self.access.sessions.end(session)
+            note("logout", request.scope, session.known.name)
+
+    def _note_guess(self, request: Request) -> None:
+        self._slow_down(_GUESSES, place_of(request.scope))
+        note("wrong-token", request.scope)
+
+    def _slow_down(self, limit: Limit, whose: str) -> None:
+        exceeded = self.limits.take([LimitScope(limit, whose)], "")
+        if exceeded is not None:
+            seconds = math.ceil(exceeded.wait.least.total_seconds())
+            msg = f"too many requests: ask again in {seconds} s"
+            raise Problem(429, "too-many", msg, headers={"Retry-After": str(seconds)})

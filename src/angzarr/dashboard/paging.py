@@ -1,4 +1,7 @@
-"""Paging: cursors that say nothing to whoever holds them, and the link to the next page."""
+"""Paging: cursors that walk long lists, and ETags by which a change names what its caller saw.
+
+A change is made to the revision that the caller saw, or not at all (`If-Match`, RFC 9110).
+"""
 
 from __future__ import annotations
 
@@ -88,3 +91,31 @@ def next_link(request: Request, cursor: str) -> dict[str, str]:
     """Return the header that leads to the next page (RFC 8288), if there is one."""
     query = next_query(request, cursor)
     return {"Link": f'<{request.url.path}?{query}>; rel="next"'} if query else {}
+
+
+_TAG: Final = re.compile(r'"(\d{1,9})(?:-([0-9a-f]{16}))?"')
+
+
+def tag_of(revision: int, mark: str = "") -> str:
+    """Return the ETag of something at *revision*, told with all that *mark* stands for."""
+    return f'"{revision}-{mark}"' if mark else f'"{revision}"'
+
+
+def seen(if_match: str | None) -> int | None:
+    """Return the revision that a caller saw; None: he does not say, or takes any."""
+    return seen_with(if_match)[0]
+
+
+def seen_with(if_match: str | None) -> tuple[int | None, str]:
+    """Return the revision that a caller saw, and the mark of what was told with it."""
+    if if_match is None or if_match.strip() == "*":
+        return None, ""
+    tag = _TAG.fullmatch(if_match.strip())
+    if tag is None:
+        raise Problem(400, "bad-if-match", 'If-Match is the ETag of what you saw, like "3"')
+    return int(tag.group(1)), tag.group(2) or ""
+
+
+def stale(what: str) -> Problem:
+    """Return that *what* was changed since its caller saw it."""
+    return Problem(412, "stale", f"the {what} was changed meanwhile: look at it again")

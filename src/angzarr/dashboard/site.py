@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from angzarr._version import __version__
 from angzarr.adapters.memory.limit import InProcessLimits
-from angzarr.dashboard.access import Access, start_token
+from angzarr.dashboard.access import Access, Auth, Sessions, start_token
 from angzarr.dashboard.api import (
     about,
     alerts,
@@ -28,11 +28,9 @@ from angzarr.dashboard.api import (
     projections,
     sagas,
 )
+from angzarr.dashboard.api.brake import BrakeLight
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.api.shapes import ProblemShape
-from angzarr.dashboard.brake_light import BrakeLight
-from angzarr.dashboard.desk import Desk
-from angzarr.dashboard.door import Door
 from angzarr.dashboard.pages import alerts as alert_pages
 from angzarr.dashboard.pages import brake as brake_pages
 from angzarr.dashboard.pages import breakers as breaker_pages
@@ -44,10 +42,10 @@ from angzarr.dashboard.pages import jobs as job_pages
 from angzarr.dashboard.pages import many as many_pages
 from angzarr.dashboard.pages import projections as projection_pages
 from angzarr.dashboard.pages import sagas as saga_pages
-from angzarr.dashboard.pages import session, steering
+from angzarr.dashboard.pages import session
 from angzarr.dashboard.pages.route import refused
 from angzarr.dashboard.problem import Problem, crash, problem_of
-from angzarr.dashboard.sessions import Sessions
+from angzarr.dashboard.services import Services
 from angzarr.dashboard.shell import Shell
 from angzarr.dashboard.streams import Streams
 from angzarr.errors import AngzarrError
@@ -57,7 +55,6 @@ from angzarr.settings.dashboard import DashboardSettings
 _NOUNS: Final = (entries, edits, groups, jobs, breakers, brake, alerts)
 _PAGES: Final = (
     *(session, many_pages, export_pages, group_pages, entry_pages, edit_pages, job_pages),
-    steering,  # behind what is besides to see of a job
     *(projection_pages, saga_pages),
     *(breaker_pages, brake_pages, alert_pages),
 )
@@ -83,7 +80,7 @@ What a person can do with dead letters, for programs.
 """
 
 
-class Site(NamedTuple):
+class DashboardSite(NamedTuple):
     """What a server runs, and the streams that it ends before it stops."""
 
     app: Shell
@@ -92,22 +89,26 @@ class Site(NamedTuple):
     token: str
 
 
-def build_site(desk: Desk, settings: DashboardSettings, hosts: Iterable[str] = ()) -> Site:
+def build_site(
+    services: Services, settings: DashboardSettings, hosts: Iterable[str] = ()
+) -> DashboardSite:
     """Return the whole application; *hosts* are names it is known by, besides the settings'."""
     key = settings.session_key
     signing = key.get_secret_value().encode() if key else secrets.token_bytes(32)
     token, tokens = "", settings.tokens
     if not tokens:
-        token, known = start_token(has_approvals=desk.has_approvals)
+        token, known = start_token(has_approvals=services.has_approvals)
         tokens = (known,)
-    access = Access(tokens, Sessions(signing, desk.clock))
+    access = Access(tokens, Sessions(signing, services.clock))
     streams = Streams()
-    app = build_api(desk, Door(access, _pace(settings), InProcessLimits(desk.clock)), streams)
+    app = build_api(
+        services, Auth(access, _pace(settings), InProcessLimits(services.clock)), streams
+    )
     shell = Shell(app, [*settings.hosts, *hosts], local_only=access.is_open)
-    return Site(shell, streams, token)
+    return DashboardSite(shell, streams, token)
 
 
-def build_api(desk: Desk, door: Door, streams: Streams) -> FastAPI:
+def build_api(services: Services, auth: Auth, streams: Streams) -> FastAPI:
     """Return the application without its shell."""
     app = _Api(
         title="angzarr",
@@ -117,10 +118,10 @@ def build_api(desk: Desk, door: Door, streams: Streams) -> FastAPI:
         docs_url=None,  # its page would fetch scripts from another host
         redoc_url=None,
     )
-    app.state.desk = desk
-    app.state.door = door
+    app.state.services = services
+    app.state.auth = auth
     app.state.streams = streams
-    app.state.brake_light = BrakeLight(desk.brake, desk.clock)
+    app.state.brake_light = BrakeLight(services.brake, services.clock)
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/static", StaticFiles(packages=[("angzarr.dashboard", "static")]), name="static")

@@ -28,8 +28,8 @@ def ordered(app: Application) -> list[Ordered]:
 
 
 if TYPE_CHECKING:
-    from angzarr.dashboard.ordered_desk import OrderedDesk
-    from angzarr.dashboard.rejected_desk import RejectedDesk
+    from angzarr.dashboard.ordered_handlers import OrderedServices
+    from angzarr.dashboard.services import RejectedServices
 
 
 class _Closes(Protocol):
@@ -39,9 +39,9 @@ class _Closes(Protocol):
 _C = TypeVar("_C", bound=_Closes)
 
 
-def open_ordered_desk(app: Application, doors: ExitStack) -> OrderedDesk:
+def open_ordered_services(app: Application, doors: ExitStack) -> OrderedServices:
     """Return what is asked about ordered handlers of *app*; it connects when first asked."""
-    from angzarr.dashboard.ordered_desk import OrderedDesk
+    from angzarr.dashboard.ordered_handlers import OrderedServices
 
     books = _once(lambda: open_event_store(app.settings, app.broker_url), doors)
 
@@ -51,7 +51,7 @@ def open_ordered_desk(app: Application, doors: ExitStack) -> OrderedDesk:
         except ConfigurationError:
             return None
 
-    return OrderedDesk(
+    return OrderedServices(
         registered=lambda: ordered(app),
         stores=_once(lambda: open_ordering(app.settings, app.broker_url), doors),
         books=books_if_any,
@@ -59,11 +59,11 @@ def open_ordered_desk(app: Application, doors: ExitStack) -> OrderedDesk:
     )
 
 
-def open_rejected_desk(app: Application, doors: ExitStack) -> RejectedDesk:
+def open_rejected_services(app: Application, doors: ExitStack) -> RejectedServices:
     """Return what is asked about rejected commands of *app*; it connects when first asked."""
-    from angzarr.dashboard.rejected_desk import RejectedDesk
+    from angzarr.dashboard.services import RejectedServices
 
-    return RejectedDesk(
+    return RejectedServices(
         shelves=_once(app.open_shelves, doors),
         hide=hiding_of(app),
         fallback_domain=app.settings.saga_compensation.fallback_domain,

@@ -51,7 +51,7 @@ def test_a_name_that_the_audit_could_not_show_is_refused(run):
 
 def test_it_prints_where_to_log_in_where_the_settings_list_no_tokens(run, monkeypatch):
     served = []
-    monkeypatch.setattr(cli_dashboard, "open_desk", lambda _app, _doors: World().desk())
+    monkeypatch.setattr(cli_dashboard, "open_services", lambda _app, _doors: World().services())
     times = []
 
     def serve(site, _listener):
@@ -84,9 +84,9 @@ def test_a_desk_hears_from_the_queues_what_nobody_has_read(tmp_path, unique_name
     with ExitStack() as doors:
         queue = doors.enter_context(closing(app.open_dead_letter_queue()))
         queue.put(letters_of(domain, 2))
-        desk = cli_dashboard.open_desk(app, doors)
-        wait_until(lambda: domain in desk.unread(), "the queue to tell")
-        assert desk.unread()[domain].waiting == 2
+        services = cli_dashboard.open_services(app, doors)
+        wait_until(lambda: domain in services.unread(), "the queue to tell")
+        assert services.unread()[domain].waiting == 2
 
 
 def test_a_desk_of_an_app_whose_letters_have_no_place_opens_all_the_same(app):

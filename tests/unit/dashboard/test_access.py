@@ -11,15 +11,13 @@ from starlette.requests import Request
 
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.job import JobPlan, JobStatus, Selection
-from angzarr.dashboard import door as door_module
-from angzarr.dashboard import visits
-from angzarr.dashboard.access import Access, hash_of, is_loopback, new_token
+from angzarr.dashboard import access, access_log
+from angzarr.dashboard.access import Access, Sessions, hash_of, is_loopback, new_token
+from angzarr.dashboard.access_log import Refusals
 from angzarr.dashboard.api.route import PREFIX, GuardedRoute
 from angzarr.dashboard.pages.route import OpenPageRoute, PageRoute
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.sessions import Sessions
 from angzarr.dashboard.site import ROUTERS
-from angzarr.dashboard.visits import Refusals
 from angzarr.settings.dashboard import DashboardSettings, Role
 from dashboard_caller import Client, api, browser, form_token, opened
 from dashboard_world import SETTINGS, TOKENS, World
@@ -320,24 +318,24 @@ def test_everything_else_is_not(host):
 
 def test_strangers_of_any_number_fill_no_table(world, monkeypatch):
     """An attacker who has a network of IPv6 has more addresses than there is memory."""
-    door = world.app._app.state.door
+    auth = world.app._app.state.auth
     refusals = Refusals()
-    monkeypatch.setattr(door_module, "note", lambda *_: None)
-    monkeypatch.setattr(visits, "note", lambda *_: None)
-    monkeypatch.setattr(visits, "PLACES", 64)
+    monkeypatch.setattr(access, "note", lambda *_: None)
+    monkeypatch.setattr(access_log, "note", lambda *_: None)
+    monkeypatch.setattr(access_log, "PLACES", 64)
     for number in range(1500):
         for address in (f"10.1.{number >> 8}.{number & 255}", f"2001:db8:{number:x}::1"):
             scope = {"type": "http", "client": (address, 1), "method": "GET", "path": "/"}
             with suppress(Problem):
-                door._note_guess(Request(scope))
+                auth._note_guess(Request(scope))
             refusals.note(403, "foreign-origin", scope)
-    assert len(door.limits._meters) <= visits.PLACES
-    assert len(refusals._seldom._next) <= visits.PLACES
+    assert len(auth.limits._meters) <= access_log.PLACES
+    assert len(refusals._seldom._next) <= access_log.PLACES
 
 
 def test_all_addresses_of_one_network_are_one_strangers():
     def place(address):
-        return visits.place_of({"client": (address, 1)})
+        return access_log.place_of({"client": (address, 1)})
 
     assert place("2001:db8:1:2::1") == place("2001:db8:1:2:ffff::9%eth0")
     assert place("::ffff:10.1.2.3") == place("10.1.2.3")

@@ -8,8 +8,8 @@ import pytest
 
 from angzarr.analysis.ledger import emergency_stop as brakes
 from angzarr.analysis.ledger.emergency_stop import Scope
+from angzarr.dashboard.api.brake import AWAY, FRESH, BrakeLight
 from angzarr.dashboard.api.route import PREFIX
-from angzarr.dashboard.brake_light import AWAY, FRESH, BrakeLight
 from angzarr.errors import LedgerUnavailable
 from angzarr.settings.dashboard import Role
 from dashboard_caller import Client, api, browser, hidden

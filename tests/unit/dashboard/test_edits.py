@@ -17,11 +17,11 @@ from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.ledger.operator_actions import Act, Verb
 from angzarr.analysis.replay.edit import DEEPEST, LARGEST
 from angzarr.analysis.replay.editor import Editor
-from angzarr.dashboard import deeds
+from angzarr.dashboard import actions
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.pages.edits import escaped
-from angzarr.dashboard.pages.paper import LONGEST_SHOWN, shown
+from angzarr.dashboard.pages.templates import LONGEST_SHOWN, shown
 from angzarr.dashboard.problem import Problem
 from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.masking import MARK
@@ -305,7 +305,7 @@ def test_an_edit_that_cannot_be_shown_now_is_approved_later(careful, world):
     told = api(world).get(f"{PREFIX}/jobs/{job['id']}").json()["edit_review"]
     assert told["problem"] == "it cannot be shown: its payload cannot be had now"
     with pytest.raises(Problem) as refused:
-        deeds.steer_job(world.desk(), job["id"], "approve", by=Caller("bob", Role.APPROVER))
+        actions.steer_job(world.services(), job["id"], "approve", by=Caller("bob", Role.APPROVER))
     assert refused.value.status == 503
 
 

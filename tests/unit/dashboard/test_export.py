@@ -17,10 +17,10 @@ from types import SimpleNamespace
 import pytest
 
 from angzarr.analysis.ledger.export import letter_lines
-from angzarr.dashboard import connections, exporting
+from angzarr.dashboard import serving as connections
+from angzarr.dashboard.api import export as exporting
 from angzarr.dashboard.api.route import PREFIX
-from angzarr.dashboard.connections import Connection
-from angzarr.dashboard.serving import bind, server_of
+from angzarr.dashboard.serving import GuardedConnection, bind, server_of
 from angzarr.dashboard.streams import MOST_EACH
 from angzarr.dead_letters.codec import from_line
 from angzarr.errors import LedgerUnavailable
@@ -84,7 +84,7 @@ def away(*_arguments, **_options):
 def test_an_export_that_breaks_off_never_looks_whole(world, monkeypatch):
     """The second page cannot be read: the connection of a real server ends without the end."""
     monkeypatch.setattr("angzarr.analysis.replay.bulk_actions.LONGEST_PAGE", 2)
-    monkeypatch.setattr("angzarr.dashboard.exporting._CHUNK", 1)
+    monkeypatch.setattr("angzarr.dashboard.api.export._CHUNK", 1)
     world.file(3)
     get = world.ledger.get_failed_events
 
@@ -145,11 +145,11 @@ def test_who_reads_slowly_is_not_cut_off():
     )
     loop = SimpleNamespace(call_later=lambda *_: None)
     connection = SimpleNamespace(transport=transport, loop=loop)
-    connection._look_later = partial(Connection._look_later, connection)
+    connection._look_later = partial(GuardedConnection._look_later, connection)
     connection._look = lambda: None
     connection._look_later()
     for cut in ([], [], [1]):
-        Connection._look(connection)
+        GuardedConnection._look(connection)
         assert aborted == cut
 
 

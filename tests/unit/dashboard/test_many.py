@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from angzarr.analysis.ledger.ledger import Decided
-from angzarr.dashboard import once
+from angzarr.dashboard import idempotency as once
+from angzarr.dashboard.actions import MOST_COMPENSATED
 from angzarr.dashboard.api.route import PREFIX
-from angzarr.dashboard.many import MOST_COMPENSATED
 from angzarr.errors import LedgerUnavailable
 from angzarr.settings.dashboard import Role
 from contracts.ledger import HOLD, letter_of

@@ -16,7 +16,7 @@ from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.analysis.replay import job_view as job_dry_run
 from angzarr.analysis.replay.bulk_actions import act_on_all
 from angzarr.analysis.replay.job import JobStatus
-from angzarr.dashboard.pages.paper import LONGEST_SHOWN
+from angzarr.dashboard.pages.templates import LONGEST_SHOWN
 from angzarr.dashboard.serving import _MOST_CONNECTIONS
 from angzarr.dashboard.streams import MOST_EACH, MOST_OPEN, Streams
 from angzarr.dead_letters.depth import QueueDepth
@@ -395,7 +395,7 @@ def test_a_job_that_waits_for_a_person_is_looked_at_seldom(world, person, job, m
 def test_an_entry_past_the_cap_names_the_command_that_forces_it(world, person, monkeypatch):
     (entry,) = world.file(1)
     assert "--force" not in person.get(f"/entries/{entry.id}/replay").text
-    object.__setattr__(world.app._app.state.desk, "most_replays", 0)
+    object.__setattr__(world.app._app.state.services, "most_replays", 0)
     page = person.get(f"/entries/{entry.id}/replay").text
     assert f"angzarr dlq replay {entry.id} --force" in page
     assert "disabled" in page

@@ -10,8 +10,8 @@ from markupsafe import escape
 
 from angzarr.aggregates.book import Address
 from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.ordered_handlers import LANES_FRESH
 from angzarr.dashboard.streams import Streams
-from angzarr.dashboard.survey import FRESH
 from angzarr.errors import ConfigurationError, LedgerUnavailable, StoreUnavailable
 from angzarr.ordering.lane import Lane
 from angzarr.settings.dashboard import Role
@@ -120,7 +120,7 @@ def test_a_database_that_cannot_be_asked_is_told(world, client, error, status, s
         answer = client.get(path)
         assert answer.status_code == status
         assert answer.json()["detail"].startswith(says)
-    world.clock.sleep(FRESH)
+    world.clock.sleep(LANES_FRESH)
     old = client.get(ALL).json()
     assert old["projections"], "what was known before"
     assert old["problem"].startswith(says)

@@ -9,7 +9,7 @@ import pytest
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.replay.job import JobPlan, JobStatus, Selection
-from angzarr.dashboard.pages.steering import stand
+from angzarr.dashboard.pages.jobs import stand
 from angzarr.settings.dashboard import Role
 from dashboard_caller import browser, hidden
 from hand_clock import START

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from angzarr.aggregates.book import Address
+from angzarr.dashboard.ordered_handlers import AWAY, LAG_FRESH, LANES_FRESH, Surveyor
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.survey import AWAY, FRESH, LAG_FRESH, Surveyor
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.fleet import Member
 from angzarr.ordering.lane import Lane
@@ -64,10 +64,10 @@ def test_workers_are_counted_where_somebody_can_tell(world, surveyor):
         Member(owner=f"w{n}", host="h", pid=n, handlers=names, started_at=datetime.now(UTC))
         for n, names in enumerate([("projection.sales",), ("projection.sales", "x"), ("x",)])
     ]
-    world.clock.sleep(FRESH)
+    world.clock.sleep(LANES_FRESH)
     assert only(surveyor.look()).workers == 2
     world.fleet_away = StoreUnavailable("away")
-    world.clock.sleep(FRESH)
+    world.clock.sleep(LANES_FRESH)
     assert only(surveyor.look()).workers is None
 
 
@@ -76,10 +76,10 @@ def test_it_is_counted_no_oftener_than_it_says(world, surveyor):
     world.lanes.move(step_of(O_1, 0))
     fill(world.shelves.books, O_1.address, event(), event())
     assert only(surveyor.look()).row.summary.lanes == 0
-    world.clock.sleep(FRESH)
+    world.clock.sleep(LANES_FRESH)
     seen = only(surveyor.look())
     assert (seen.row.summary.lanes, seen.row.lag.events_behind) == (1, 0), "the lag is older"
-    world.clock.sleep(LAG_FRESH - FRESH)
+    world.clock.sleep(LAG_FRESH - LANES_FRESH)
     assert only(surveyor.look()).row.lag.events_behind == 1
 
 
@@ -105,7 +105,7 @@ def test_what_takes_long_is_counted_more_seldom(world, surveyor, monkeypatch):
 def test_a_database_that_is_away_leaves_what_was_known_and_is_not_asked_at_once(world, surveyor):
     before = surveyor.look()
     world.lanes_away = StoreUnavailable("secret")
-    world.clock.sleep(FRESH)
+    world.clock.sleep(LANES_FRESH)
     survey = surveyor.look()
     assert survey.seen == before.seen
     assert survey.problem.detail.startswith("the database of ordered handlers is away")
@@ -155,7 +155,7 @@ def test_one_thread_counts_and_nobody_waits_for_it_long(world, monkeypatch):
         assert go_on.wait(60)
         return [SALES]
 
-    monkeypatch.setattr("angzarr.dashboard.survey.WHOLE", 0.01)
+    monkeypatch.setattr("angzarr.dashboard.ordered_handlers.WHOLE", 0.01)
     surveyor = Surveyor(replace(world.ordered, registered=registered), world.clock)
     assert surveyor.look().at is None
     assert begun.wait(60)
@@ -167,7 +167,7 @@ def test_one_thread_counts_and_nobody_waits_for_it_long(world, monkeypatch):
     wait_until(lambda: surveyor.look().seen)
     assert only(surveyor.look()).row.one == SALES
     surveyor.close()
-    world.clock.sleep(FRESH)
+    world.clock.sleep(LANES_FRESH)
     begun.clear()
     surveyor.look()
     assert not begun.is_set(), "it was closed"

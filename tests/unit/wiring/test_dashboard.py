@@ -14,11 +14,11 @@ from tests.contracts.waiting_events import early_of, step_of
 from angzarr import Projection, handles
 from angzarr.aggregates.book import Address
 from angzarr.clock import SystemClock
-from angzarr.dashboard.survey import Surveyor
+from angzarr.dashboard.ordered_handlers import Surveyor
 from angzarr.errors import ConfigurationError
 from angzarr.ordering.lane import Lane
 from angzarr.sagas.log import CaseFilter
-from angzarr.wiring.dashboard import open_ordered_desk, open_rejected_desk
+from angzarr.wiring.dashboard import open_ordered_services, open_rejected_services
 
 ONE = Address("order", "o-1")
 
@@ -53,8 +53,8 @@ def made(tmp_path):
 
 
 def count(app, doors):
-    desk = open_ordered_desk(app, doors)
-    return Surveyor(desk, SystemClock(), lambda work: work()).look()
+    services = open_ordered_services(app, doors)
+    return Surveyor(services, SystemClock(), lambda work: work()).look()
 
 
 def test_a_dashboard_counts_what_workers_keep(made, doors):
@@ -75,9 +75,9 @@ def test_a_dashboard_counts_what_workers_keep(made, doors):
 def test_without_event_books_what_waits_is_told(doors, tmp_path):
     url = f"sqlite:///{tmp_path / 'orders.db'}"
     with apps(prepare, broker="filesystem://", store=url, ordering={"url": url}) as make:
-        desk = open_ordered_desk(make(), doors)
-        assert desk.books() is None
-        assert [one.name for one, _ in desk.all()] == ["sales"]
+        services = open_ordered_services(make(), doors)
+        assert services.books() is None
+        assert [one.name for one, _ in services.all()] == ["sales"]
 
 
 def test_without_a_database_it_is_said_which_setting_is_missing(doors):
@@ -85,13 +85,13 @@ def test_without_a_database_it_is_said_which_setting_is_missing(doors):
         app = make()
         assert "ordering.url" in count(app, doors).problem.detail
         with pytest.raises(ConfigurationError, match="books"):
-            open_rejected_desk(app, doors).page(CaseFilter(), limit=1, after="")
+            open_rejected_services(app, doors).page(CaseFilter(), limit=1, after="")
 
 
 def test_rejected_commands_are_those_of_the_app(made, doors):
     shelves = made.open_shelves()
     doors.callback(shelves.close)
     case = shelves.rejections.note(a_case())
-    desk = open_rejected_desk(made, doors)
-    assert [one.id for one in desk.page(CaseFilter(), limit=1, after="").cases] == [case.id]
-    assert desk.story(case.id).rejection is not None
+    services = open_rejected_services(made, doors)
+    assert [one.id for one in services.page(CaseFilter(), limit=1, after="").cases] == [case.id]
+    assert services.story(case.id).rejection is not None

@@ -1,9 +1,8 @@
-"""AlertDelivery: brings alerts to one sink, until they arrived or are too old.
+"""AlertDelivery: brings alerts to one sink, until they arrive or are too old.
 
 It must never note an alert as delivered that the sink has not confirmed. A worker that dies between
-the two sends it again under the same id, by which the receiver knows it.
-
-Trial: a signed test alert to webhooks, to see whether alerts would arrive.
+the two sends it again under the same id, by which the receiver knows it. A signed test alert shows
+whether alerts would arrive.
 """
 
 from __future__ import annotations

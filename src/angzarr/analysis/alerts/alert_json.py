@@ -1,6 +1,4 @@
-"""Alerts as JSON, for programs. The command line's `--json` and the HTTP API say the same.
-
-Alerts as the bodies of webhooks: our own JSON, and what Slack takes. Pure.
+"""Alerts as JSON: for programs, for webhooks, and in the form that Slack takes.
 
 The same alert makes the same bytes, however often it is sent.
 """

@@ -1,9 +1,7 @@
-"""Alerting: looks at groups, old entries and replay jobs, and raises alerts (spec A5, issue 7.7).
+"""AlertRaiser: looks at groups, old entries and replay jobs, and raises alerts (spec A5).
 
-It reads a bounded number of rows a look, and nobody waits for it: it has a thread of its own. What
-it did not see in one look it sees in a later one, so a crash costs time only.
-
-ForgottenWatches: watches of groups and replay jobs that are gone themselves.
+It reads a bounded number of rows a look, on a thread of its own. What one look misses a later one
+finds, so a crash costs only time. A watch goes once its group or job is gone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What a watch remembers of its subject, and when something may be said of it again. Pure.
+"""Alert state: what a watch remembers, when it may speak again, and what becomes a storm.
 
-Storms: groups that are new, back or poison are told as one where they are many (spec A5).
-
-GroupSweep: all groups in turn, a page at a time: those that failed last, open ones, and any.
+Groups that are new, back or poison are told as one alert where they are many (spec A5).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Alerts in words for people: what, since when, how many, what to do next. Pure.
+"""Alerts in words for people: what, since when, how many, what to do next, and a link. Pure.
 
-Everything in them came with a letter, so from anybody: it is cut, and shown as one line that no
-terminal acts on. A command is written so that no shell does either.
-
-The link of an alert: a template, filled in with what the alert is about. Pure.
+All of it came with a letter, so from anybody: it is cut, and shown as one line that no terminal
+acts on. A command is written so that no shell does either.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Classify: what kind of failure this is, and what to do with it (spec A3). Pure.
 
-The first rule that fits speaks, and then what no rule can overrule: a letter that may be forged is
-held unread, no replay beyond the cap or into an open breaker, no wait without end.
-
-Pauses: when a replay begins, and when an entry that waits is looked at again.
-
-Unattended: what may be done with a failure without a person (spec A4). Pure.
-
-Why an entry has its class, as JSON: every door says the same.
+The first rule that fits decides. Then come limits that no rule can overrule: a letter that may be
+forged is held unread, no replay goes beyond the cap or into an open breaker, no wait is endless,
+and old or unsigned failures need a person.
 """
 
 from __future__ import annotations

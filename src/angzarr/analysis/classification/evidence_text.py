@@ -1,7 +1,4 @@
-"""Clues: evidence for people: each thing that is known, from where, and of when. Pure.
-
-Saying: the sentence by which a rule tells why, filled in with what is known. Pure.
-"""
+"""Evidence view: evidence for people, as a list of items and as the sentence of a rule. Pure."""
 
 from __future__ import annotations
 

@@ -1,15 +1,8 @@
-"""Rules: data by which failures are classified; the first that fits decides (spec A3). Pure.
+"""Rules: data by which failures are classified; the first that fits decides (spec A3).
 
-Rules of the settings come first, then those written in Python, then those that ship with angzarr
-(`rules.yaml`); all are tried by the same engine.
-
-Sieve: the rules that are worth trying for a failure. Pure.
-
-Most rules ask first for one of a few things of which failures have few different values. For each
-such combination it is found out once which rules are left; a flood of alike failures tries only
-those. The order of rules is kept, and what remains is tried as it stands.
-
-Rule file: rules as YAML, those that ship with angzarr and those of a user.
+Rules of the settings come first, then those in Python, then those that ship with angzarr
+(`rules.yaml`); one engine tries them all. `RuleIndex` leaves out rules that cannot fit: most ask
+for one of a few things first, so a flood of alike failures tries only what is left.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Tally: how changes of entries change what is counted of them. Pure.
+"""Counters: how changes of entries change the counts of the ledger; how peers fare (A3). Pure.
 
-Whoever stores entries keeps these counts in the same transaction, so that no question about many
-entries has to read them all.
-
-Peers: how other events of the same handler, and of the same group, fare now (spec A3).
+A store keeps these counts in the transaction of the change, so that no question about many entries
+reads them all. `PeerStats` says how other events of the same handler or group fare now.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""Brake: a person stops replays, for every analysis worker at once (issue: the global brake).
+"""Brake and quiet hours: when no replay may begin, for every analysis worker at once. Pure.
 
-    automatic   what begins by itself waits; replays that people ask for go on
+    automatic   automatic replays wait; replays that people ask for go on
     all         nothing is sent at all, replay jobs included
 
-What is under way is answered as ever, and nothing is lost: it waits in the ledger.
-
-QuietHours: when the analysis worker replays nothing by itself, in the time of a place. Pure.
-
-The brake as JSON, for programs. The command line's `--json` and the HTTP API say the same.
+Replays in flight finish normally, and nothing is lost: it waits in the ledger.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
 """Entry: one event that one handler could not handle, as the ledger keeps it (spec A2). Values.
 
-What may become of an entry stands in `transition`; the ledger only stores it.
-
-Change: an entry after something happened to it, and what its history says. A value.
-
-Words of the ledger that a newer release wrote: kept as they are, said once, acted on by nobody.
-
-During a rolling upgrade workers of two releases share the ledger. The older ones must neither fail
-on a status that they do not know nor take it for another one: what it stands on is left alone.
+`transition` says what may become of an entry. Workers of two releases share the ledger during a
+rolling upgrade: a status that only the newer release knows is kept, logged once, and left alone.
 """
 
 from __future__ import annotations

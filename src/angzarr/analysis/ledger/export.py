@@ -1,11 +1,7 @@
-"""Export: entries of the ledger as lines, one after the other, however many there are (A5).
+"""Export: entries and letters as JSON and as lines of JSON or CSV, for programs (A5).
 
-An entry stands there as `dlq list --json` tells it, a letter as it lies in the ledger: redacted and
-sealed as it was when it was filed.
-
-Entries as JSON, for programs. Field names are those of spec A2 and do not change.
-
-The command line's `--json` and the HTTP API say the same.
+The command line's `--json` and the HTTP API say the same. Field names are those of spec A2 and do
+not change. A letter is exported as it lies in the ledger: redacted and sealed as it was filed.
 """
 
 from __future__ import annotations

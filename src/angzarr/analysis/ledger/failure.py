@@ -1,4 +1,7 @@
-"""TODO: say what this is."""
+"""Failure: what is filed in the ledger, a dead letter or bytes that could not be read. Values.
+
+What an entry says of its last failure is read here: its id, its facts, its explanation.
+"""
 
 from __future__ import annotations
 

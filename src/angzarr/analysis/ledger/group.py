@@ -1,11 +1,7 @@
-"""Group: failures that look alike, by their fingerprint; who looks after them (spec A3, A5).
+"""Group: failures that look alike, by their fingerprint, and who looks after them (A3, A5).
 
-Groups as JSON, for programs: every door says the same.
-
-Group address: a fingerprint as it goes into addresses and commands. Pure.
-
-Whoever writes a letter chooses its fingerprint: it may have slashes, dots alone, control characters
-or markup. In an address, on a command line and in a cursor each group must be found all the same.
+A letter's writer chooses its fingerprint, which may hold slashes, control characters or markup.
+`group_address` spells it so that addresses, command lines and cursors still find the group.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ledger: the port of the store that keeps every failure until somebody is done with it (A2).
+"""Ledger: the port of the store that keeps every failure until people are done with it (A2).
 
-Marking: the ledger's conditional changes of one entry, for every adapter that can change one.
+`EntryTransitions` holds its conditional changes of one entry, for every adapter.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Verb: what a person may do with an entry besides replaying it (spec A5). Pure.
+"""Operator actions: what a person may do with an entry besides replaying it (spec A5). Pure.
 
-Lane state: what an entry of an ordered handler is while its lane waits, or goes on. Pure.
-
-Where somebody closes such an entry without its event being handled a *skip* is sent, which has a
-replay's number and lets the later events go on. Whatever answer comes, the entry stays what was
-said of it; only a letter of the skip itself brings it back, for then the lane still waits.
+An entry of an ordered handler holds up the later events of its aggregate. Closing it unhandled
+sends a *skip*, which has a replay's number and lets them go on. The entry then stays what the
+person said of it; only a letter of the skip itself brings it back, since its lane still waits.
 """
 
 from __future__ import annotations

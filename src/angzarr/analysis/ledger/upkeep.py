@@ -1,8 +1,6 @@
-"""Upkeep: what operators do with the ledger itself: its tables, and what is counted of them.
+"""Upkeep: migrating and recounting the ledger, and removing closed entries and ended jobs.
 
-What the analysis worker removes some day: entries and jobs that nobody needs any more.
-
-It never removes an entry that anybody may still have to do something about.
+An entry that still needs anything is never removed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Edit: other data for one event, given by a person before its replay (spec A5). Pure.
 
-What is hidden from people stays hidden: where they leave a mark, the original value is put back,
-and what they put in the place of one is hidden, too.
-
-EditView: what of an event's data whoever edits it may see. Pure.
-
-An app hides what its own settings name. A letter that another app's worker hid more of keeps that
-hidden, whoever opens it.
+Hidden values stay hidden: where a person leaves a mark, the original value is put back, and a value
+that replaces a mark is hidden, too. An app hides what its own settings name, and what the worker
+hid that filed the letter.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """ReplayJob: the replay of many entries that begins with a canary and stops itself (spec A4).
 
-The nouns and the port that people use. How a job goes on is `job_rules`; the verbs by which an
-engine works on it are in `job_work`.
-
-JobEdit: the edit that a replay job of one entry carries, fixed when the job begins (spec A4).
-
-Whoever approves the job approves these bytes: nothing changes them, and no others are sent.
+How a job goes on is in `job_rules`, its ports are in `job_store`. A job of one entry may carry an
+edit, fixed when the job begins: whoever approves the job approves these bytes, and no others are
+sent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Job approval: which replay jobs a second person must approve (spec A5). Pure.
+"""Job limits: how many replays of a job may begin now, and who must approve it (A4, A5). Pure.
 
-Who begins many small jobs has begun a large one.
-
-How many replays of a job may begin now, and for what it waits if it is none (spec A4). Pure.
+Many small jobs of one person add up to a large one.
 """
 
 from __future__ import annotations

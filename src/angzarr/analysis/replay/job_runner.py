@@ -1,9 +1,7 @@
 """JobRunner: the analysis worker's duty that carries replay jobs out (spec A4).
 
-An entry gets its number before it is sent, and the ledger lets each number begin once: whoever
-dies anywhere leaves a job that the next engine takes up where it stopped.
-
-Target phases: how the breakers stand around the handlers that a replay job calls.
+An entry gets its number before it is sent, and the ledger lets each number begin once. If a worker
+dies, the next engine takes its job up where it stopped. No replay goes through an open breaker.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""JobWork: the port by which an engine works on replay jobs, one engine a job at a time.
+"""Job store: the ports by which people and engines work on replay jobs.
 
-What changes a job names the engine and does nothing once another one holds the job. An engine is a
-token that nobody else has; *by* is the worker's name, which the history tells instead.
-
-Job marking: what people begin and change of replay jobs, for every adapter that keeps some.
+One engine works on a job at a time: a change names the engine, and does nothing once another one
+holds the job. An engine is a unique token; *by* is the worker's name, which the history shows.
+`JobCommands` holds what people do to a job, for every adapter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""EditReview: what whoever approves an edit is shown, read from the very letter that is sent.
+"""Job view: what people see of a replay job: as JSON, its dry run, and the review of its edit.
 
-Replay jobs as JSON, for programs.
-
-DryRun: what a replay job would send, told before it is begun; every door says the same.
+The review is read from the very letter that is sent.
 """
 
 from __future__ import annotations

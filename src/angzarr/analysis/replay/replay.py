@@ -1,10 +1,8 @@
-"""Replay: the message that sends a failed event on its road again (spec A4, decisions 12). Pure.
+"""Replay: the message that sends a failed event on its road again, and who sends it (A4).
 
-Replayer: begins replays in an order that a crash cannot spoil (decisions 12).
-
-The ledger commits `retrying, replay n` first, then the message is published, then the ledger
-notes that the broker has it. Whoever dies in between leaves an entry that falls due again and is
-published under the same n, which the claim makes harmless.
+The ledger commits `retrying, replay n` first, then the message is published, then the ledger notes
+that the broker has it. A crash in between leaves an entry that falls due again and is published
+under the same n, which the claim makes harmless (decisions 12).
 """
 
 from __future__ import annotations

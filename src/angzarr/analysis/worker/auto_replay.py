@@ -1,15 +1,9 @@
-"""Recovering: the analysis worker's duty that replays held groups whose cause is gone (A3, A4).
+"""AutoReplay: replays held groups whose cause is gone, by a job with a canary (A3, A4).
 
-It looks at some held entries of each group as if they had just failed. Where the rules would now
-replay one, a replay job is begun for all like it in its group: canary first, and it halts itself.
-People stand above it: only what a rule held is replayed, what is acknowledged is left alone, and
-so is everything while the brake is pulled or it is quiet.
-
-Recovery: when a group that is held is replayed by itself, as its cause is gone (A3, A4). Pure.
-
-The rules say whether it is: a newer release runs, the dependency is well, what was missing is
-there. That may be wrong, so what follows is a replay job with its canary, at most one for each
-newer release, and otherwise further and further apart while they go wrong.
+It judges some held entries of each group as if they had just failed. Where the rules would now
+replay one, it begins a job for all like it: at most one for each newer release, else further and
+further apart while they go wrong. It replays only what a rule held, leaves acknowledged groups
+alone, and begins nothing while the brake is pulled or it is quiet.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Outages: what keeps duties waiting, each cause said once for all of them, and when it is over.
+"""WorkerDuty: one thing that an analysis worker does in turn, and how its faults are logged.
 
-Duty: one of the things that an analysis worker does in turn, and how it says what went wrong.
+Each cause that keeps duties waiting is logged once for all of them, and again when it is over.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Handover: gives letters of other apps to the queues that those apps read.
 
-A letter is filed here before it is given on, and it leaves its old queue only after the new one
-confirmed it. It is given on byte by byte: another app may have signed or sealed it.
-
-OtherApps: letters in the queue of no domain that another app wrote.
-
-Earlier releases put the letters of every app's plain tasks there, and each analysis worker reads
-it. Whoever may write there says whose a letter is: nothing is run or changed by that word. Pure.
+Earlier releases put the letters of every app's plain tasks in the queue of no domain. A letter's
+writer says whose it is, so that word runs and changes nothing. A letter is filed here before it is
+given on, byte by byte, and leaves its old queue only after the new one confirmed it.
 """
 
 from __future__ import annotations

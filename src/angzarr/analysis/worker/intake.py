@@ -1,12 +1,7 @@
-"""Intake: the analysis worker's duty that files letters in the ledger (spec A1).
+"""Intake: the analysis worker's duties that take letters and answers of replays in (spec A1).
 
-It must never let a letter go before the ledger has committed it.
-
-Answers: the analysis worker's duty that closes entries whose replay ended well (decisions 22).
-
-A word that it does not know is a newer worker's, and is let go.
-
-It must never let an answer go before the ledger has committed what it says.
+A letter is filed, an answer closes its entry (decisions 22). Neither may be let go before the
+ledger has committed it. An outcome that only a newer worker knows is let go.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """AnalysisWorker: reads the dead-letter queues into the ledger, decides, replays (spec A1).
 
 It does its duties in turn. None may let a letter or an answer go before the ledger has committed
-what it says, and none may stop the others.
-
-AnalysisHealth: what an analysis worker answers to probes, from what its own rounds met.
-
-It asks no server: each round asks the ledger, the dead-letter queue and the broker anyway.
+it, and none may stop the others. Its health is what its own rounds met: a probe asks no server.
 """
 
 from __future__ import annotations

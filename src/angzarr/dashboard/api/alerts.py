@@ -1,9 +1,13 @@
-"""Alerts over HTTP: what people were told, and whether it would arrive (spec A5)."""
+"""Alerts over HTTP: what people were told, and whether it would arrive (spec A5).
+
+Test alerts go out one after the other, whichever process is asked: webhooks are not ours.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated
+import secrets
+from datetime import datetime, timedelta
+from typing import Annotated, Final
 
 from fastapi import Query
 from pydantic import Field
@@ -12,10 +16,28 @@ from starlette.responses import Response
 from angzarr.analysis.alerts.alert import LONGEST_PAGE, AlertKind, AlertSeverity, Fate
 from angzarr.analysis.alerts.alert_delivery import chosen, try_alert
 from angzarr.analysis.alerts.alert_json import answers_json, listed_json, still_open
-from angzarr.dashboard.alert_pace import check_pace
-from angzarr.dashboard.api.route import DeskHere, acting, answer, problems, seeing
+from angzarr.analysis.ledger.idempotent_requests import RequestBegun, WriteKey, Writes
+from angzarr.clock import Clock
+from angzarr.dashboard.api.route import ServicesHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
 from angzarr.dashboard.problem import Problem
+
+#: In so long a time one request may send test alerts, of all callers of a ledger.
+EVERY: Final = timedelta(seconds=10)
+#: Whose writes these are; no caller is called so.
+_OURS: Final = "test alerts"
+
+
+def check_pace(writes: Writes, clock: Clock) -> None:
+    """Take the turn of the present span; raises Problem 429 where somebody has it."""
+    span, gone = divmod(clock.now().timestamp(), EVERY.total_seconds())
+    turn = secrets.token_hex(16)
+    if isinstance(writes.begin(WriteKey(_OURS, f"{span:.0f}"), turn, turn), RequestBegun):
+        return
+    seconds = max(1, round(EVERY.total_seconds() - gone))
+    msg = f"a test alert was sent just now: ask again in {seconds} s"
+    raise Problem(429, "too-many", msg, headers={"Retry-After": str(seconds)})
+
 
 see = seeing("alerts")
 act = acting("alerts")
@@ -82,10 +104,10 @@ class AnswerShape(Shape):
 
 
 @see.get("/alerts", response_model=AlertsShape)
-def list_alerts(desk: DeskHere, asked: Annotated[AlertQuery, Query()]) -> Response:
+def list_alerts(services: ServicesHere, asked: Annotated[AlertQuery, Query()]) -> Response:
     """List alerts, the one raised last first, and how their deliveries stand."""
-    found = desk.alerts.get_alerts(limit=asked.limit)
-    ids = still_open(desk.alerts, found)
+    found = services.alerts.get_alerts(limit=asked.limit)
+    ids = still_open(services.alerts, found)
     told = [listed_json(one, is_open=one.alert.id in ids) for one in found]
     return answer({"alerts": [one for one in told if asked.open in {None, one["open"]}]})
 
@@ -95,12 +117,12 @@ def list_alerts(desk: DeskHere, asked: Annotated[AlertQuery, Query()]) -> Respon
     response_model=dict[str, AnswerShape],
     responses=problems({409: "This app has no webhooks."}),
 )
-def try_alerts(desk: DeskHere, asked: Trial) -> Response:
+def try_alerts(services: ServicesHere, asked: Trial) -> Response:
     """Send a signed test alert to each webhook and say what came back; one request in 10 s."""
     try:
-        sinks = chosen(desk.webhooks(), asked.name)
+        sinks = chosen(services.webhooks(), asked.name)
     except ValueError as error:
         raise Problem(422, "invalid", str(error)) from error
-    check_pace(desk.writes, desk.clock)
-    _, answers = try_alert(sinks, desk.clock)
+    check_pace(services.writes, services.clock)
+    _, answers = try_alert(sinks, services.clock)
     return answer(answers_json(answers))

@@ -7,10 +7,10 @@ from typing import Annotated, Final, Literal
 from fastapi import Path
 from starlette.responses import Response
 
-from angzarr.dashboard.api.route import CallerHere, DeskHere, acting, answer, problems, seeing
+from angzarr.dashboard.actions import steer_breaker
+from angzarr.dashboard.api.route import CallerHere, ServicesHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import BreakerDetailShape, BreakerShape, BreakersShape
-from angzarr.dashboard.deeds import steer_breaker
-from angzarr.dashboard.look import breaker_of
+from angzarr.dashboard.services import breaker_of
 from angzarr.resilience.breaker import state_json, transition_json
 
 see = seeing("breakers")
@@ -24,25 +24,25 @@ Name = Annotated[str, Path(pattern=r"^[^\x00-\x1f/]{1,200}$")]
 
 
 @see.get("/breakers", response_model=BreakersShape, responses=_NONE)
-def list_breakers(desk: DeskHere) -> Response:
+def list_breakers(services: ServicesHere) -> Response:
     """List every breaker that is set up, or was used within a week."""
-    states = desk.breakers().states()
+    states = services.breakers().states()
     return answer({"breakers": [state_json(name, state) for name, state in states.items()]})
 
 
 @see.get("/breakers/{name}", response_model=BreakerDetailShape, responses=_NONE)
-def show_breaker(desk: DeskHere, name: Name) -> Response:
+def show_breaker(services: ServicesHere, name: Name) -> Response:
     """Return one breaker and what became of it lately."""
-    state = breaker_of(desk, name)
-    changes = [change for change in desk.breakers().history(TOLD) if change.name == name]
+    state = breaker_of(services, name)
+    changes = [change for change in services.breakers().history(TOLD) if change.name == name]
     told = {"transitions": [transition_json(change) for change in changes]}
     return answer(state_json(name, state) | told)
 
 
 @act.post("/breakers/{name}/{how}", response_model=BreakerShape, responses=_NONE)
 def steer(
-    desk: DeskHere, caller: CallerHere, name: Name, how: Literal["isolate", "reset"]
+    services: ServicesHere, caller: CallerHere, name: Name, how: Literal["isolate", "reset"]
 ) -> Response:
     """Hold a breaker open until it is reset, or close it and forget what it saw."""
-    steer_breaker(desk, name, how, by=caller)
-    return answer(state_json(name, breaker_of(desk, name)))
+    steer_breaker(services, name, how, by=caller)
+    return answer(state_json(name, breaker_of(services, name)))

@@ -1,32 +1,158 @@
-"""Edits over HTTP: the data that one begins with, its dry run, and its replay or proposal (A5)."""
+"""Edits over HTTP: the data that an edit begins with, its dry run, its replay or proposal (A5).
+
+Pages edit by the same functions.
+"""
 
 from __future__ import annotations
 
 import json
+import secrets
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis.replay.edit import read_data
-from angzarr.analysis.replay.editor import Draft
+from angzarr.analysis.ledger.entry import Entry, EntryDetail
+from angzarr.analysis.ledger.failure import Failure
+from angzarr.analysis.ledger.replay_options import Expectation, ReplayOrder
+from angzarr.analysis.ledger.transition import replayable
+from angzarr.analysis.replay.edit import Unfit, read_data
+from angzarr.analysis.replay.editor import Draft, edited_from
+from angzarr.analysis.replay.job import JobPlan, ReplayJob, Selection, job_edit, plan_for
 from angzarr.analysis.replay.job_view import job_json
-from angzarr.dashboard.api.asked import DataQuery, NewEdit
+from angzarr.dashboard.access import Caller
+from angzarr.dashboard.actions import check_target, id_for
 from angzarr.dashboard.api.entries import IfMatch
+from angzarr.dashboard.api.requests import DataQuery, NewEdit
 from angzarr.dashboard.api.route import (
     PREFIX,
     CallerHere,
-    DeskHere,
+    ServicesHere,
     acting,
     answer,
     problems,
     seeing,
 )
 from angzarr.dashboard.api.shapes import DataShape, DraftShape, EntryId, JobShape
-from angzarr.dashboard.edits import Edit, begin_edit, data_of, draft_of, editable
+from angzarr.dashboard.paging import seen, stale, tag_of
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.revision import seen, tag_of
+from angzarr.dashboard.services import Services, detail_of
 from angzarr.dead_letters.letter import Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What a caller wants of an entry that he saw at `revision`; None: he does not say which."""
+
+    entry_id: str
+    data: Any
+    #: Whether the edit is one of the data before the last edit.
+    original: bool = False
+    revision: int | None = None
+    note: str = ""
+    #: Elsewhere than its letter says.
+    to_queue: str = ""
+    to_handler: str = ""
+    sequence: Expectation = Expectation.AS_IS
+
+    @property
+    def plan(self) -> JobPlan:
+        """The plan of its job."""
+        order = ReplayOrder(
+            to_queue=self.to_queue, to_handler=self.to_handler, sequence=self.sequence
+        )
+        return plan_for(order)
+
+
+class Editable(NamedTuple):
+    """An entry, the letter that an edit of it begins with, and the one that it is sent instead."""
+
+    entry: Entry
+    failure: Failure
+    now: Failure
+
+
+def editable(
+    services: Services, entry_id: str, *, original: bool, revision: int | None = None
+) -> Editable:
+    """Return what is edited; raises Problem 404, 409 or 412 where there can be no edit."""
+    detail = detail_of(services, entry_id)
+    entry = detail.entry
+    if revision is not None and entry.revision != revision:
+        raise stale("entry")
+    if not replayable(entry):
+        msg = f"the entry is {entry.status}"
+        raise _refused(msg)
+    if entry.replays >= services.most_replays:
+        forced = f"angzarr dlq edit {entry.id} --force sends it"
+        cure = "raise analysis.most_replays" if services.approves_edits else forced
+        msg = f"it was replayed {entry.replays} times: {cure}"
+        raise _refused(msg)
+    now = detail.unanswered.letter or detail.failure
+    return Editable(entry, _begins_with(detail, original=original), now)
+
+
+def data_of(services: Services, wanted: Editable) -> Any:
+    """Return the data that may be seen and changed; raises Problem 409."""
+    data = services.editor.shown(wanted.failure)
+    if isinstance(data, Refusal):
+        raise _refused(data)
+    return data
+
+
+def draft_of(services: Services, edit: Edit) -> tuple[Editable, Draft | Refusal]:
+    """Return the edit as it would be sent, or why it would not; raises as `editable` does."""
+    check_target(services, edit.plan.order)
+    found = editable(services, edit.entry_id, original=edit.original, revision=edit.revision)
+    draft = services.editor.draft(
+        found.entry, found.failure, edit.data, now=found.now, to_handler=edit.to_handler
+    )
+    return found, draft
+
+
+def begin_edit(services: Services, edit: Edit, *, by: Caller, key: str | None) -> ReplayJob:
+    """Begin the job that sends *edit*, proposed where edits need approval.
+
+    The same *key* of one caller for the same edit twice is one job, also once that was sent.
+    """
+    data = json.dumps(edit.data, sort_keys=True)
+    asked = (by.name, key, edit.entry_id, data, edit.original, edit.note, edit.plan.order)
+    job_id = id_for(*asked) if key else secrets.token_hex(16)
+    if key and (job := services.jobs.open_job(job_id)):
+        return _begun(job)
+    (entry, *_), draft = draft_of(services, edit)
+    if isinstance(draft, Unfit):
+        raise Problem(422, "unfit", draft)
+    if isinstance(draft, Refusal):
+        raise _refused(draft)
+    job = services.jobs.begin(
+        Selection(entry_ids=(entry.id,)),
+        edit.plan,
+        by=by.name,
+        note=edit.note,
+        job_id=job_id,
+        edit=job_edit(entry, draft.order, needs_approval=services.approves_edits),
+    )
+    return _begun(job)
+
+
+def _begun(job: ReplayJob) -> ReplayJob:
+    if not job.total:
+        raise _refused(job.said or "the entry was changed meanwhile")
+    return job
+
+
+def _begins_with(detail: EntryDetail, *, original: bool) -> Failure:
+    failure = edited_from(detail, original=original)
+    if isinstance(failure, Refusal):
+        raise _refused(failure)
+    return failure
+
+
+def _refused(why: str) -> Problem:
+    return Problem(409, "does-not-apply", why)
+
 
 see = seeing("entries")
 act = acting("entries")
@@ -64,10 +190,14 @@ async def _read_strictly(request: Request) -> None:
 
 
 @act.get("/entries/{entry_id}/data", response_model=DataShape, responses={**_NONE, **_NOT_NOW})
-def show_data(desk: DeskHere, entry_id: EntryId, asked: Annotated[DataQuery, Query()]) -> Response:
+def show_data(
+    services: ServicesHere, entry_id: EntryId, asked: Annotated[DataQuery, Query()]
+) -> Response:
     """Return the data that an edit begins with; what is hidden is a mark, to be left in place."""
-    found = editable(desk, entry_id, original=asked.original)
-    return answer({"data": data_of(desk, found)}, headers={"ETag": tag_of(found.entry.revision)})
+    found = editable(services, entry_id, original=asked.original)
+    return answer(
+        {"data": data_of(services, found)}, headers={"ETag": tag_of(found.entry.revision)}
+    )
 
 
 @act.post(
@@ -82,7 +212,7 @@ def show_data(desk: DeskHere, entry_id: EntryId, asked: Annotated[DataQuery, Que
     dependencies=[Depends(_read_strictly)],
 )
 def edit_entry(
-    desk: DeskHere,
+    services: ServicesHere,
     caller: CallerHere,
     entry_id: EntryId,
     asked: NewEdit,
@@ -103,9 +233,9 @@ def edit_entry(
         sequence=asked.sequence,
     )
     if asked.dry_run:
-        _, draft = draft_of(desk, edit)
-        return answer(draft_json(draft, needs_approval=desk.approves_edits))
-    job = begin_edit(desk, edit, by=caller, key=said.key)
+        _, draft = draft_of(services, edit)
+        return answer(draft_json(draft, needs_approval=services.approves_edits))
+    job = begin_edit(services, edit, by=caller, key=said.key)
     where = f"{PREFIX}/jobs/{job.id}"
     return answer(job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
 

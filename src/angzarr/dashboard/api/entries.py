@@ -8,12 +8,12 @@ from fastapi import Header, Query, Request
 from starlette.responses import Response
 
 from angzarr.analysis.ledger.export import entry_detail_json, entry_page_json, seen_json, stats_json
-from angzarr.dashboard import deeds, many
-from angzarr.dashboard.api.asked import EntryQuery, ManyVerb, OneVerb
+from angzarr.dashboard import actions
+from angzarr.dashboard.api.requests import EntryQuery, ManyVerb, OneVerb
 from angzarr.dashboard.api.route import (
     CallerHere,
     ChoiceHere,
-    DeskHere,
+    ServicesHere,
     acting,
     answer,
     problems,
@@ -28,11 +28,9 @@ from angzarr.dashboard.api.shapes import (
     ResultsShape,
     StatsShape,
 )
-from angzarr.dashboard.look import detail_of, explanation_of, protection_of
-from angzarr.dashboard.paging import next_link, page_after, sealed
-from angzarr.dashboard.question import About
-from angzarr.dashboard.revision import seen, tag_of
-from angzarr.dashboard.sight import Outcome, act_on_found, act_on_named
+from angzarr.dashboard.paging import next_link, page_after, sealed, seen, tag_of
+from angzarr.dashboard.preconditions import About, Outcome, act_on_found, act_on_named
+from angzarr.dashboard.services import detail_of, explained, protection_of
 
 see = seeing("entries")
 act = acting("entries")
@@ -47,69 +45,72 @@ IfMatch = Annotated[str | None, Header(description='The ETag of what you saw, li
 
 @see.get("/entries", response_model=EntryPageShape, responses=problems({400: "No cursor."}))
 def list_entries(
-    request: Request, desk: DeskHere, asked: Annotated[EntryQuery, Query()]
+    request: Request, services: ServicesHere, asked: Annotated[EntryQuery, Query()]
 ) -> Response:
     """List entries, the one that failed last first."""
     page = page_after(
         asked.after,
-        lambda after: desk.ledger.get_failed_events(
+        lambda after: services.ledger.get_failed_events(
             asked.wanted(), status=asked.status, limit=asked.limit, after=after
         ),
     )
-    behind = desk.behind(page.entries)
+    behind = services.behind(page.entries)
     told = entry_page_json(page, behind) | {"next": sealed(page.next) or None}
     return answer(told, headers=next_link(request, page.next))
 
 
 @see.get("/entries/{entry_id}", response_model=EntryDetailShape, responses=_NONE)
-def show_entry(desk: DeskHere, entry_id: EntryId) -> Response:
+def show_entry(services: ServicesHere, entry_id: EntryId) -> Response:
     """Return everything about one entry: its letter, its history, who can open it."""
-    detail = detail_of(desk, entry_id)
-    told = entry_detail_json(detail, desk.behind([detail.entry]))
-    told |= {"protection": protection_of(desk, detail)}
+    detail = detail_of(services, entry_id)
+    told = entry_detail_json(detail, services.behind([detail.entry]))
+    told |= {"protection": protection_of(services, detail)}
     return answer(told, headers={"ETag": tag_of(detail.entry.revision)})
 
 
 @see.get("/entries/{entry_id}/explanation", response_model=ExplanationShape, responses=_NONE)
-def explain_entry(desk: DeskHere, entry_id: EntryId) -> Response:
+def explain_entry(services: ServicesHere, entry_id: EntryId) -> Response:
     """Tell how an entry would be classified now: every rule tried, and all the evidence."""
-    return answer(explanation_of(desk, detail_of(desk, entry_id)))
+    return answer(explained(services, detail_of(services, entry_id)))
 
 
 @see.get("/stats", response_model=StatsShape)
-def show_stats(desk: DeskHere) -> Response:
+def show_stats(services: ServicesHere) -> Response:
     """Count all entries, and what waits unread in the queues."""
-    unread = {domain: depth.waiting for domain, depth in desk.unread().items()}
-    return answer(stats_json(desk.ledger.get_failure_stats()) | {"unread": unread})
+    unread = {domain: depth.waiting for domain, depth in services.unread().items()}
+    return answer(stats_json(services.ledger.get_failure_stats()) | {"unread": unread})
 
 
 @act.post("/acts", response_model=ResultsShape, responses=AS_SEEN)
 def act_on_entries(
-    desk: DeskHere, caller: CallerHere, choice: ChoiceHere, asked: ManyVerb
+    services: ServicesHere, caller: CallerHere, choice: ChoiceHere, asked: ManyVerb
 ) -> Response:
     """Do a verb to entries by id, or to all that a filter finds as its dry run told them."""
-    all_of_them, seen_then = many.Asked(asked.verb, asked.note, caller, asked.dry_run), asked.sight
+    all_of_them, seen_then = (
+        actions.BulkRequest(asked.verb, asked.note, caller, asked.dry_run),
+        asked.sight,
+    )
     if asked.filter is None:
-        told = act_on_named(desk, asked.entry_ids, all_of_them, choice, seen_then)
+        told = act_on_named(services, asked.entry_ids, all_of_them, choice, seen_then)
     else:
         about = About(asked.filter.wanted(), asked.filter.status, asked.verb, asked.limit)
-        told = act_on_found(desk, about, all_of_them, choice, seen_then)
+        told = act_on_found(services, about, all_of_them, choice, seen_then)
     return answer(results_json(told, dry_run=asked.dry_run))
 
 
 @act.post("/entries/{entry_id}/acts", response_model=EntryShape, responses={**_NONE, **_STALE})
 def act_on_entry(
-    desk: DeskHere,
+    services: ServicesHere,
     caller: CallerHere,
     entry_id: EntryId,
     asked: OneVerb,
     if_match: IfMatch = None,
 ) -> Response:
     """Skip, archive, restore, escalate or resolve one entry."""
-    entry = deeds.act_on_one(
-        desk, entry_id, asked.verb, asked.note, by=caller, revision=seen(if_match)
+    entry = actions.act_on_one(
+        services, entry_id, asked.verb, asked.note, by=caller, revision=seen(if_match)
     )
-    told = seen_json(entry, desk.behind([entry]))
+    told = seen_json(entry, services.behind([entry]))
     return answer(told, headers={"ETag": tag_of(entry.revision)})
 
 

@@ -16,13 +16,13 @@ from angzarr.analysis.replay.job_view import (
     job_page_json,
     review,
 )
-from angzarr.dashboard import deeds
-from angzarr.dashboard.api.asked import ItemQuery, JobQuery, NewJob
+from angzarr.dashboard import actions
 from angzarr.dashboard.api.entries import IfMatch
+from angzarr.dashboard.api.requests import ItemQuery, JobQuery, NewJob
 from angzarr.dashboard.api.route import (
     PREFIX,
     CallerHere,
-    DeskHere,
+    ServicesHere,
     acting,
     answer,
     approving,
@@ -36,11 +36,10 @@ from angzarr.dashboard.api.shapes import (
     JobPageShape,
     JobShape,
 )
-from angzarr.dashboard.look import item_page, job_of
-from angzarr.dashboard.paging import next_link, page_after, sealed
+from angzarr.dashboard.paging import next_link, page_after, sealed, seen, seen_with, tag_of
+from angzarr.dashboard.preconditions import job_as_seen, see_job
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.revision import seen, seen_with, tag_of
-from angzarr.dashboard.sight import job_as_seen, see_job
+from angzarr.dashboard.services import item_page, job_of
 
 see = seeing("jobs")
 act = acting("jobs")
@@ -53,24 +52,26 @@ JobId = Annotated[str, Path(pattern=r"^[0-9A-Za-z_-]{1,64}$")]
 
 
 @see.get("/jobs", response_model=JobPageShape, responses=problems({400: "No cursor."}))
-def list_jobs(request: Request, desk: DeskHere, asked: Annotated[JobQuery, Query()]) -> Response:
+def list_jobs(
+    request: Request, services: ServicesHere, asked: Annotated[JobQuery, Query()]
+) -> Response:
     """List replay jobs, the newest first."""
     statuses = (asked.status,) if asked.status else ()
     page = page_after(
         asked.after,
-        lambda after: desk.jobs.get_jobs(statuses, limit=asked.limit, after=after),
+        lambda after: services.jobs.get_jobs(statuses, limit=asked.limit, after=after),
     )
     told = job_page_json(page) | {"next": sealed(page.next) or None}
     return answer(told, headers=next_link(request, page.next))
 
 
 @see.get("/jobs/{job_id}", response_model=JobDetailShape, responses=_NONE)
-def show_job(desk: DeskHere, job_id: JobId) -> Response:
+def show_job(services: ServicesHere, job_id: JobId) -> Response:
     """Return one job, how far it is, and what happened to it."""
-    job = job_of(desk, job_id)
-    refused = desk.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN)
-    edit = review(desk.editor, desk.jobs, job)
-    told = job_detail_json(job, desk.jobs.job_history(job_id), refused, edit)
+    job = job_of(services, job_id)
+    refused = services.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN)
+    edit = review(services.editor, services.jobs, job)
+    told = job_detail_json(job, services.jobs.job_history(job_id), refused, edit)
     return answer(told, headers={"ETag": tag_of(job.revision, edit.mark if edit else "")})
 
 
@@ -80,11 +81,11 @@ def show_job(desk: DeskHere, job_id: JobId) -> Response:
     responses={**_NONE, **problems({400: "No cursor."})},
 )
 def list_items(
-    request: Request, desk: DeskHere, job_id: JobId, asked: Annotated[ItemQuery, Query()]
+    request: Request, services: ServicesHere, job_id: JobId, asked: Annotated[ItemQuery, Query()]
 ) -> Response:
     """List the entries of a job in its order: which, and what became of each."""
-    job_of(desk, job_id)
-    found, following = item_page(desk, job_id, asked.states(), asked.after, asked.limit)
+    job_of(services, job_id)
+    found, following = item_page(services, job_id, asked.states(), asked.after, asked.limit)
     told = {"items": [item_json(one) for one in found], "next": sealed(following) or None}
     return answer(told, headers=next_link(request, following))
 
@@ -99,7 +100,7 @@ def list_items(
     },
 )
 def begin_job(
-    desk: DeskHere,
+    services: ServicesHere,
     caller: CallerHere,
     asked: NewJob,
     idempotency_key: Annotated[str | None, Header(include_in_schema=False)] = None,
@@ -110,11 +111,11 @@ def begin_job(
     """
     selection, plan = asked.selection(), asked.plan.plan()
     if asked.dry_run:
-        return answer(see_job(desk, selection, plan))
+        return answer(see_job(services, selection, plan))
     key = idempotency_key
-    id_of = partial(deeds.job_id_of, plan=plan, by=caller, note=asked.note, key=key or "")
-    selection = job_as_seen(desk, selection, plan, asked.sight, id_of)
-    job = deeds.begin_job(desk, selection, plan, by=caller, note=asked.note, key=key)
+    id_of = partial(actions.job_id_of, plan=plan, by=caller, note=asked.note, key=key or "")
+    selection = job_as_seen(services, selection, plan, asked.sight, id_of)
+    job = actions.begin_job(services, selection, plan, by=caller, note=asked.note, key=key)
     where = f"{PREFIX}/jobs/{job.id}"
     return answer(job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})
 
@@ -130,9 +131,9 @@ def _steering(how: Literal["pause", "resume", "cancel"], does: str) -> None:
         responses={**_NONE, **_STALE},
     )
     def steer_job(
-        desk: DeskHere, caller: CallerHere, job_id: JobId, if_match: IfMatch = None
+        services: ServicesHere, caller: CallerHere, job_id: JobId, if_match: IfMatch = None
     ) -> Response:
-        job = deeds.steer_job(desk, job_id, how, by=caller, revision=seen(if_match))
+        job = actions.steer_job(services, job_id, how, by=caller, revision=seen(if_match))
         return answer(job_json(job), headers={"ETag": tag_of(job.revision)})
 
 
@@ -150,7 +151,7 @@ _steering("cancel", f"End a job. {_MOVES}")
     responses={**_NONE, **_STALE, **problems({428: "If-Match is missing, or is *."})},
 )
 def approve_job(
-    desk: DeskHere, caller: CallerHere, job_id: JobId, if_match: IfMatch = None
+    services: ServicesHere, caller: CallerHere, job_id: JobId, if_match: IfMatch = None
 ) -> Response:
     """Let a job begin that somebody else proposed; `If-Match` names what you saw of it.
 
@@ -160,5 +161,5 @@ def approve_job(
     if revision is None:
         msg = "send If-Match with the ETag of the job that you looked at"
         raise Problem(428, "if-match-missing", msg)
-    job = deeds.steer_job(desk, job_id, "approve", by=caller, revision=revision, mark=mark)
+    job = actions.steer_job(services, job_id, "approve", by=caller, revision=revision, mark=mark)
     return answer(job_json(job), headers={"ETag": tag_of(job.revision)})

@@ -1,30 +1,139 @@
-"""Ordered handlers over HTTP: how they do, and which of their lanes stand (spec P2, P3)."""
+"""Ordered handlers over HTTP: how they do, and which of their lanes stand (spec P2, P3).
+
+A lane is read when it is looked at, and never more lanes than a page shows.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from fastapi import Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from angzarr.aggregates.book import Address
+from angzarr.aggregates.book import Address, Head, Pending, check_address
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
-from angzarr.dashboard.api.route import DeskHere, answer, problems, seeing
+from angzarr.dashboard.api.route import ServicesHere, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
-from angzarr.dashboard.lane_look import by_type, lane_page, lane_story, letters_of
-from angzarr.dashboard.paging import next_link, sealed
-from angzarr.dashboard.survey import WHOLE, Seen, Survey, uncounted
-from angzarr.ordering.lane import Why
-from angzarr.ordering.lane_view import LaneState
+from angzarr.dashboard.ordered_handlers import (
+    BOOKS,
+    LANES,
+    WHOLE,
+    HandlerStatus,
+    HandlerSurvey,
+    uncounted,
+)
+from angzarr.dashboard.paging import next_link, no_cursor, sealed, text_after
+from angzarr.dashboard.problem import Problem, asking
+from angzarr.dashboard.services import Services
+from angzarr.errors import AngzarrError, InvalidDomainName, InvalidRoot
+from angzarr.ordering.lane import Standing, Waiting, Why
+from angzarr.ordering.lane_view import LaneState, LaneView, lane_at
+from angzarr.projections.checkpoint import Checkpoint
 from angzarr.projections.ordered_handler import (
+    Ordered,
     checkpoint_json,
     lag_json,
     lane_json,
     row_json,
     standing_json,
 )
+
+
+class LanePage(NamedTuple):
+    """Lanes in which something waits, and the cursor of the next page, if there is one."""
+
+    lanes: Sequence[Standing]
+    next: str
+
+
+class LaneStory(NamedTuple):
+    """One lane, what waits in it, and what its book has more."""
+
+    view: LaneView
+    #: More waits than is told.
+    more: bool
+    pending: Sequence[Pending]
+
+
+class Letters(NamedTuple):
+    """The entries of letters that lanes wait behind, by letter; None: the ledger is away."""
+
+    entries: Mapping[str, str] | None
+
+    def entry_of(self, waiting: Waiting) -> str | None:
+        """Return the id of the entry that *waiting* is; None: it is not filed, or not known."""
+        return (self.entries or {}).get(waiting.letter_id or "")
+
+
+def lane_page(
+    services: Services, one: Ordered, *, after: str, limit: int, blocked: bool
+) -> LanePage:
+    """Return lanes of *one* behind the cursor *after*; raises Problem, ConfigurationError."""
+    place = _address_in(after) if after else None
+    with asking(LANES):
+        lanes = services.ordered.stores().lanes
+        found = lanes.standing(one.task, after=place, limit=limit + 1, blocked=blocked)
+    shown = found[:limit]
+    more = json.dumps(shown[-1].lane.address) if len(found) > limit else ""
+    return LanePage(shown, more)
+
+
+def lane_story(services: Services, one: Ordered, address: Address, limit: int) -> LaneStory:
+    """Return the lane of *one* at *address*; raises Problem, ConfigurationError."""
+    try:
+        check_address(address)
+    except (InvalidDomainName, InvalidRoot) as error:
+        raise Problem(422, "invalid", str(error)) from error
+    with asking(LANES):
+        view = lane_at(services.ordered.stores().lanes, one.lane(address), limit + 1)
+    more = len(view.waiting) > limit
+    shown = LaneView(
+        address=address, next_sequence=view.next_sequence, waiting=view.waiting[:limit]
+    )
+    return LaneStory(shown, more, _pending(services, shown))
+
+
+def by_type(services: Services, one: Ordered) -> Mapping[str, Checkpoint]:
+    """Return what *one* processed of each type of event; raises Problem, ConfigurationError."""
+    with asking(LANES):
+        return services.ordered.stores().checkpoints.by_type(one.task)
+
+
+def entries_of_lanes(services: Services, waiting: Iterable[Waiting | None]) -> Letters:
+    """Return the entries of those *waiting* that are dead letters, in one question."""
+    ids = {one.letter_id for one in waiting if one is not None and one.letter_id}
+    if not ids:
+        return Letters({})
+    try:
+        found = services.ledger.find_by_letters(ids)
+    except AngzarrError:
+        return Letters(None)
+    return Letters({letter: entry.id for letter, entry in found.items()})
+
+
+def _pending(services: Services, view: LaneView) -> Sequence[Pending]:
+    with asking(BOOKS):
+        books = services.ordered.books()
+        return () if books is None else books.pending([Head(view.address, view.next_sequence)])
+
+
+def _address_in(after: str) -> Address:
+    try:
+        place = json.loads(text_after(after))
+    except ValueError:
+        raise no_cursor() from None
+    match place:
+        case [str(domain), str(root), str(edition)]:
+            try:
+                return check_address(Address(domain, root, edition))
+            except (InvalidDomainName, InvalidRoot):
+                raise no_cursor() from None
+    raise no_cursor()
+
 
 see = seeing("projections")
 _SETUP: Final = {409: "No database is set up for ordered handlers: set ordering.url."}
@@ -171,35 +280,35 @@ class LaneQuery(Asked):
 
 
 @see.get("/projections", response_model=ProjectionsShape, responses=problems(_SETUP))
-def list_projections(desk: DeskHere) -> Response:
+def list_projections(services: ServicesHere) -> Response:
     """List projections and other ordered handlers, and how far they are behind.
 
     It is counted beside the requests: `as_of` and each lag's `at` say when.
     """
-    survey = desk.surveyor.look(WHOLE)
+    survey = services.surveyor.look(WHOLE)
     if survey.at is None:
         raise survey.problem or uncounted()
     return answer({"projections": [seen_json(one) for one in survey.seen], **_age(survey)})
 
 
 @see.get("/projections/{name}", response_model=ProjectionDetailShape, responses=_NONE)
-def show_projection(desk: DeskHere, name: Name) -> Response:
+def show_projection(services: ServicesHere, name: Name) -> Response:
     """Return one ordered handler, by name or task name."""
-    survey = desk.surveyor.look(WHOLE)
+    survey = services.surveyor.look(WHOLE)
     one = survey.find(name)
-    types = by_type(desk, one.row.one)
+    types = by_type(services, one.row.one)
     told = {"by_type": {kind: checkpoint_json(last) for kind, last in sorted(types.items())}}
     return answer(seen_json(one) | told | _age(survey))
 
 
 @see.get("/projections/{name}/lanes", response_model=LanePageShape, responses={**_NONE, **_CURSOR})
 def list_lanes(
-    request: Request, desk: DeskHere, name: Name, asked: Annotated[LanesQuery, Query()]
+    request: Request, services: ServicesHere, name: Name, asked: Annotated[LanesQuery, Query()]
 ) -> Response:
     """List lanes in which something waits, as they are now."""
-    one = desk.surveyor.find(name).row.one
-    page = lane_page(desk, one, after=asked.after, limit=asked.limit, blocked=asked.blocked)
-    letters = letters_of(desk, (lane.first for lane in page.lanes))
+    one = services.surveyor.find(name).row.one
+    page = lane_page(services, one, after=asked.after, limit=asked.limit, blocked=asked.blocked)
+    letters = entries_of_lanes(services, (lane.first for lane in page.lanes))
     lanes = [standing_json(one, lane) for lane in page.lanes]
     for told, lane in zip(lanes, page.lanes, strict=True):
         if lane.first is not None:
@@ -209,18 +318,18 @@ def list_lanes(
 
 
 @see.get("/projections/{name}/lane", response_model=LaneDetailShape, responses=_NONE)
-def show_lane(desk: DeskHere, name: Name, asked: Annotated[LaneQuery, Query()]) -> Response:
+def show_lane(services: ServicesHere, name: Name, asked: Annotated[LaneQuery, Query()]) -> Response:
     """Return the lane of one aggregate: what waits in it, in order, and why."""
-    one = desk.surveyor.find(name).row.one
-    story = lane_story(desk, one, asked.address(), asked.limit)
-    letters = letters_of(desk, story.view.waiting)
+    one = services.surveyor.find(name).row.one
+    story = lane_story(services, one, asked.address(), asked.limit)
+    letters = entries_of_lanes(services, story.view.waiting)
     told = lane_json(one, story.view, story.pending)
     for event, waiting in zip(told["waiting"], story.view.waiting, strict=True):
         event["entry_id"] = letters.entry_of(waiting)
     return answer(told | {"more": story.more})
 
 
-def seen_json(seen: Seen) -> dict[str, Any]:
+def seen_json(seen: HandlerStatus) -> dict[str, Any]:
     """Return an ordered handler as it was counted."""
     lag = seen.row.lag
     return row_json(seen.row) | {
@@ -230,6 +339,6 @@ def seen_json(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _age(survey: Survey) -> dict[str, Any]:
+def _age(survey: HandlerSurvey) -> dict[str, Any]:
     problem = survey.problem and survey.problem.detail
     return {"as_of": survey.at and survey.at.isoformat(), "problem": problem}

@@ -13,12 +13,10 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from angzarr.analysis.ledger.export import json_text
-from angzarr.dashboard.access import Caller
-from angzarr.dashboard.choice import Choice
-from angzarr.dashboard.desk import Desk
-from angzarr.dashboard.door import Door
-from angzarr.dashboard.once import once
+from angzarr.dashboard.access import Auth, Caller
+from angzarr.dashboard.idempotency import Choice, once
 from angzarr.dashboard.problem import MEDIA_TYPE, Problem
+from angzarr.dashboard.services import Services
 from angzarr.payloads.limits import turn
 from angzarr.runtime.text import printable
 from angzarr.settings.dashboard import Role
@@ -75,17 +73,17 @@ class GuardedRoute(APIRoute):
         )
 
         async def guarded(request: Request) -> Response:
-            door: Door = request.app.state.door
-            caller = door.admit(request, role)
+            auth: Auth = request.app.state.auth
+            caller = auth.admit(request, role)
             _check_query(request.query_params)
             if takes_body:
                 _check_type(request.headers.get("content-type", ""))
             key = request.headers.get("idempotency-key")
-            desk: Desk = request.app.state.desk
+            services: Services = request.app.state.services
             with turn():
                 if not writes or key is None:
                     return await handle(request)
-                return await once(request, desk.writes, caller.name, key, handle)
+                return await once(request, services.writes, caller.name, key, handle)
 
         return guarded
 
@@ -151,9 +149,9 @@ def answer(value: object, status: int = 200, headers: Mapping[str, str] | None =
     return Response(json_text(value), status, headers, "application/json")
 
 
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
+def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
 
 
 def _caller(request: Request) -> Caller:
@@ -169,7 +167,7 @@ def _choice(request: Request) -> Choice:
 #: What a request acts on, the same each time it is sent under one key.
 ChoiceHere: TypeAlias = Annotated[Choice, Depends(_choice)]
 #: What an endpoint works on, and for whom.
-DeskHere: TypeAlias = Annotated[Desk, Depends(_desk)]
+ServicesHere: TypeAlias = Annotated[Services, Depends(_services)]
 CallerHere: TypeAlias = Annotated[Caller, Depends(_caller)]
 
 

@@ -1,7 +1,8 @@
-"""Rejected commands of sagas over HTTP, and what became of them (spec C4, C5)."""
+"""Rejected commands of sagas over HTTP, what became of them, and their dead letters (C4, C5)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -9,14 +10,37 @@ from fastapi import Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from angzarr.analysis.ledger.ledger import LONGEST_PAGE
-from angzarr.dashboard.api.route import DeskHere, answer, problems, seeing
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter
+from angzarr.dashboard.api.route import ServicesHere, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
-from angzarr.dashboard.case_look import letters_of
 from angzarr.dashboard.paging import next_link, sealed, text_after
+from angzarr.dashboard.services import Services
+from angzarr.errors import AngzarrError
 from angzarr.sagas.flags import CompensationStep
-from angzarr.sagas.log import CaseFilter, RejectionStatus
+from angzarr.sagas.log import Case, CaseFilter, RejectionStatus
+from angzarr.sagas.rejection import told_id
 from angzarr.sagas.story import page_json, story_json
+
+#: Letters of one telling; more than one is rare.
+_MOST: Final = 5
+
+
+def entries_of_case(services: Services, case: Case) -> Sequence[Entry] | None:
+    """Return entries of the first and the last time that the source of *case* was told.
+
+    None: the ledger is away.
+    """
+    ids = dict.fromkeys(told_id(case.id, asked) for asked in (0, case.asked_again))
+    found: list[Entry] = []
+    try:
+        for event_id in ids:
+            wanted = EntryFilter(event_id=event_id)
+            found += services.ledger.get_failed_events(wanted, status=None, limit=_MOST).entries
+    except AngzarrError:
+        return None
+    return found
+
 
 see = seeing("sagas")
 _SETUP: Final = {409: "No database is set up for event books: set books."}
@@ -104,18 +128,22 @@ class StoryQuery(Asked):
 
 
 @see.get("/sagas", response_model=CasePageShape, responses=problems({400: "No cursor.", **_SETUP}))
-def list_cases(request: Request, desk: DeskHere, asked: Annotated[CaseQuery, Query()]) -> Response:
+def list_cases(
+    request: Request, services: ServicesHere, asked: Annotated[CaseQuery, Query()]
+) -> Response:
     """List commands of sagas that were rejected, the newest first."""
-    page = desk.rejected.page(asked.wanted(), limit=asked.limit, after=asked.cursor)
+    page = services.rejected.page(asked.wanted(), limit=asked.limit, after=asked.cursor)
     told = page_json(page) | {"next": sealed(page.next) or None}
     return answer(told, headers=next_link(request, page.next))
 
 
 @see.get("/sagas/{case_id}", response_model=CaseDetailShape, responses=_NONE)
-def show_case(desk: DeskHere, case_id: CaseId, asked: Annotated[StoryQuery, Query()]) -> Response:
+def show_case(
+    services: ServicesHere, case_id: CaseId, asked: Annotated[StoryQuery, Query()]
+) -> Response:
     """Return everything about one rejected command: the chain, in order."""
-    story = desk.rejected.story(case_id)
-    told = story_json(story, desk.rejected.data(story) if asked.data else None)
-    entries = letters_of(desk, story.case)
+    story = services.rejected.story(case_id)
+    told = story_json(story, services.rejected.data(story) if asked.data else None)
+    entries = entries_of_case(services, story.case)
     ids = None if entries is None else [one.id for one in entries]
     return answer(told | {"entries": ids})

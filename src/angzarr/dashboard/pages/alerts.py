@@ -11,7 +11,7 @@ from starlette.responses import Response
 from angzarr.analysis.alerts.alert import GROUP, JOB, Alert
 from angzarr.analysis.alerts.alert_json import still_open
 from angzarr.analysis.ledger.group import group_address
-from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.pages.route import pages, render
 
 router = pages()
@@ -20,10 +20,10 @@ _SHOWN: Final = 200
 
 
 @router.get("/alerts")
-def list_alerts(request: Request, desk: DeskHere) -> Response:
+def list_alerts(request: Request, services: ServicesHere) -> Response:
     """Show alerts that are open, then those that are over."""
-    found = desk.alerts.get_alerts(limit=_SHOWN)
-    ids = still_open(desk.alerts, found)
+    found = services.alerts.get_alerts(limit=_SHOWN)
+    ids = still_open(services.alerts, found)
     return render(
         request,
         "alerts.html",

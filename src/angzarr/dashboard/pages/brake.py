@@ -9,10 +9,10 @@ from fastapi import Request
 from starlette.responses import Response
 
 from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope
-from angzarr.dashboard import braking
+from angzarr.dashboard.api import brake
 from angzarr.dashboard.api.brake import LightHere
-from angzarr.dashboard.api.route import DeskHere
-from angzarr.dashboard.pages.asked import note_in, number_in
+from angzarr.dashboard.api.route import ServicesHere
+from angzarr.dashboard.pages.forms import note_in, number_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.problem import Problem
 
@@ -30,48 +30,48 @@ _ENDS: Final = {
 
 
 @router.get("/brake")
-def show_brake(request: Request, desk: DeskHere, light: LightHere) -> Response:
+def show_brake(request: Request, services: ServicesHere, light: LightHere) -> Response:
     """Show how the brake stands and who moved it lately."""
-    light.show(desk.brake.state())
+    light.show(services.brake.state())
     return render(
         request,
         "brake.html",
-        history=tuple(reversed(desk.brake.brake_history(braking.TOLD))),
+        history=tuple(reversed(services.brake.brake_history(brake.TOLD))),
         ends=[one for one in _ENDS if one],
     )
 
 
 @router.post("/brake/pull")
-def pull_brake(request: Request, desk: DeskHere, light: LightHere) -> Response:
+def pull_brake(request: Request, services: ServicesHere, light: LightHere) -> Response:
     """Pull the brake."""
     form = form_of(request)
     scope, ends = form.get("scope", ""), form.get("ends", "")
     if scope not in _SCOPES or ends not in _ENDS:
         raise Problem(422, "invalid", "the form holds what its page did not offer")
     span = _ENDS[ends]
-    until = desk.clock.now() + span if span else None
-    braking.pull(desk, light, _SCOPES[scope], note_in(form), until, by=caller_of(request))
+    until = services.clock.now() + span if span else None
+    brake.pull(services, light, _SCOPES[scope], note_in(form), until, by=caller_of(request))
     return go("/brake?done=pull")
 
 
 @router.get("/brake/release")
-def ask_release(request: Request, desk: DeskHere) -> Response:
+def ask_release(request: Request, services: ServicesHere) -> Response:
     """Ask whether replays are to go on."""
     operator_of(request)
-    return _question(request, desk.brake.state())
+    return _question(request, services.brake.state())
 
 
 @router.post("/brake/release")
-def release_brake(request: Request, desk: DeskHere, light: LightHere) -> Response:
+def release_brake(request: Request, services: ServicesHere, light: LightHere) -> Response:
     """Release the brake as its page showed it; where somebody moved it since, ask again."""
     form, caller = form_of(request), caller_of(request)
     seen = number_in(form, "revision")
     try:
-        braking.release(desk, light, note_in(form), by=caller, revision=seen)
+        brake.release(services, light, note_in(form), by=caller, revision=seen)
     except Problem as problem:
         if problem.status != _CHANGED:
             raise
-        return _question(request, desk.brake.state(), status=_CHANGED)
+        return _question(request, services.brake.state(), status=_CHANGED)
     return go("/brake?done=release")
 
 

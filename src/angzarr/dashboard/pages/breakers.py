@@ -7,11 +7,11 @@ from typing import Final, Literal
 from fastapi import Request
 from starlette.responses import Response
 
+from angzarr.dashboard.actions import steer_breaker
 from angzarr.dashboard.api.breakers import TOLD, Name
-from angzarr.dashboard.api.route import DeskHere
-from angzarr.dashboard.deeds import steer_breaker
-from angzarr.dashboard.look import breaker_of
+from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.pages.route import caller_of, go, operator_of, pages, render
+from angzarr.dashboard.services import breaker_of
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import counts
 
@@ -20,10 +20,10 @@ _SHOWN: Final = 20
 
 
 @router.get("/breakers")
-def list_breakers(request: Request, desk: DeskHere) -> Response:
+def list_breakers(request: Request, services: ServicesHere) -> Response:
     """Show every breaker, and what became of them lately."""
     try:
-        controls = desk.breakers()
+        controls = services.breakers()
     except ConfigurationError as error:
         return render(request, "breakers.html", breakers=[], changes=[], problem=str(error))
     states = controls.states()
@@ -37,17 +37,19 @@ def list_breakers(request: Request, desk: DeskHere) -> Response:
 
 
 @router.get("/breakers/{name}/{how}")
-def ask(request: Request, desk: DeskHere, name: Name, how: Literal["isolate", "reset"]) -> Response:
+def ask(
+    request: Request, services: ServicesHere, name: Name, how: Literal["isolate", "reset"]
+) -> Response:
     """Ask whether it is meant."""
     operator_of(request)
-    state = breaker_of(desk, name)
+    state = breaker_of(services, name)
     return render(request, "confirm_breaker.html", name=name, state=state, how=how)
 
 
 @router.post("/breakers/{name}/{how}")
 def steer(
-    request: Request, desk: DeskHere, name: Name, how: Literal["isolate", "reset"]
+    request: Request, services: ServicesHere, name: Name, how: Literal["isolate", "reset"]
 ) -> Response:
     """Hold a breaker open until it is reset, or close it."""
-    steer_breaker(desk, name, how, by=caller_of(request))
+    steer_breaker(services, name, how, by=caller_of(request))
     return go(f"/breakers?done={how}")

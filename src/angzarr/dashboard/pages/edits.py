@@ -10,16 +10,15 @@ from starlette.responses import Response
 
 from angzarr.analysis.replay.edit import Unfit, read_data
 from angzarr.analysis.replay.edit_differences import Sides
-from angzarr.dashboard.api.asked import DataQuery
-from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard.api.edits import Edit, begin_edit, data_of, draft_of, editable
+from angzarr.dashboard.api.requests import DataQuery
+from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.api.shapes import EntryId
-from angzarr.dashboard.desk import Desk
-from angzarr.dashboard.edits import Edit, begin_edit, data_of, draft_of, editable
-from angzarr.dashboard.look import detail_of
-from angzarr.dashboard.pages.asked import filled, note_in, number_in, order_in
-from angzarr.dashboard.pages.paper import LONGEST_SHOWN
+from angzarr.dashboard.pages.forms import filled, note_in, number_in, order_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
+from angzarr.dashboard.pages.templates import LONGEST_SHOWN
 from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.services import Services, detail_of
 from angzarr.dead_letters.letter import Refusal
 from angzarr.runtime.text import escaped
 
@@ -27,28 +26,28 @@ router = pages()
 
 
 @router.get("/entries/{entry_id}/edit")
-def ask_data(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+def ask_data(request: Request, services: ServicesHere, entry_id: EntryId) -> Response:
     """Show the data that may be changed."""
     operator_of(request)
     original = filled(DataQuery, request).original
-    found = editable(desk, entry_id, original=original)
-    text = laid_out(data_of(desk, found))
+    found = editable(services, entry_id, original=original)
+    text = laid_out(data_of(services, found))
     form = {"data": text, "original": str(original).lower(), "revision": str(found.entry.revision)}
-    return _form(request, desk, entry_id, form)
+    return _form(request, services, entry_id, form)
 
 
 @router.post("/entries/{entry_id}/edit")
-def ask_edit(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+def ask_edit(request: Request, services: ServicesHere, entry_id: EntryId) -> Response:
     """Show what an edit changes and ask whether it is meant, or what is wrong with it."""
     form = form_of(request)
     if "again" in form:
-        return _form(request, desk, entry_id, form)
+        return _form(request, services, entry_id, form)
     edit = _edit_in(form, entry_id)
     if isinstance(edit, Unfit):
-        return _form(request, desk, entry_id, form, edit)
-    (entry, *_), draft = draft_of(desk, edit)
+        return _form(request, services, entry_id, form, edit)
+    (entry, *_), draft = draft_of(services, edit)
     if isinstance(draft, Refusal):
-        return _form(request, desk, entry_id, form, draft)
+        return _form(request, services, entry_id, form, draft)
     return render(
         request,
         "confirm_edit.html",
@@ -58,18 +57,18 @@ def ask_edit(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
         whole=both(draft.whole),
         form=form | {"data": laid_out(edit.data), "note": edit.note},
         plan=edit.plan,
-        proposes=desk.approves_edits,
+        proposes=services.approves_edits,
     )
 
 
 @router.post("/entries/{entry_id}/edit/replay")
-def replay_edit(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+def replay_edit(request: Request, services: ServicesHere, entry_id: EntryId) -> Response:
     """Begin or propose the replay with other data; the same form twice is one job."""
     form = form_of(request)
     edit = _edit_in(form, entry_id)
     if isinstance(edit, Unfit):
-        return _form(request, desk, entry_id, form, edit)
-    job = begin_edit(desk, edit, by=caller_of(request), key=form.get("form_key"))
+        return _form(request, services, entry_id, form, edit)
+    job = begin_edit(services, edit, by=caller_of(request), key=form.get("form_key"))
     return go(f"/jobs/{job.id}")
 
 
@@ -113,11 +112,11 @@ def _edit_in(form: dict[str, str], entry_id: str) -> Edit | Unfit:
 
 
 def _form(
-    request: Request, desk: Desk, entry_id: str, form: dict[str, str], problem: str = ""
+    request: Request, services: Services, entry_id: str, form: dict[str, str], problem: str = ""
 ) -> Response:
     """Ask for the data, with what was filled in and why it cannot be sent."""
     text = _whole(escaped(form.get("data", "")))
-    detail = detail_of(desk, entry_id)
+    detail = detail_of(services, entry_id)
     return render(
         request,
         "edit.html",
@@ -127,8 +126,8 @@ def _form(
         form={"original": "false", "revision": "", "note": ""} | form | {"data": text},
         rows=min(max(text.count("\n") + 2, 8), 40),
         problem=problem,
-        targets=desk.replayer.targets,
+        targets=services.replayer.targets,
         plan=order_in(form),
         mismatch=detail.mismatch,
-        proposes=desk.approves_edits,
+        proposes=services.approves_edits,
     )

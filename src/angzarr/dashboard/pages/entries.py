@@ -15,17 +15,17 @@ from angzarr.analysis.ledger.transition import replayable
 from angzarr.analysis.replay.editor import EditChanges
 from angzarr.analysis.replay.job import plan_for
 from angzarr.analysis.replay.skip import told_behind
-from angzarr.dashboard import deeds
-from angzarr.dashboard.api.asked import EntryQuery
-from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard import actions
+from angzarr.dashboard.api.export import EXPORTED
+from angzarr.dashboard.api.requests import EntryQuery
+from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.api.shapes import EntryId
-from angzarr.dashboard.exporting import EXPORTED
-from angzarr.dashboard.look import detail_of, explanation_of, protection_of
-from angzarr.dashboard.pages.asked import filled, filter_query, note_in, number_in, order_in
 from angzarr.dashboard.pages.edits import both
+from angzarr.dashboard.pages.forms import filled, filter_query, note_in, number_in, order_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
 from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.services import detail_of, explained, protection_of
 from angzarr.dead_letters.letter import NoTarget
 
 router = pages()
@@ -33,12 +33,12 @@ _ON_A_PAGE: Final = 50
 
 
 @router.get("/entries")
-def list_entries(request: Request, desk: DeskHere) -> Response:
+def list_entries(request: Request, services: ServicesHere) -> Response:
     """Show entries, the one that failed last first."""
     asked = filled(EntryQuery, request)
     page = page_after(
         asked.after,
-        lambda after: desk.ledger.get_failed_events(
+        lambda after: services.ledger.get_failed_events(
             asked.wanted(), status=asked.status, limit=_ON_A_PAGE, after=after
         ),
     )
@@ -47,7 +47,7 @@ def list_entries(request: Request, desk: DeskHere) -> Response:
         request,
         "entries.html",
         entries=page.entries,
-        behind=desk.behind(page.entries),
+        behind=services.behind(page.entries),
         asked=asked,
         statuses=list(Status),
         classes=list(FailureClass),
@@ -60,10 +60,10 @@ def list_entries(request: Request, desk: DeskHere) -> Response:
 
 
 @router.get("/entries/{entry_id}")
-def show_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+def show_entry(request: Request, services: ServicesHere, entry_id: EntryId) -> Response:
     """Show everything about one entry."""
-    detail = detail_of(desk, entry_id)
-    behind = desk.behind([detail.entry])
+    detail = detail_of(services, entry_id)
+    behind = services.behind([detail.entry])
     told: dict[str, Any] = entry_detail_json(detail, behind)
     return render(
         request,
@@ -71,7 +71,7 @@ def show_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
         detail=detail,
         entry=detail.entry,
         message=told["message"],
-        protection=protection_of(desk, detail),
+        protection=protection_of(services, detail),
         verbs=[verb for verb in Verb if not refusal(detail.entry, verb)],
         replayable=replayable(detail.entry),
         mismatch=detail.mismatch,
@@ -81,18 +81,18 @@ def show_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
 
 
 @router.get("/entries/{entry_id}/explanation")
-def explain_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+def explain_entry(request: Request, services: ServicesHere, entry_id: EntryId) -> Response:
     """Show how an entry would be classified now, and why."""
-    detail = detail_of(desk, entry_id)
-    found = explanation_of(desk, detail)
+    detail = detail_of(services, entry_id)
+    found = explained(services, detail)
     return render(request, "explanation.html", entry=detail.entry, found=found)
 
 
 @router.get("/entries/{entry_id}/acts/{verb}")
-def ask_act(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb) -> Response:
+def ask_act(request: Request, services: ServicesHere, entry_id: EntryId, verb: Verb) -> Response:
     """Ask whether a verb is meant for an entry."""
     operator_of(request)
-    entry = detail_of(desk, entry_id).entry
+    entry = detail_of(services, entry_id).entry
     if why := refusal(entry, verb):
         raise Problem(409, "does-not-apply", why)
     return render(
@@ -107,11 +107,13 @@ def ask_act(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb) -> 
 
 
 @router.post("/entries/{entry_id}/acts/{verb}")
-def act_on_entry(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb) -> Response:
+def act_on_entry(
+    request: Request, services: ServicesHere, entry_id: EntryId, verb: Verb
+) -> Response:
     """Do a verb to an entry as its page showed it."""
     form = form_of(request)
-    deeds.act_on_one(
-        desk,
+    actions.act_on_one(
+        services,
         entry_id,
         verb,
         note_in(form),
@@ -122,38 +124,38 @@ def act_on_entry(request: Request, desk: DeskHere, entry_id: EntryId, verb: Verb
 
 
 @router.get("/entries/{entry_id}/replay")
-def ask_replay(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+def ask_replay(request: Request, services: ServicesHere, entry_id: EntryId) -> Response:
     """Ask whether an entry is to be replayed."""
     operator_of(request)
-    detail = detail_of(desk, entry_id)
+    detail = detail_of(services, entry_id)
     if not replayable(detail.entry):
         raise Problem(409, "does-not-apply", f"the entry is {detail.entry.status}")
     last = continued(AS_IT_IS, detail.unanswered)
-    again = desk.editor.told(last) if last.letter else None
-    problem = desk.replayer.problem(detail.entry, detail.failure, last)
+    again = services.editor.told(last) if last.letter else None
+    problem = services.replayer.problem(detail.entry, detail.failure, last)
     return render(
         request,
         "confirm_replay.html",
         entry=detail.entry,
         again=again,
         whole=both(again.whole) if isinstance(again, EditChanges) else None,
-        proposes=desk.approves_edits,
+        proposes=services.approves_edits,
         problem=problem,
         elsewhere=isinstance(problem, NoTarget),
-        targets=desk.replayer.targets,
+        targets=services.replayer.targets,
         plan=order_in({}),
         mismatch=detail.mismatch,
-        over=detail.entry.replays >= desk.most_replays,
+        over=detail.entry.replays >= services.most_replays,
     )
 
 
 @router.post("/entries/{entry_id}/replay")
-def replay_entry(request: Request, desk: DeskHere, entry_id: EntryId) -> Response:
+def replay_entry(request: Request, services: ServicesHere, entry_id: EntryId) -> Response:
     """Begin the replay of one entry; the same form twice is one job."""
     form = form_of(request)
     order, original = ReplayOrder(**order_in(form)), form.get("original") == "yes"
-    job = deeds.replay_one(
-        desk,
+    job = actions.replay_one(
+        services,
         entry_id,
         plan_for(order, original=original),
         by=caller_of(request),

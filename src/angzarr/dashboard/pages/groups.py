@@ -20,18 +20,16 @@ from angzarr.analysis.ledger.group import (
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.analysis.replay.job import DEFAULT_STAGES, Selection
-from angzarr.dashboard import deeds
-from angzarr.dashboard.api.asked import GroupQuery, Plan
-from angzarr.dashboard.api.route import DeskHere
+from angzarr.dashboard import actions
+from angzarr.dashboard.api.requests import GroupQuery, JobPlanRequest
+from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.api.shapes import Fingerprint
-from angzarr.dashboard.desk import Desk
-from angzarr.dashboard.look import group_of
-from angzarr.dashboard.pages.asked import filled, moment_in, note_in, number_in, order_in
+from angzarr.dashboard.pages.forms import filled, moment_in, note_in, number_in, order_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import next_query, page_after
+from angzarr.dashboard.preconditions import counted, moment_of
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.question import moment_of
-from angzarr.dashboard.sight import counted
+from angzarr.dashboard.services import Services, group_of
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import ConfigurationError
 
@@ -48,12 +46,12 @@ _MUTES: Final = {
 
 
 @router.get("/groups")
-def list_groups(request: Request, desk: DeskHere) -> Response:
+def list_groups(request: Request, services: ServicesHere) -> Response:
     """Show groups of failures, the one that failed last first."""
     asked = filled(GroupQuery, request, open_only=request.query_params.get("open_only", "true"))
     page = page_after(
         asked.after,
-        lambda after: desk.groups.get_groups(asked.wanted(), limit=_ON_A_PAGE, after=after),
+        lambda after: services.groups.get_groups(asked.wanted(), limit=_ON_A_PAGE, after=after),
     )
     return render(
         request,
@@ -62,27 +60,27 @@ def list_groups(request: Request, desk: DeskHere) -> Response:
         asked=asked,
         statuses=list(GroupStatus),
         next_page=next_query(request, page.next),
-        stats=desk.ledger.get_failure_stats(),
-        unread={name: depth for name, depth in sorted(desk.unread().items()) if depth.waiting},
+        stats=services.ledger.get_failure_stats(),
+        unread={name: depth for name, depth in sorted(services.unread().items()) if depth.waiting},
     )
 
 
 @router.get("/groups/{fingerprint}")
-def show_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Response:
+def show_group(request: Request, services: ServicesHere, fingerprint: Fingerprint) -> Response:
     """Show one group: its entries, who looks after it, what can be done."""
-    group = group_of(desk, fingerprint)
+    group = group_of(services, fingerprint)
     wanted = EntryFilter(fingerprint=fingerprint)
-    page = desk.ledger.get_failed_events(wanted, status=None, limit=_SAMPLES)
-    sample = desk.ledger.open(group.latest_entry_id) if group.latest_entry_id else None
+    page = services.ledger.get_failed_events(wanted, status=None, limit=_SAMPLES)
+    sample = services.ledger.open(group.latest_entry_id) if group.latest_entry_id else None
     return render(
         request,
         "group.html",
         group=group,
         entries=page.entries,
-        behind=desk.behind(page.entries),
+        behind=services.behind(page.entries),
         more=bool(page.next),
         sample=sample,
-        history=desk.groups.group_history(fingerprint),
+        history=services.groups.group_history(fingerprint),
         statuses=[one for one in GroupStatus if one is not GroupStatus.REGRESSED],
         mutes=list(_MUTES),
         longest_owner=LONGEST_OWNER,
@@ -92,13 +90,13 @@ def show_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Re
 
 
 @router.post("/groups/{fingerprint}")
-def amend_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Response:
+def amend_group(request: Request, services: ServicesHere, fingerprint: Fingerprint) -> Response:
     """Change what people say of a group."""
     form = form_of(request)
-    deeds.amend_group(
-        desk,
+    actions.amend_group(
+        services,
         fingerprint,
-        _amendment(desk, form),
+        _amendment(services, form),
         revision=number_in(form, "revision"),
         by=caller_of(request),
     )
@@ -106,28 +104,30 @@ def amend_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> R
 
 
 @router.get("/groups/{fingerprint}/replay")
-def ask_replay(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Response:
+def ask_replay(request: Request, services: ServicesHere, fingerprint: Fingerprint) -> Response:
     """Show how many entries a replay would send, and ask for its plan."""
     operator_of(request)
-    return _replay_form(request, desk, group_of(desk, fingerprint))
+    return _replay_form(request, services, group_of(services, fingerprint))
 
 
 @router.post("/groups/{fingerprint}/replay")
-def replay_group(request: Request, desk: DeskHere, fingerprint: Fingerprint) -> Response:
+def replay_group(request: Request, services: ServicesHere, fingerprint: Fingerprint) -> Response:
     """Begin the replay of a group; the same form twice is one job."""
-    group, form = group_of(desk, fingerprint), form_of(request)
+    group, form = group_of(services, fingerprint), form_of(request)
     try:
         plan = _plan_in(form).plan()
     except (ValidationError, ValueError) as error:
-        return _replay_form(request, desk, group, form, _why(error))
+        return _replay_form(request, services, group, form, _why(error))
     caller, note, key = caller_of(request), note_in(form), form.get("form_key", "")
-    until = min(moment_in(form, "until"), _moment(desk, fingerprint))
+    until = min(moment_in(form, "until"), _moment(services, fingerprint))
     selection = _selection(fingerprint, until)
-    begun = desk.jobs.open_job(deeds.job_id_of(selection, plan, by=caller, note=note, key=key))
-    if begun is None and counted(desk, selection)[1] != form.get("seen"):
+    begun = services.jobs.open_job(
+        actions.job_id_of(selection, plan, by=caller, note=note, key=key)
+    )
+    if begun is None and counted(services, selection)[1] != form.get("seen"):
         msg = "nothing was begun: by now it is about other entries, look again"
-        return _replay_form(request, desk, group, form, msg, status=412)
-    job = deeds.begin_job(desk, selection, plan, by=caller, note=note, key=key)
+        return _replay_form(request, services, group, form, msg, status=412)
+    job = actions.begin_job(services, selection, plan, by=caller, note=note, key=key)
     return go(f"/jobs/{job.id}")
 
 
@@ -135,21 +135,21 @@ def _selection(fingerprint: str, until: datetime) -> Selection:
     return Selection(wanted=EntryFilter(fingerprint=fingerprint, until=until))
 
 
-def _moment(desk: Desk, fingerprint: str) -> datetime:
-    return moment_of(desk, EntryFilter(fingerprint=fingerprint))
+def _moment(services: Services, fingerprint: str) -> datetime:
+    return moment_of(services, EntryFilter(fingerprint=fingerprint))
 
 
 def _replay_form(
     request: Request,
-    desk: Desk,
+    services: Services,
     group: Group,
     form: dict[str, str] | None = None,
     problem: str = "",
     *,
     status: int = 422,
 ) -> Response:
-    until = _moment(desk, group.fingerprint)
-    told, seen = counted(desk, _selection(group.fingerprint, until))
+    until = _moment(services, group.fingerprint)
+    told, seen = counted(services, _selection(group.fingerprint, until))
     plan = {
         "stages": ", ".join(map(str, DEFAULT_STAGES)),
         "rate": "50",
@@ -165,18 +165,18 @@ def _replay_form(
         told=told,
         until=until,
         plan=order_in({}) | plan | (form or {}) | {"until": until.isoformat(), "seen": seen},
-        targets=desk.replayer.targets,
+        targets=services.replayer.targets,
         stale=group.reason == Reason.SEQUENCE_MISMATCH,
-        proposes=desk.approves_edits,
+        proposes=services.approves_edits,
         problem=problem,
     )
 
 
-def _plan_in(form: dict[str, str]) -> Plan:
+def _plan_in(form: dict[str, str]) -> JobPlanRequest:
     """Return the plan that a person filled in; raises ValueError."""
     stages = [one.strip() for one in form.get("stages", "").split(",") if one.strip()]
     rate = form.get("rate", "").strip()
-    return Plan.model_validate(
+    return JobPlanRequest.model_validate(
         {
             "stages": stages,
             "rate": rate or None,
@@ -195,7 +195,7 @@ def _why(error: ValueError) -> str:
     return f"{where}: {first['msg']}".removeprefix(": ")
 
 
-def _amendment(desk: Desk, form: dict[str, str]) -> Amendment:
+def _amendment(services: Services, form: dict[str, str]) -> Amendment:
     mute = form.get("mute", "")
     span = _MUTES.get(mute)
     if mute not in {"", "unmute", *_MUTES}:
@@ -205,7 +205,7 @@ def _amendment(desk: Desk, form: dict[str, str]) -> Amendment:
             status=GroupStatus(form["status"]) if form.get("status") else None,
             owner=form.get("owner", "").strip(),
             note=note_in(form, LONGEST_NOTE),
-            muted_until=desk.clock.now() + span if span else None,
+            muted_until=services.clock.now() + span if span else None,
             unmute=mute == "unmute",
         )
     except ConfigurationError as error:

@@ -10,24 +10,25 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from angzarr.dashboard.access import Caller
-from angzarr.dashboard.api.projections import LaneQuery, LanesQuery, Name
-from angzarr.dashboard.api.route import DeskHere
-from angzarr.dashboard.desk import Desk
-from angzarr.dashboard.lane_look import (
+from angzarr.dashboard.api.projections import (
     LanePage,
+    LaneQuery,
+    LanesQuery,
     Letters,
+    Name,
     by_type,
+    entries_of_lanes,
     lane_page,
     lane_story,
-    letters_of,
 )
-from angzarr.dashboard.pages.asked import filled
-from angzarr.dashboard.pages.following import Step, followed
-from angzarr.dashboard.pages.paper import write
-from angzarr.dashboard.pages.route import caller_of, pages, render
+from angzarr.dashboard.api.route import ServicesHere
+from angzarr.dashboard.ordered_handlers import WHOLE
+from angzarr.dashboard.pages.forms import filled
+from angzarr.dashboard.pages.route import LiveStep, caller_of, followed, pages, render
+from angzarr.dashboard.pages.templates import write
 from angzarr.dashboard.paging import next_query
 from angzarr.dashboard.problem import Problem, problem_of
-from angzarr.dashboard.survey import WHOLE
+from angzarr.dashboard.services import Services
 from angzarr.errors import AngzarrError
 from angzarr.ordering.lane import Standing
 from angzarr.ordering.lane_view import LaneState, view_of
@@ -43,54 +44,54 @@ LOOK_EVERY: Final = timedelta(seconds=5)
 
 
 @router.get("/projections")
-def list_projections(request: Request, desk: DeskHere) -> Response:
+def list_projections(request: Request, services: ServicesHere) -> Response:
     """Show projections and other ordered handlers, and how far they are behind."""
-    return render(request, "projections.html", survey=desk.surveyor.look())
+    return render(request, "projections.html", survey=services.surveyor.look())
 
 
 @router.get("/live/projections")
-async def follow_list(request: Request, desk: DeskHere) -> Response:
+async def follow_list(request: Request, services: ServicesHere) -> Response:
     """Tell a page how they do, as it is counted anew."""
 
-    def look() -> Step:
-        survey = desk.surveyor.look()
-        html = write("projection_rows.html", survey=survey, now=desk.clock.now())
-        return Step(html, LOOK_EVERY)
+    def look() -> LiveStep:
+        survey = services.surveyor.look()
+        html = write("projection_rows.html", survey=survey, now=services.clock.now())
+        return LiveStep(html, LOOK_EVERY)
 
-    return followed(request, desk.clock, look)
+    return followed(request, services.clock, look)
 
 
 @router.get("/projections/{name}")
-def show_projection(request: Request, desk: DeskHere, name: Name) -> Response:
+def show_projection(request: Request, services: ServicesHere, name: Name) -> Response:
     """Show one of them, and the lanes in which something waits."""
     query = f"?{request.url.query}" if request.url.query else ""
-    return render(request, "projection.html", query=query, **_story(request, desk, name))
+    return render(request, "projection.html", query=query, **_story(request, services, name))
 
 
 @router.get("/live/projections/{name}")
-async def follow_one(request: Request, desk: DeskHere, name: Name) -> Response:
+async def follow_one(request: Request, services: ServicesHere, name: Name) -> Response:
     """Tell a page how one of them does, and which lanes stand."""
     caller = caller_of(request)
 
-    def look() -> Step:
+    def look() -> LiveStep:
         try:
-            told = _story(request, desk, name)
+            told = _story(request, services, name)
         except Problem as problem:  # it is gone: the page says so once it is loaded anew
-            return Step("", LOOK_EVERY, over=problem.name)
-        html = write("projection_story.html", **told, **_at(desk, caller))
-        return Step(html, LOOK_EVERY)
+            return LiveStep("", LOOK_EVERY, over=problem.name)
+        html = write("projection_story.html", **told, **_at(services, caller))
+        return LiveStep(html, LOOK_EVERY)
 
-    await run_in_threadpool(desk.surveyor.find, name)
-    return followed(request, desk.clock, look)
+    await run_in_threadpool(services.surveyor.find, name)
+    return followed(request, services.clock, look)
 
 
 @router.get("/projections/{name}/lane")
-def show_lane(request: Request, desk: DeskHere, name: Name) -> Response:
+def show_lane(request: Request, services: ServicesHere, name: Name) -> Response:
     """Show the lane of one aggregate: what waits in it, in order, and why."""
     asked = filled(LaneQuery, request)
-    one = desk.surveyor.find(name).row.one
-    story = lane_story(desk, one, asked.address(), _SHOWN)
-    letters = letters_of(desk, story.view.waiting)
+    one = services.surveyor.find(name).row.one
+    story = lane_story(services, one, asked.address(), _SHOWN)
+    letters = entries_of_lanes(services, story.view.waiting)
     return render(
         request,
         "lane.html",
@@ -105,18 +106,18 @@ def show_lane(request: Request, desk: DeskHere, name: Name) -> Response:
     )
 
 
-def _story(request: Request, desk: Desk, name: str) -> dict[str, Any]:
+def _story(request: Request, services: Services, name: str) -> dict[str, Any]:
     """Return what the page of one of them shows; what cannot be had is a sentence on it."""
     asked = filled(LanesQuery, request)
-    survey = desk.surveyor.look(WHOLE)
+    survey = services.surveyor.look(WHOLE)
     seen = survey.find(name)
     one, problem, page, types = seen.row.one, "", LanePage((), ""), {}
     try:
-        page = lane_page(desk, one, after=asked.after, limit=_ON_A_PAGE, blocked=asked.blocked)
-        types = dict(by_type(desk, one))
+        page = lane_page(services, one, after=asked.after, limit=_ON_A_PAGE, blocked=asked.blocked)
+        types = dict(by_type(services, one))
     except (AngzarrError, Problem) as error:
         problem = _sentence(error)
-    letters = letters_of(desk, (lane.first for lane in page.lanes))
+    letters = entries_of_lanes(services, (lane.first for lane in page.lanes))
     return {
         "one": seen,
         "survey": survey,
@@ -144,5 +145,5 @@ def _sentence(error: Exception) -> str:
     return problem.detail
 
 
-def _at(desk: Desk, caller: Caller) -> dict[str, Any]:
-    return {"now": desk.clock.now(), "can_act": caller.role.covers(Role.OPERATOR)}
+def _at(services: Services, caller: Caller) -> dict[str, Any]:
+    return {"now": services.clock.now(), "can_act": caller.role.covers(Role.OPERATOR)}

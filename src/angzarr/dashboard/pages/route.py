@@ -1,22 +1,28 @@
-"""Route: every page lets its caller in by his session, and takes forms of that session only."""
+"""Page routes: every page lets its caller in by session and takes forms of that session only.
+
+A followed page gets each change of a part of it while it is open.
+"""
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, Final
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
+from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from angzarr.dashboard.access import Access, Caller, too_little
-from angzarr.dashboard.brake_light import BrakeLight
-from angzarr.dashboard.door import Door
-from angzarr.dashboard.pages.paper import write
+from angzarr.clock import Clock
+from angzarr.dashboard.access import SESSION_LIFE, Access, Auth, Caller, too_little
+from angzarr.dashboard.api.brake import BrakeLight
+from angzarr.dashboard.pages.templates import write
 from angzarr.dashboard.problem import Problem, problem_of
-from angzarr.dashboard.sessions import SESSION_LIFE
+from angzarr.dashboard.streams import Streams
 from angzarr.payloads.limits import turn
 from angzarr.settings.dashboard import Role
 
@@ -80,18 +86,18 @@ def render(
     It asks how the brake stands, unless it must not wait.
     """
     caller: Caller | None = getattr(request.state, "caller", None)
-    door: Door = request.app.state.door
+    auth: Auth = request.app.state.auth
     acts = caller is not None and caller.role.covers(Role.OPERATOR)
-    kind, whose = _holder(request, door.access)
+    kind, whose = _holder(request, auth.access)
     light: BrakeLight = request.app.state.brake_light
     html = write(
         template,
         caller=caller,
         can_act=acts,
         brake=light.look() if caller and waits else light.last(),
-        form_token=door.access.sessions.form_token(kind, whose),
+        form_token=auth.access.sessions.form_token(kind, whose),
         form_key=secrets.token_hex(16),
-        now=request.app.state.desk.clock.now(),
+        now=request.app.state.services.clock.now(),
         path=request.url.path,
         done=request.query_params.get("done", ""),
         **values,
@@ -188,12 +194,12 @@ def operator_of(request: Request) -> Caller:
 
 
 def _let_in(request: Request, role: Role) -> bool:
-    door: Door = request.app.state.door
-    caller = door.access.by_session(cookie_of(request))
+    auth: Auth = request.app.state.auth
+    caller = auth.access.by_session(cookie_of(request))
     if caller is None:
         return False
     request.state.caller = caller
-    door.pass_on(caller, role)
+    auth.pass_on(caller, role)
     return True
 
 
@@ -214,12 +220,57 @@ async def _read_form(request: Request, *, is_open: bool) -> None:
         raise Problem(415, "no-form", "this takes a form")
     sent = await request.form(max_fields=_MOST_FIELDS, max_files=0)
     form = {name: value for name, value in sent.items() if isinstance(value, str)}
-    door: Door = request.app.state.door
-    shown, sessions = form.get(FORM_TOKEN, ""), door.access.sessions
-    holder = _holder(request, door.access)
-    visit = (_VISIT, _visit(request, door.access))
+    auth: Auth = request.app.state.auth
+    shown, sessions = form.get(FORM_TOKEN, ""), auth.access.sessions
+    holder = _holder(request, auth.access)
+    visit = (_VISIT, _visit(request, auth.access))
     holders = (holder, visit) if is_open else (holder,)
     if not any(sessions.is_form_token(*one, shown) for one in holders):
         msg = "the form is of another session: load its page again"
         raise Problem(403, "form-token", msg)
     request.state.form = form
+
+
+#: Then a stream ends; the browser comes back, and is let in anew or not at all.
+LONGEST_STREAM: Final = timedelta(minutes=15)
+
+
+class LiveStep(NamedTuple):
+    """How a part of a page looks now."""
+
+    html: str
+    #: After that it is looked at again.
+    pause: timedelta
+    #: Why there is nothing more to follow, so that the page is loaded anew; empty: there is.
+    over: str = ""
+
+
+def followed(request: Request, clock: Clock, look: Callable[[], LiveStep]) -> Response:
+    """Tell each step that *look* returns, in a thread, if it differs from the one before.
+
+    Raises Problem 429.
+    """
+    streams: Streams = request.app.state.streams
+    steps = _steps(request, clock, look, streams)
+    return streams.held(caller_of(request).name, steps, media_type="text/event-stream")
+
+
+async def _steps(
+    request: Request, clock: Clock, look: Callable[[], LiveStep], streams: Streams
+) -> AsyncIterator[str]:
+    told, ends = "", clock.now() + LONGEST_STREAM
+    while not streams.ending and not await request.is_disconnected() and clock.now() < ends:
+        step = await run_in_threadpool(look)
+        if step.html != told:
+            told = step.html
+            yield _event("progress", step.html)
+        else:
+            yield ": still here\n\n"
+        if step.over:
+            yield _event("over", step.over)
+            return
+        await streams.rest(step.pause)
+
+
+def _event(name: str, data: str) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"

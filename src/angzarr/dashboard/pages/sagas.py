@@ -8,10 +8,9 @@ from typing import Final
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.dashboard.api.route import DeskHere
-from angzarr.dashboard.api.sagas import CaseId, CaseQuery
-from angzarr.dashboard.case_look import letters_of
-from angzarr.dashboard.pages.asked import filled
+from angzarr.dashboard.api.route import ServicesHere
+from angzarr.dashboard.api.sagas import CaseId, CaseQuery, entries_of_case
+from angzarr.dashboard.pages.forms import filled
 from angzarr.dashboard.pages.route import pages, render
 from angzarr.dashboard.paging import next_query
 from angzarr.errors import ConfigurationError
@@ -23,11 +22,11 @@ _ON_A_PAGE: Final = 50
 
 
 @router.get("/sagas")
-def list_cases(request: Request, desk: DeskHere) -> Response:
+def list_cases(request: Request, services: ServicesHere) -> Response:
     """Show commands of sagas that were rejected, the newest first."""
     asked, problem = filled(CaseQuery, request), ""
     try:
-        page = desk.rejected.page(asked.wanted(), limit=_ON_A_PAGE, after=asked.cursor)
+        page = services.rejected.page(asked.wanted(), limit=_ON_A_PAGE, after=asked.cursor)
     except ConfigurationError as error:
         page, problem = Page(()), str(error)
     return render(
@@ -42,16 +41,16 @@ def list_cases(request: Request, desk: DeskHere) -> Response:
 
 
 @router.get("/sagas/{case_id}")
-def show_case(request: Request, desk: DeskHere, case_id: CaseId) -> Response:
+def show_case(request: Request, services: ServicesHere, case_id: CaseId) -> Response:
     """Show everything about one rejected command: the chain, in order."""
-    story = desk.rejected.story(case_id)
+    story = services.rejected.story(case_id)
     case = story.case
     return render(
         request,
         "case.html",
         case=case,
-        links=links_of(story, desk.rejected.fallback_domain),
-        entries=letters_of(desk, case),
+        links=links_of(story, services.rejected.fallback_domain),
+        entries=entries_of_case(services, case),
         flow=(story.rejection or case).correlation_id,
         asked_again=_asked_again(case),
         not_settled=case.status not in SETTLED,

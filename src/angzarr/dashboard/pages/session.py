@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from angzarr.dashboard.door import Door
+from angzarr.dashboard.access import Auth
 from angzarr.dashboard.pages.route import (
     COOKIE,
     cookie_of,
@@ -31,11 +31,11 @@ def begin() -> Response:
 @router.get("/login")
 def ask(request: Request) -> Response:
     """Ask for a token; one that was printed at the start may come with the link to here."""
-    door, shown = _door(request), request.query_params.get("token", "")
-    if shown and door.access.is_open:  # a token that lasts has no business in an address
+    auth, shown = _auth_of(request), request.query_params.get("token", "")
+    if shown and auth.access.is_open:  # a token that lasts has no business in an address
         return _begun(request, shown, "/")
     back = _own(request.query_params.get("next", "/"))
-    return render(request, "login.html", back=back, is_open=door.access.is_open)
+    return render(request, "login.html", back=back, is_open=auth.access.is_open)
 
 
 @router.post("/login")
@@ -47,13 +47,13 @@ def login(request: Request) -> Response:
 
 def _begun(request: Request, token: str, back: str) -> Response:
     """Begin a session for whoever shows *token*, and lead him *back*."""
-    door = _door(request)
-    known = door.login(request, token)
+    auth = _auth_of(request)
+    known = auth.login(request, token)
     if known is None:
         msg = "that token is not known here"
         return refused(request, Problem(401, "unauthorized", msg))
     response = go(_own(back))
-    set_cookie(request, response, COOKIE, door.access.sessions.begin(known))
+    set_cookie(request, response, COOKIE, auth.access.sessions.begin(known))
     return response
 
 
@@ -62,14 +62,14 @@ def logout(request: Request) -> Response:
     """End the session, here and for whoever has a copy of its cookie."""
     response, cookie = go("/login"), cookie_of(request)
     if cookie:
-        _door(request).logout(request, cookie)
+        _auth_of(request).logout(request, cookie)
         drop_cookie(request, response, COOKIE)
     return response
 
 
-def _door(request: Request) -> Door:
-    door: Door = request.app.state.door
-    return door
+def _auth_of(request: Request) -> Auth:
+    auth: Auth = request.app.state.auth
+    return auth
 
 
 def _own(path: str) -> str:

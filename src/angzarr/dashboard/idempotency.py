@@ -1,20 +1,26 @@
-"""Once: a write with an `Idempotency-Key` is done once and answered the same each time (A5)."""
+"""Idempotency: a write with an `Idempotency-Key` is done once and answered the same each time (A5).
+
+The entries that it acts on are chosen once, too: a repeated request acts on the same ones.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.idempotent_requests import (
     WRITE_LEASE,
     Found,
@@ -25,9 +31,37 @@ from angzarr.analysis.ledger.idempotent_requests import (
     WriteKey,
     Writes,
 )
-from angzarr.dashboard.choice import Choice
 from angzarr.dashboard.problem import Problem, problem_of
 from angzarr.errors import LedgerUnavailable
+
+
+class ChosenEntry(NamedTuple):
+    """An entry, and its revision when it was chosen."""
+
+    entry_id: str
+    revision: int
+
+
+@dataclass(slots=True)
+class Choice:
+    """What a request acts on; `keep` remembers it before anything is done."""
+
+    keep: Callable[[bytes], bool] = lambda _: True
+    kept: tuple[ChosenEntry, ...] | None = None
+
+    @classmethod
+    def of(cls, writes: Writes, write: WriteKey, token: str, kept: bytes | None) -> Choice:
+        """Return the choice of the request that *token* works on."""
+        seen = None if kept is None else tuple(ChosenEntry(*one) for one in json.loads(kept))
+        return cls(lambda choice: writes.choose(write, token, choice), seen)
+
+    def make(self, entries: Sequence[Entry]) -> None:
+        """Remember *entries*; raises Problem 409 where another one works on the request."""
+        self.kept = tuple(ChosenEntry(one.id, one.revision) for one in entries)
+        if not self.keep(json.dumps(self.kept).encode()):
+            msg = "another one works on this request by now"
+            raise Problem(409, "still-running", msg, headers={"Retry-After": "5"})
+
 
 #: The longest key; a UUID has 36 characters.
 LONGEST_KEY: Final = 200

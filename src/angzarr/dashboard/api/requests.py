@@ -1,4 +1,4 @@
-"""What callers ask for: filters, verbs, amendments, plans. Made into the words of the analysis."""
+"""Requests: what callers may ask for, checked and made into the terms of the analysis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE, Verb
 from angzarr.analysis.ledger.replay_options import Expectation
 from angzarr.analysis.replay.job import DEFAULT_STAGES, ItemState, JobPlan, JobStatus, Selection
 from angzarr.dashboard.api.shapes import Asked, EntryId, Moment, Text
-from angzarr.dashboard.sight import Sight
+from angzarr.dashboard.preconditions import Precondition
 from angzarr.errors import ConfigurationError
 
 #: The most entries that one request changes; a job takes any number.
@@ -94,7 +94,7 @@ class OneVerb(Asked):
     note: _Note = ""
 
 
-class Seen(Asked):
+class DryRunSeen(Asked):
     """What the dry run of the same request told, to be sent back as it came."""
 
     until: Moment
@@ -104,13 +104,13 @@ class Seen(Asked):
 class Sighted(Asked):
     """A request about many entries, which is done to those alone that its dry run told."""
 
-    seen: Seen | None = None
+    seen: DryRunSeen | None = None
     dry_run: bool = False
 
     @property
-    def sight(self) -> Sight | None:
+    def sight(self) -> Precondition | None:
         """What was seen, if its caller says so."""
-        return Sight(self.seen.until, self.seen.mark) if self.seen else None
+        return Precondition(self.seen.until, self.seen.mark) if self.seen else None
 
 
 class ManyVerb(Sighted):
@@ -178,7 +178,7 @@ class Amended(Asked):
         return Amendment(**self.model_dump())
 
 
-class Plan(Asked):
+class JobPlanRequest(Asked):
     """How a replay job goes about it: entries replayed by the end of each stage, then the rest."""
 
     stages: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=DEFAULT_STAGES, max_length=20)
@@ -210,7 +210,7 @@ class NewJob(Sighted):
     limit: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="So many that failed longest ago."
     )
-    plan: Plan = Plan()
+    plan: JobPlanRequest = JobPlanRequest()
     note: _Note = ""
 
     @model_validator(mode="after")

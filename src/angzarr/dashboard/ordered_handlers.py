@@ -1,29 +1,85 @@
-"""Survey: how ordered handlers do, counted beside the pages and never for one of them.
+"""Ordered handlers: their stores, and a survey of how they do, counted beside the pages.
 
-To count lanes takes a tenth of a second for a million, to count what is behind event books takes
-seconds. So it is counted while somebody looks, rests for nine times as long as it took, and every
-page says how old it is.
+Counting the lanes takes a tenth of a second for a million; counting what is behind the event books
+takes seconds. The survey counts while somebody looks and rests for nine times as long as it took.
+Every page says how old the figures are.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
+from angzarr.aggregates.book import EventStore
 from angzarr.clock import Clock
-from angzarr.dashboard.ordered_desk import BOOKS, LANES, OrderedDesk
 from angzarr.dashboard.problem import Problem, asking, crash, not_found, problem_of
+from angzarr.errors import AngzarrError
+from angzarr.fleet import Member
+from angzarr.ordering.lane import Known
+from angzarr.ordering.order import Order
+from angzarr.projections.checkpoint import OrderingStores
 from angzarr.projections.lag import Lag, lag_of
-from angzarr.projections.ordered_handler import HandlerRow, row_of
+from angzarr.projections.ordered_handler import HandlerRow, Ordered, row_of
+from angzarr.projections.projection import handler_name
+
+_PROJECTION: Final = handler_name("")
+#: What people call them where they do not answer.
+LANES: Final = "the database of ordered handlers"
+BOOKS: Final = "the database of event books"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedServices:
+    """What is asked about ordered handlers. All raise AngzarrError."""
+
+    #: What the app that this process was given registers: none of them, where it loads no handlers.
+    registered: Callable[[], Sequence[Ordered]]
+    stores: Callable[[], OrderingStores]
+    #: None: there are no event books.
+    books: Callable[[], EventStore | None]
+    #: The workers that run.
+    members: Callable[[], Sequence[Member]]
+
+    def all(self) -> list[tuple[Ordered, bool]]:
+        """Return what the app registers, and what else has lanes, by name.
+
+        With each whether the app registers it: of another one only that is known which its lanes
+        tell. Raises AngzarrError.
+        """
+        mine = self.registered()
+        names = {one.task for one in mine}
+        others = (one for one in self.stores().lanes.known() if one.handler not in names)
+        found = [(one, True) for one in mine] + [(_by_lanes(one), False) for one in others]
+        return sorted(found, key=lambda pair: pair[0].name)
+
+    def workers(self, tasks: Iterable[str]) -> dict[str, int] | None:
+        """Return how many workers run each of *tasks*; None: nobody could tell."""
+        try:
+            members = self.members()
+        except AngzarrError:
+            return None
+        return {task: sum(task in one.handlers for one in members) for task in tasks}
+
+
+def _by_lanes(known: Known) -> Ordered:
+    """Return a handler that nobody registered here: a projection, if it is called like one."""
+    order = Order(
+        domains=known.domains,
+        types=frozenset(),
+        first=known.first,
+        moves=known.handler.startswith(_PROJECTION),
+    )
+    return Ordered(known.handler, order)
+
 
 _log = logging.getLogger(__name__)
 
 #: How old what is shown may be at least: what was counted of lanes, and of event books.
-FRESH: Final = timedelta(seconds=5)
+LANES_FRESH: Final = timedelta(seconds=5)
 LAG_FRESH: Final = timedelta(seconds=30)
 #: So many times as long as it took, nothing is counted.
 _REST: Final = 9
@@ -39,7 +95,7 @@ _PATIENCE: Final = 2.0
 Start: TypeAlias = Callable[[Callable[[], None]], object]
 
 
-class Seen(NamedTuple):
+class HandlerStatus(NamedTuple):
     """An ordered handler, and how it did."""
 
     row: HandlerRow
@@ -50,16 +106,16 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class HandlerSurvey:
     """What was counted last."""
 
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[HandlerStatus, ...] = ()
     #: When the lanes were counted; None: they were not yet. A lag says itself when it was.
     at: datetime | None = None
     #: Why there is nothing newer, if there is not.
     problem: Problem | None = None
 
-    def find(self, name: str) -> Seen:
+    def find(self, name: str) -> HandlerStatus:
         """Return the one that is called *name*, or has it as task name; raises Problem."""
         for one in self.seen:
             if name in (one.row.one.name, one.row.one.task):
@@ -76,16 +132,16 @@ def uncounted() -> Problem:
 class Surveyor:
     """Counts when somebody looks and it is time; one thread at a time. Safe to use from threads."""
 
-    def __init__(self, desk: OrderedDesk, clock: Clock, start: Start | None = None) -> None:
-        self._desk, self._clock, self._start = desk, clock, start or _in_thread
-        self._known = Survey()
+    def __init__(self, services: OrderedServices, clock: Clock, start: Start | None = None) -> None:
+        self._services, self._clock, self._start = services, clock, start or _in_thread
+        self._known = HandlerSurvey()
         self._due: datetime | None = None
         self._lag_due: datetime | None = None
         self._busy = threading.Lock()
         self._told = threading.Event()
         self._ending = False
 
-    def look(self, patience: float = FIRST) -> Survey:
+    def look(self, patience: float = FIRST) -> HandlerSurvey:
         """Return what was counted last, and have it counted again if it is time.
 
         Waits *patience* seconds for the first count.
@@ -96,7 +152,7 @@ class Surveyor:
             self._told.wait(patience)
         return self._known
 
-    def find(self, name: str) -> Seen:
+    def find(self, name: str) -> HandlerStatus:
         """Return the one that is called *name*, or has it as task name; raises Problem."""
         return self.look(WHOLE).find(name)
 
@@ -121,26 +177,26 @@ class Surveyor:
     def _count(self) -> None:
         began = self._clock.now()
         with asking(LANES):
-            self._show(Survey(seen=tuple(self._lanes()), at=began))
-        self._due = self._rested(began, FRESH)
+            self._show(HandlerSurvey(seen=tuple(self._lanes()), at=began))
+        self._due = self._rested(began, LANES_FRESH)
         if self._lag_due is None or self._lag_due <= began:
             with asking(BOOKS):
                 self._lags()
 
-    def _lanes(self) -> list[Seen]:
+    def _lanes(self) -> list[HandlerStatus]:
         lags = {one.row.one.task: one.row.lag for one in self._known.seen}
-        found = self._desk.all()
-        workers = self._desk.workers(one.task for one, _ in found)
-        lanes, checkpoints = self._desk.stores()
+        found = self._services.all()
+        workers = self._services.workers(one.task for one, _ in found)
+        lanes, checkpoints = self._services.stores()
         rows = [row_of(one, lanes, checkpoints, lags.get(one.task)) for one, _ in found]
         return [
-            Seen(row, is_mine, None if workers is None else workers[row.one.task])
+            HandlerStatus(row, is_mine, None if workers is None else workers[row.one.task])
             for row, (_, is_mine) in zip(rows, found, strict=True)
         ]
 
     def _lags(self) -> None:
         began = self._clock.now()
-        store = self._desk.books()
+        store = self._services.books()
         for number, one in enumerate(self._known.seen):
             if self._ending:
                 return
@@ -148,14 +204,14 @@ class Surveyor:
                 one.row.one.task,
                 one.row.one.order,
                 store=store,
-                lanes=self._desk.stores().lanes,
+                lanes=self._services.stores().lanes,
                 now=self._clock.now(),
             )
             self._show(replace(self._known, seen=_with(self._known.seen, number, lag)))
         self._lag_due = self._rested(began, LAG_FRESH)
-        self._due = self._rested(began, FRESH)
+        self._due = self._rested(began, LANES_FRESH)
 
-    def _show(self, survey: Survey) -> None:
+    def _show(self, survey: HandlerSurvey) -> None:
         self._known = survey
         self._told.set()
 
@@ -172,7 +228,7 @@ class Surveyor:
         self._known = replace(self._known, problem=problem)
 
 
-def _with(seen: Sequence[Seen], number: int, lag: Lag) -> tuple[Seen, ...]:
+def _with(seen: Sequence[HandlerStatus], number: int, lag: Lag) -> tuple[HandlerStatus, ...]:
     changed = seen[number]._replace(row=seen[number].row._replace(lag=lag))
     return (*seen[:number], changed, *seen[number + 1 :])
 

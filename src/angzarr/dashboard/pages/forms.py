@@ -1,4 +1,4 @@
-"""What forms and addresses of pages hold, checked as the API checks it."""
+"""Forms: what forms and addresses of pages hold, checked as the API checks it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.analysis.ledger.replay_options import Expectation
-from angzarr.dashboard.api.asked import Filter
+from angzarr.dashboard.api.requests import Filter
 from angzarr.dashboard.problem import Problem
 from angzarr.events.headers import time_of
 

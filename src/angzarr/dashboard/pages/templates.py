@@ -1,4 +1,4 @@
-"""Paper: templates in which everything is escaped and what cannot be seen is made visible."""
+"""Templates: everything is escaped, and characters that cannot be seen are made visible."""
 
 from __future__ import annotations
 

@@ -14,15 +14,14 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from angzarr.dashboard import connections, problem
-from angzarr.dashboard.access import Access, hash_of
+from angzarr.dashboard import problem
+from angzarr.dashboard import serving as connections
+from angzarr.dashboard.access import SESSION_LIFE, Access, Sessions, hash_of
 from angzarr.dashboard.api.about import live
 from angzarr.dashboard.api.route import PREFIX
-from angzarr.dashboard.connections import MOST_EACH, Connection, is_proxy
 from angzarr.dashboard.paging import sealed
-from angzarr.dashboard.proxied import is_proxied
-from angzarr.dashboard.serving import bind, server_of
-from angzarr.dashboard.sessions import SESSION_LIFE, Sessions
+from angzarr.dashboard.serving import MOST_EACH, GuardedConnection, bind, is_proxy, server_of
+from angzarr.dashboard.shell import is_proxied
 from angzarr.errors import BrokerUnavailable, LedgerUnavailable, StoreUnavailable
 from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
@@ -301,14 +300,14 @@ def test_an_outage_names_its_server_and_is_logged_once_a_minute(
 
 
 def test_logins_guesses_and_refusals_are_lines_without_tokens(world, caplog):
-    caplog.set_level(logging.INFO, "angzarr.dashboard.visits")
+    caplog.set_level(logging.INFO, "angzarr.dashboard.access_log")
     viewer = browser(world, Role.VIEWER)
     viewer.submit("/groups", "/logout")
     api(world, None, **{"X-API-Key": "guess\x1b"}).get(f"{PREFIX}/me")
     api(world, Role.VIEWER).post(f"{PREFIX}/breakers/a%0Ab/reset")
     for _ in range(3):
         api(world).post("/login", headers={"Origin": "http://evil.example"})
-    lines = [line for line in caplog.records if line.name == "angzarr.dashboard.visits"]
+    lines = [line for line in caplog.records if line.name == "angzarr.dashboard.access_log"]
     assert [line.visit_outcome for line in lines] == [
         "login", "logout", "wrong-token", "forbidden", "foreign-origin",
     ]  # fmt: skip
@@ -356,7 +355,7 @@ def test_an_address_has_so_many_connections_and_a_proxy_any():
             connections=[one] * count + [SimpleNamespace(client=("10.9.9.9", 1))] * 99,
             config=SimpleNamespace(forwarded_allow_ips="127.0.0.1, 10.0.0.0/30"),
         )
-        return Connection._are_too_many(mine)
+        return GuardedConnection._are_too_many(mine)
 
     assert not too_many("192.0.2.1", MOST_EACH)
     assert too_many("192.0.2.1", MOST_EACH + 1)

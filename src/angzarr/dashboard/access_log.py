@@ -1,4 +1,4 @@
-"""Visits: one line in the log for each login, wrong token and refusal; never a token."""
+"""Access log: one line for each login, wrong token and refusal; never a token."""
 
 from __future__ import annotations
 

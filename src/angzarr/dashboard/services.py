@@ -1,0 +1,178 @@
+"""Services: every store that the dashboard works on, opened once a process, and looking things up.
+
+A lookup returns one thing by its name, or raises a Problem that says there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from angzarr.analysis.alerts.alert import Alerts
+from angzarr.analysis.alerts.alert_delivery import Sink
+from angzarr.analysis.classification.classify import Classifier, explanation_json
+from angzarr.analysis.classification.evidence_collector import EvidenceCollector
+from angzarr.analysis.classification.evidence_text import evidence_items
+from angzarr.analysis.ledger.emergency_stop import Brake
+from angzarr.analysis.ledger.entry import Entry, EntryDetail
+from angzarr.analysis.ledger.group import Group, Groups
+from angzarr.analysis.ledger.idempotent_requests import Writes
+from angzarr.analysis.ledger.ledger import Ledger
+from angzarr.analysis.ledger.plan_filing import as_stored
+from angzarr.analysis.replay.compensation import Compensator
+from angzarr.analysis.replay.editor import Editor
+from angzarr.analysis.replay.job import ItemState, JobItem, ReplayJob
+from angzarr.analysis.replay.job_store import ReplayJobs
+from angzarr.analysis.replay.replay import Replayer
+from angzarr.analysis.replay.skip import Skips
+from angzarr.clock import Clock
+from angzarr.dashboard.ordered_handlers import BOOKS, OrderedServices, Surveyor
+from angzarr.dashboard.paging import no_cursor, position_after
+from angzarr.dashboard.problem import asking, not_found
+from angzarr.dead_letters.depth import QueueDepth
+from angzarr.dead_letters.letter import DeadLetter
+from angzarr.events.event import Event
+from angzarr.resilience.breaker import BreakerControls, BreakerState
+from angzarr.sagas.log import MAX_FLOW, CaseFilter, Page, page_of
+from angzarr.sagas.story import EventStores, Hiding, Story, story_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedServices:
+    """What is asked about rejected commands."""
+
+    #: Raises ConfigurationError where no event books are kept.
+    shelves: Callable[[], EventStores]
+    hide: Hiding
+    #: Where `SagaCompensationFailed` belongs.
+    fallback_domain: str
+
+    def page(self, wanted: CaseFilter, *, limit: int, after: str) -> Page:
+        """Return a page of cases without what is hidden; raises Problem, ConfigurationError."""
+        flow = wanted.correlation_id
+        wanted = wanted._replace(correlation_id=flow and flow[:MAX_FLOW])  # a case has no more
+        with asking(BOOKS):
+            try:
+                page = page_of(self.shelves().rejections, wanted, limit=limit, after=after)
+            except ValueError:
+                raise no_cursor() from None
+        return page._replace(cases=[self.hide.of_case(case) for case in page.cases])
+
+    def story(self, case_id: str) -> Story:
+        """Return all about a case without what is hidden; raises Problem, ConfigurationError."""
+        with asking(BOOKS):
+            shelves = self.shelves()
+            found = shelves.rejections.look(case_id)
+            if not found or found[0].id != case_id:
+                raise not_found("case")
+            story = story_of(shelves.books, found[0])
+        command = story.rejection.command.event if story.rejection else None
+        return replace(story, case=self.hide.of_case(story.case, command))
+
+    def data(self, story: Story) -> Callable[[Event], Any]:
+        """Return what gives the data of an event of *story* without what is hidden."""
+        return lambda event: self.hide.data(story.case, event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Every store that the dashboard reads and changes."""
+
+    ledger: Ledger
+    groups: Groups
+    jobs: ReplayJobs
+    writes: Writes
+    brake: Brake
+    alerts: Alerts
+    #: Where alerts go besides the log, by name; raises MissingExtra.
+    webhooks: Callable[[], Mapping[str, Sink]]
+    #: Which class entries would have now, and all that is known of them.
+    classifier: Classifier
+    gathering: EvidenceCollector
+    replayer: Replayer
+    compensator: Compensator
+    skips: Skips
+    editor: Editor
+    #: Raises ConfigurationError where no breakers are shared.
+    breakers: Callable[[], BreakerControls]
+    #: What is known of who wrote a letter and who can open it.
+    told: Callable[[DeadLetter], Mapping[str, str]]
+    clock: Clock
+    #: How many later events wait behind which entries, by id; says nothing of the others.
+    behind: Callable[[Sequence[Entry]], Mapping[str, int]]
+    ordered: OrderedServices
+    #: How ordered handlers do.
+    surveyor: Surveyor
+    rejected: RejectedServices
+    #: What dead-letter queues said lately of letters that nobody has read, by domain.
+    unread: Callable[[], Mapping[str, QueueDepth]]
+    #: Replays of one entry that no job goes beyond.
+    most_replays: int
+    #: A job of more entries than these waits for another person; None: none does.
+    approval_over: int | None = None
+    #: Whether a replay with edited data does.
+    approves_edits: bool = False
+
+    @property
+    def has_approvals(self) -> bool:
+        """Whether anything waits for another person."""
+        return self.approval_over is not None or self.approves_edits
+
+
+def detail_of(services: Services, entry_id: str) -> EntryDetail:
+    """Return an entry with its letter and history."""
+    detail = services.ledger.open(entry_id)
+    if detail is None:
+        raise not_found("entry")
+    return detail
+
+
+def protection_of(services: Services, detail: EntryDetail) -> Mapping[str, str]:
+    """Return what is known of who wrote an entry's letter and who can open it."""
+    failure = detail.failure
+    return dict(services.told(failure)) if isinstance(failure, DeadLetter) else {}
+
+
+def explained(services: Services, detail: EntryDetail) -> dict[str, Any]:
+    """Return how an entry would be classified now, and why; asks whoever the worker would ask."""
+    (evidence,) = services.gathering.gather([as_stored(detail.entry, detail.failure)])
+    return explanation_json(
+        detail.entry, services.classifier.explain(evidence), evidence_items(evidence)
+    )
+
+
+def group_of(services: Services, fingerprint: str) -> Group:
+    """Return a group."""
+    group = services.groups.open_group(fingerprint)
+    if group is None:
+        raise not_found("group")
+    return group
+
+
+def job_of(services: Services, job_id: str) -> ReplayJob:
+    """Return a replay job."""
+    job = services.jobs.open_job(job_id)
+    if job is None:
+        raise not_found("job")
+    return job
+
+
+def item_page(
+    services: Services, job_id: str, states: Sequence[ItemState], after: str, limit: int
+) -> tuple[list[JobItem], str]:
+    """Return entries of a job behind a cursor as callers see it, and the next cursor, or nothing.
+
+    The position says where a page ends: entries never leave a job nor change places in it.
+    """
+    behind = position_after(after)
+    found = services.jobs.items(job_id, states, limit=limit + 1, after=behind)
+    return found[:limit], str(found[limit - 1].position) if found[limit:] else ""
+
+
+def breaker_of(services: Services, name: str) -> BreakerState:
+    """Return a breaker."""
+    state = services.breakers().states().get(name)
+    if state is None:
+        raise not_found("breaker")
+    return state
