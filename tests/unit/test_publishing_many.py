@@ -69,17 +69,17 @@ class TellTale:
         self.producer = producer
         self.told = told
 
-    def carry(self, legs):
+    def carry(self, messages):
         refused = None
-        for position, leg in enumerate(legs):
-            fate = self.told.fate(leg)
+        for position, message in enumerate(messages):
+            fate = self.told.fate(message)
             if isinstance(fate, OSError):
-                for gone in legs[position:]:
+                for gone in messages[position:]:
                     gone.lost = True
                 raise fate
             if fate is None:
-                self.producer.publish(leg.body, **leg.options)
-                leg.confirmed = True
+                self.producer.publish(message.body, **message.options)
+                message.confirmed = True
             else:
                 refused = refused or fate
         if refused:
@@ -112,10 +112,10 @@ def app(make_app):
 
 @pytest.fixture
 def batched(monkeypatch):
-    """Send as on a broker with batches; `batched.fate(leg)` decides what becomes of each."""
+    """Send as on a broker with batches; `batched.fate(message)` decides what becomes of each."""
 
     class Fate:
-        fate = staticmethod(lambda _leg: None)
+        fate = staticmethod(lambda _message: None)
 
     def wire_for(producer):
         producer.channel  # noqa: B018 - connects
@@ -362,7 +362,7 @@ def route(name, args, kwargs, options, task=None, **_):
 
 
 def test_a_route_that_looks_at_the_event_is_asked_for_each(app, sent, batched):
-    batched.fate = lambda _leg: pytest.fail("a batch cannot ask")
+    batched.fate = lambda _message: pytest.fail("a batch cannot ask")
     app.conf.task_routes = [route]
     app.handler(Paid, name="paid")(ignore)
     app.publish_many([Paid(order_id="o-1"), Paid(order_id="o-2")])
@@ -370,7 +370,7 @@ def test_a_route_that_looks_at_the_event_is_asked_for_each(app, sent, batched):
 
 
 def test_a_send_task_of_the_users_own_is_asked_for_each(app, batched, monkeypatch):
-    batched.fate = lambda _leg: pytest.fail("a batch cannot ask")
+    batched.fate = lambda _message: pytest.fail("a batch cannot ask")
     asked = []
     monkeypatch.setattr(app, "send_task", lambda name, **_options: asked.append(name))
     app.publish_many(placed(2))
@@ -378,7 +378,7 @@ def test_a_send_task_of_the_users_own_is_asked_for_each(app, batched, monkeypatc
 
 
 def test_a_producer_of_the_users_own_is_used(app, sent, batched):
-    batched.fate = lambda _leg: pytest.fail("a batch has its own")
+    batched.fate = lambda _message: pytest.fail("a batch has its own")
     with app.producer_pool.acquire() as producer:
         app.publish_many(placed(2), producer=producer)
     assert ids(sent()) == ["e-0", "e-1"]
@@ -438,9 +438,9 @@ def test_a_queue_that_does_not_exist_is_found_before_anything_is_sent(app, sent,
 
 def refuse(*refused):
     """Return a fate that refuses those (event, handler)s, as a broker's own error."""
-    return lambda leg: (
+    return lambda message: (
         OperationalError("the queue is full")
-        if (leg.options["headers"][names.EVENT_ID], leg.to.handler) in refused
+        if (message.options["headers"][names.EVENT_ID], message.to.handler) in refused
         else None
     )
 
@@ -475,15 +475,17 @@ def test_publishing_the_unconfirmed_again_completes_it(app, sent, batched):
     batched.fate = refuse(("e-1", "one"), ("e-2", "two"))
     with pytest.raises(NotAllPublished) as caught:
         app.publish_many(placed(4))
-    batched.fate = lambda _leg: None
+    batched.fate = lambda _message: None
     app.publish_many(caught.value.unconfirmed)
     wanted = {task_id_for(f"e-{n}", "one") for n in range(4)}
     assert {message.headers["id"] for message in sent()} == wanted
 
 
 def test_what_was_in_flight_when_the_connection_ended_is_uncertain(app, sent, batched):
-    batched.fate = lambda leg: (
-        ConnectionResetError("gone") if leg.options["headers"][names.EVENT_ID] == "e-2" else None
+    batched.fate = lambda message: (
+        ConnectionResetError("gone")
+        if message.options["headers"][names.EVENT_ID] == "e-2"
+        else None
     )
     with pytest.raises(NotAllPublished) as caught:
         app.publish_many(placed(4), retry=False)
@@ -498,8 +500,8 @@ def test_a_connection_that_comes_back_costs_no_error_and_sends_nothing_confirmed
 ):
     app.conf.task_publish_retry_policy["retry_errors"] = (ConnectionResetError,)
     breaks = [ConnectionResetError("gone")]
-    batched.fate = lambda leg: (
-        breaks.pop() if breaks and leg.options["headers"][names.EVENT_ID] == "e-2" else None
+    batched.fate = lambda message: (
+        breaks.pop() if breaks and message.options["headers"][names.EVENT_ID] == "e-2" else None
     )
     app.publish_many(placed(4))
     assert breaks == []
@@ -507,7 +509,7 @@ def test_a_connection_that_comes_back_costs_no_error_and_sends_nothing_confirmed
 
 
 def test_if_nothing_was_sent_the_broker_is_away(app, batched):
-    batched.fate = lambda _leg: OperationalError("refused")
+    batched.fate = lambda _message: OperationalError("refused")
     app.conf.broker_url = "memory://guest:hunter2@here//"
     with pytest.raises(BrokerUnavailable, match="none of 3 events was sent") as caught:
         app.publish_many(placed(3))
@@ -545,7 +547,7 @@ def test_one_by_one_a_mistake_half_way_is_accounted_for_too(app, sent):
 
 
 def test_an_interrupt_is_not_hidden_behind_an_account(app, batched):
-    def interrupt(_leg):
+    def interrupt(_message):
         raise KeyboardInterrupt
 
     batched.fate = interrupt
@@ -570,21 +572,21 @@ def test_the_account_survives_pickling(app, batched):
 
 
 def test_no_chunk_holds_more_than_may_be_in_flight():
-    def parcel(handlers, size):
-        legs = [OutgoingMessage(Subscription(f"h{n}")) for n in range(handlers)]
-        return OutgoingEvent(Event(id="e", type="t", data={}), legs, "x" * size)
+    def item(handlers, size):
+        messages = [OutgoingMessage(Subscription(f"h{n}")) for n in range(handlers)]
+        return OutgoingEvent(Event(id="e", type="t", data={}), messages, "x" * size)
 
-    parcels = [
-        *(parcel(3, 10) for _ in range(500)),
-        parcel(1, MOST_TEXT * 2),
-        parcel(0, 10),
-        *(parcel(2, MOST_TEXT // 3) for _ in range(4)),
+    outgoing = [
+        *(item(3, 10) for _ in range(500)),
+        item(1, MOST_TEXT * 2),
+        item(0, 10),
+        *(item(2, MOST_TEXT // 3) for _ in range(4)),
     ]
-    cut = list(chunks(parcels))
-    assert [one for chunk in cut for one in chunk] == parcels, "all, in order"
+    cut = list(chunks(outgoing))
+    assert [one for chunk in cut for one in chunk] == outgoing, "all, in order"
     for chunk in cut:
-        messages = sum(len(one.legs) for one in chunk)
-        text = sum(len(one.text) * len(one.legs) for one in chunk)
+        messages = sum(len(one.messages) for one in chunk)
+        text = sum(len(one.text) * len(one.messages) for one in chunk)
         assert len(chunk) == 1 or (messages <= MOST_MESSAGES and text <= MOST_TEXT)
 
 

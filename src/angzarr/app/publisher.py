@@ -147,14 +147,14 @@ class Publishing(Celery):
             "occurred_at": occurred_at,
         }  # fmt: skip
         common = {name: said for name, said in given.items() if said is not None}
-        parcels = list(self._parcels(events, common, allow_no_subscriber, check))
+        outgoing = list(self._outgoing(events, common, allow_no_subscriber, check))
         as_ours = getattr(self.send_task, "__func__", None) is Publishing.send_task
         span, send = wiring.publishing_span, self._send_to
-        if not (as_ours and send_batch(self, parcels, options, span=span, send=send)):
-            self._send_one_by_one(parcels, options)
-        return [parcel.event for parcel in parcels]
+        if not (as_ours and send_batch(self, outgoing, options, span=span, send=send)):
+            self._send_one_by_one(outgoing, options)
+        return [item.event for item in outgoing]
 
-    def _parcels(
+    def _outgoing(
         self,
         events: Iterable[object],
         common: Mapping[str, Any],
@@ -232,21 +232,21 @@ class Publishing(Celery):
         )
 
     def _send_one_by_one(
-        self, parcels: Sequence[OutgoingEvent], options: Mapping[str, Any]
+        self, outgoing: Sequence[OutgoingEvent], options: Mapping[str, Any]
     ) -> None:
         """Send where there are no batches, and stop at the first that fails."""
-        leg: OutgoingMessage | None = None
+        message: OutgoingMessage | None = None
         try:
-            for parcel in parcels:
-                with wiring.publishing_span(parcel.event) as traceparent:
-                    parcel.event = replace(parcel.event, traceparent=traceparent)
-                    for leg in parcel.legs:
-                        self._send_to(parcel.event, leg.to, options)
-                        leg.confirmed = True
+            for item in outgoing:
+                with wiring.publishing_span(item.event) as traceparent:
+                    item.event = replace(item.event, traceparent=traceparent)
+                    for message in item.messages:
+                        self._send_to(item.event, message.to, options)
+                        message.confirmed = True
         except (PublishError, *UNSENDABLE) as error:
-            if leg is not None:
-                leg.lost = isinstance(error, BrokerUnavailable)
-            told = account(parcels, error, self._broker_shown)
+            if message is not None:
+                message.lost = isinstance(error, BrokerUnavailable)
+            told = account(outgoing, error, self._broker_shown)
             if told is error:
                 raise
             raise told from error

@@ -1,12 +1,7 @@
-"""Our defaults for Celery: below whatever a user gives, by whichever way and at any time.
+"""Angzarr's defaults for Celery's settings. A user's own setting always wins.
 
-Celery's own `add_defaults` puts them over `config_from_object`, and forgets them when that is read
-a second time. They lie just above Celery's defaults instead, and are laid anew at each reading.
-
-The result backend: what Celery stores after an outcome, and for how long a worker waits for it.
-
-Celery's tracer stores a task's result before its message is acknowledged. A result that cannot be
-stored is lost, which costs whoever asks for it; its event must not run again for it.
+Celery's `add_defaults` puts defaults above `config_from_object`, and forgets them when Celery reads
+that a second time. Ours lie just above Celery's own defaults, and are laid again at each reading.
 """
 
 from __future__ import annotations

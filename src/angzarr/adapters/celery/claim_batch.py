@@ -1,9 +1,8 @@
-"""Riding: claims made for a whole fetch, and completions that go with the acknowledgement (4).
+"""Claims made for a whole fetch, and completions that go with the acknowledgement (4).
 
-Where broker and claim store are one Redis, a first delivery is claimed together with those fetched
-with it, and the completion of a plain success is left to the step that acknowledges its message:
-no round trip of its own for either. What was redelivered, is late, or must not run yet takes
-the slow path, on which the process that runs it claims.
+Where broker and claim store are one Redis, a worker claims the messages of one fetch in one call,
+and the step that acknowledges a message completes its claim. Neither costs a round trip of its own.
+A message that is redelivered, late, or not yet due is claimed by the process that runs it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""AngzarrConnection: the broker connection of an app, on our own transport where there is one.
+"""The broker connection of an app, which uses this package's own transports, and the memory broker.
 
-Brokers in this process: kombu's memory transport, where each name is a broker of its own.
-
-kombu's has one set of queues for the whole process, whatever the URL says: two apps of one test
-session would take each other's messages.
+kombu's memory transport has one set of queues for the whole process, whatever the URL says. Two
+apps of one test session would take each other's messages, so here each name is a broker.
 """
 
 from __future__ import annotations

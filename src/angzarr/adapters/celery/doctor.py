@@ -1,4 +1,4 @@
-"""Examination: the settings of a Celery app, ours or not, for the doctor; asks no server."""
+"""Reads the settings of any Celery app for the doctor. It asks no server."""
 
 from __future__ import annotations
 

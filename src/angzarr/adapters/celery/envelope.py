@@ -1,16 +1,7 @@
-"""Envelope: what a child needs of a message and Celery does not hand down: the raw message (9).
+"""The raw message that travels to the child, and the delivery that is read from it (9).
 
-`RoadRequest` makes it in the parent and puts it into the request; it travels to the child with
-the request's other fields. The body is the same object that Celery sends along, so that pickling
-it a second time costs a reference.
-
-Reading: from what Celery hands on of a message to a Delivery, in the parent and in a child.
-
-Custom headers: what a message's headers say besides Celery's own, as ``task.request.headers``.
-
-Celery sorts them out anew for each message, by way of a set of all its names; where they are given
-it does not. This package's own are left out: whoever forwards what is here to another task would
-hand on the queue, the attempts and the event id of this one.
+`AngzarrRequest` makes the envelope in the parent and puts it into the request's fields. The body is
+the same object that Celery sends along, so pickling it a second time costs only a reference.
 """
 
 from __future__ import annotations

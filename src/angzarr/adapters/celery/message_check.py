@@ -1,12 +1,8 @@
-"""Shape: whether a message has the form that Celery takes for granted (celery protocol 2). Pure.
+"""Checks that a message has the form that Celery takes for granted. Pure.
 
-Celery fails on the others wherever it happens to look: in the parent's loop, in a timer after the
-task ran, in the child after its success.
-
-Protocol 1: messages of Celery 3 and of clients in other languages, read as protocol 2. Pure.
-
-Celery still takes them, and those that are half of either. Their id, at least, stands in the body,
-where a copy's own headers could not go: a copy, and a letter, is of protocol 2.
+Celery fails on other messages wherever it first looks: in the parent's loop, in a timer after the
+task ran, or in the child after its success. Messages of protocol 1 (Celery 3, other languages) are
+rewritten as protocol 2, because the headers of a copy must hold their id.
 """
 
 from __future__ import annotations

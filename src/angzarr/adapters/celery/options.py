@@ -1,4 +1,4 @@
-"""Options: what Celery takes by keyword, as lists; it keeps every other keyword in silence."""
+"""The keyword options that Celery knows. Celery itself accepts any keyword without a word."""
 
 from __future__ import annotations
 

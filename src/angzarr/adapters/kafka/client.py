@@ -1,7 +1,4 @@
-"""What Kafka's producer and consumer of dead letters share: settings, failures, forks.
-
-How many letters of a topic lie ahead of a consumer group, and since when the first of them.
-"""
+"""Shared by Kafka's producer and consumer of dead letters: settings, failures, forks, backlog."""
 
 from __future__ import annotations
 

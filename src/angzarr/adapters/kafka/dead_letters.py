@@ -1,4 +1,4 @@
-"""Dead letters on Kafka: a topic a domain, keyed by aggregate root (spec L2, L4)."""
+"""Dead letters on Kafka: one topic for each domain, keyed by aggregate root (spec L2, L4)."""
 
 from __future__ import annotations
 

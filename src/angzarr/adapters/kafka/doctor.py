@@ -1,4 +1,4 @@
-"""Examination: what a Kafka tells of the topics of dead letters, for the doctor; only reads."""
+"""Reads the Kafka topics of dead letters for the doctor; changes nothing."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Ahead: messages fetched beyond what was asked for, and letters read of them beforehand.
-
-Meanwhile: do something of use while a client waits for its broker's answer.
-
-How far a partition is done: what may be committed is all before the first that is open.
-
-What Kafka says of a message besides its value.
-"""
+"""The messages that a consumer has fetched: decoded ahead, and their progress per partition."""
 
 from __future__ import annotations
 

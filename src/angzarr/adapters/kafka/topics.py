@@ -1,9 +1,4 @@
-"""Topics: creates those that are missing, or says so; existing ones are judged once.
-
-Looks once at each topic that letters go to, beside the road, and says what could lose them.
-
-How safe letters are in a topic of Kafka's: what ours are made with, what others' lack.
-"""
+"""Kafka's topics of letters: creates missing ones, and checks whether each keeps its letters."""
 
 from __future__ import annotations
 

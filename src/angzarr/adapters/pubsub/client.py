@@ -1,14 +1,9 @@
-"""Pub/Sub's clients as the rest of this folder needs them, and what their failures mean.
+"""Google's Pub/Sub clients, the meaning of their failures, and forks.
 
-gRPC survives a fork only where it was told so before it began: this module says it when imported.
-
-Google's receiving client, whose threads outlive an outage and end quietly when it is closed.
-
-Forks: none while this process waits for Pub/Sub's answer.
-
-gRPC makes itself fit for a forked child only where no thread is in the midst of a call; else
-whoever uses it in the child waits for ever. A child of a process that has letters streamed to it
-is told so instead.
+gRPC survives a fork only if it was configured before it began; importing this module does that. It
+prepares a child only while no thread is inside a call, so no fork happens while this process waits
+for an answer. A child of a process that streams letters raises an error instead. The threads of
+Google's receiving client are made to outlive an outage and to end quietly on close.
 """
 
 from __future__ import annotations

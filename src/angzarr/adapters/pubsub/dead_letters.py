@@ -1,4 +1,4 @@
-"""Dead letters on Google Cloud Pub/Sub: a topic a domain, a subscription of its name (L2, L4).
+"""Dead letters on Google Cloud Pub/Sub: a topic and a subscription for each domain (L2, L4).
 
 Pub/Sub keeps a letter for 31 days at most; the analysis worker moves letters into the ledger.
 """

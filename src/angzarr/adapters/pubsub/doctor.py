@@ -1,4 +1,4 @@
-"""Examination: what Pub/Sub tells of the subscriptions of dead letters, for the doctor."""
+"""Reads the Pub/Sub subscriptions of dead letters for the doctor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishes letters to Pub/Sub and waits for each one's message id, or the reason it has none."""
+"""Publishes letters to Pub/Sub and waits for each one's message id or error."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Takes letters from Pub/Sub: one stream a domain, each asked in turn, opened again when lost.
+"""Takes letters from Pub/Sub, by one stream for each domain, reopened when it is lost.
 
-What Pub/Sub says of a message besides its data.
-
-One subscription's stream: letters as they arrive, their leases kept by Google's client.
+Google's client keeps the leases of received letters.
 """
 
 from __future__ import annotations

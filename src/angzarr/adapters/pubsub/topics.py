@@ -1,9 +1,7 @@
-"""Sees to it that each topic has the subscription that keeps its letters.
+"""Makes sure that each topic has the subscription that keeps its letters.
 
-Pub/Sub confirms a letter for a topic without a subscription too, and keeps it nowhere. So none is
-published before the subscription was seen, and it is looked at again from time to time.
-
-What makes a subscription one that keeps letters. Pure.
+Pub/Sub also confirms a letter for a topic without a subscription, and keeps it nowhere. So letters
+are published only after the subscription was seen, and it is checked again from time to time.
 """
 
 from __future__ import annotations

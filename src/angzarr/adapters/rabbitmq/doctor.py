@@ -1,8 +1,7 @@
-"""Examination: what a RabbitMQ tells of queues and exchanges, for the doctor.
+"""Reads RabbitMQ's queues, exchanges and policies for the doctor.
 
-Nothing is made or changed: what exists is declared as it is, which RabbitMQ compares only.
-
-Management: what RabbitMQ's HTTP interface knows and AMQP does not tell; only reads.
+It creates and changes nothing: it declares each queue as it is, and RabbitMQ only compares. The
+HTTP interface adds what AMQP does not report, such as policies and alarms.
 """
 
 from __future__ import annotations

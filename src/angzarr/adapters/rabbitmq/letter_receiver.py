@@ -1,7 +1,4 @@
-"""Takes letters from RabbitMQ: prefetched, acknowledged late.
-
-What RabbitMQ says of a message besides its body.
-"""
+"""Takes letters from RabbitMQ: prefetched, acknowledged late."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""One AMQP connection for dead letters: bounded in time, and told from a broker that refuses.
+"""The AMQP connection for dead letters, with bounded waits, and the addresses of a cluster.
 
-py-amqp (kombu's own client) is used directly because all its waits take a time-out and its
-confirms come as events, so that a batch waits for them together.
-
-Where the brokers of a cluster are, read from URLs, and what secures the way to them.
+It uses py-amqp, kombu's own client, directly: all its waits take a time-out, and its confirms come
+as events, so that a batch waits for them together.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Frames: what RabbitMQ says of a message before its body, read also where py-amqp cannot.
+"""Three additions to py-amqp: readable frames, a check that the broker answers, buffered writes.
 
-Text that is no UTF-8, a time after the year 9999 or tables nested deeper than Python's stack: on
-each py-amqp raises out of the loop that reads, which ends the worker, and the next one that gets
-the message (D7). Layout: AMQP 0-9-1, 4.2.6.1.
+py-amqp raises on text that is not UTF-8, a time after the year 9999, or tables nested deeper than
+Python's stack. That ends the loop, the worker, and the next worker that gets the message (D7).
+Layout: AMQP 0-9-1, 4.2.6.1.
 
-Hearing: whether RabbitMQ still answers on a connection, which TCP alone does not tell.
-
-A proxy, or a host that hangs, may go on acknowledging what is sent and forward nothing. Whoever
-only waits for messages hears nothing then, and cannot tell it from a queue that is empty.
-
-Cork: many frames in one write to the broker; py-amqp makes a system call of each.
+A proxy, or a host that hangs, may acknowledge TCP packets and forward nothing. A client that only
+waits for messages cannot tell that from an empty queue. And py-amqp makes a system call for each
+frame; `WriteBuffer` sends many in one.
 """
 
 from __future__ import annotations

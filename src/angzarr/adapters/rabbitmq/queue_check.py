@@ -1,9 +1,7 @@
-"""Looks at each queue that exists: refuses one that would lose its letters, warns of what may.
+"""Checks existing queues: refuses one that would lose letters, and warns of other risks.
 
-How a queue of RabbitMQ's was declared, read from its refusals, and what it may lose. Pure.
-
-AMQP has no question for it. But who declares a queue that exists otherwise than it is, is told
-the first difference in words, and nothing changes. Policies, which operators set, are not told.
+AMQP cannot ask how a queue was declared. A client that declares an existing queue differently gets
+the first difference as a text, and nothing changes. Policies, which operators set, do not show.
 """
 
 from __future__ import annotations

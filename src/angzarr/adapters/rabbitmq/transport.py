@@ -1,10 +1,10 @@
-"""kombu's RabbitMQ transport, whose confirmed publishes tell the truth, and within some time.
+"""kombu's RabbitMQ transport with reliable, bounded confirms.
 
-RabbitMQ confirms a mandatory message that no queue takes as well, after it has returned it; one
-that is out of memory or disk takes nothing and says nothing until that is over. py-amqp leaves the
-confirm of a returned message unread, which the next publish would take for its own, and waits for
-a confirm without an end. And what RabbitMQ says of a message is read even where py-amqp cannot.
-Whoever reads from a connection finds out within half a minute that RabbitMQ does not answer on it.
+RabbitMQ confirms a mandatory message that no queue takes, after it has returned it. A broker that
+is out of memory or disk reads and says nothing. py-amqp leaves the confirm of a returned message
+unread, so the next publish would take it for its own, and it waits for confirms without an end.
+This transport also reads messages that py-amqp cannot, and a reader notices within half a minute
+that RabbitMQ does not answer on its connection.
 """
 
 from __future__ import annotations

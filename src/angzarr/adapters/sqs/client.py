@@ -1,4 +1,4 @@
-"""The clients of one process for SQS and SNS, and what their failures mean."""
+"""The clients of one process for SQS and SNS, and the meaning of their failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters on SQS: a queue a domain, each entry's answer looked at (spec L2, L4).
+"""Dead letters on SQS: one queue for each domain, and a check of each entry's answer (L2, L4).
 
 SQS keeps a message for 14 days at most; the analysis worker moves letters into the ledger.
 """

@@ -1,4 +1,4 @@
-"""Examination: what SQS tells of task queues and of queues of dead letters, for the doctor."""
+"""Reads task queues and dead-letter queues of SQS for the doctor."""
 
 from __future__ import annotations
 

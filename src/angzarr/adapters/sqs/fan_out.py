@@ -1,8 +1,6 @@
-"""Whether what a topic is given arrives in its queue: rules over what AWS says of both. Pure.
+"""Rules that tell from AWS' answers whether a topic's messages arrive in its queue. Pure.
 
-The policy of a queue: what ours says, and whether another's lets a topic send. Pure.
-
-It judges what AWS' guides make people write, and says so where a condition is beyond it.
+They judge the policies that AWS' guides recommend, and say so where a condition is beyond them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Leases of received letters: renewed while their receipts are in hand, ending by themselves.
+"""Leases of received letters, renewed by a thread while their receipts are in hand.
 
-SQS hides a received letter for a while. One that came again while somebody works on it would be
-analysed twice; one that stayed hidden though nobody does would hold up its group in a FIFO queue.
-
-The thread that renews leases: made when there are some, gone when there are none.
+SQS hides a received letter for a while. A letter that came again too early would be analysed twice.
+One that stayed hidden for no reason would hold up its group in a FIFO queue.
 """
 
 from __future__ import annotations

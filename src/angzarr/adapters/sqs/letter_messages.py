@@ -1,10 +1,6 @@
-"""Letters as texts, since SQS and SNS carry nothing else, and back. Pure.
+"""Converts letters to and from the text messages of SQS and SNS. Pure, but for fresh ids.
 
-What SQS says of a message besides its text.
-
-What SNS wraps a message in where a subscription has no raw delivery. Pure.
-
-Letters as entries of a batch, within the limits of SQS and SNS. Pure, but for fresh ids.
+SNS wraps a message in a notification where a subscription has no raw delivery.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Sends letters in batches, within the limits of where they go, and reads each entry's answer.
-
-Publishes letters on SNS, each domain's on its topic, which leads to the domain's queue.
-"""
+"""Sends letters in batches to SQS queues or SNS topics, and reads each entry's answer."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Polling of SQS by Celery's event loop, which goes on after every answer and after none.
+"""Polls SQS on Celery's event loop, which goes on after any answer and after none.
 
-In kombu any error that SQS answers ends the worker: an expired token, one throttled request.
-
-The HTTP client by which Celery's event loop polls SQS, with time-outs.
-
-kombu's has none, whatever its requests say: behind a connection that was forgotten on the way, a
-worker would wait for its next message for ever.
+In kombu any error answer of SQS ends the worker, even an expired token or one throttled request.
+kombu's HTTP client has no time-out: behind a forgotten connection a worker would wait for ever.
 """
 
 from __future__ import annotations

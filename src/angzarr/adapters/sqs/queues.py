@@ -1,6 +1,6 @@
-"""The queues of letters: their names and addresses; one that is missing is created, if wanted.
+"""The dead-letter queues on SQS: their names and addresses, created where missing and wanted.
 
-Looks once at each queue that others made, and says by what letters could be lost in it.
+Each queue that others made is checked once for settings that could lose letters.
 """
 
 from __future__ import annotations

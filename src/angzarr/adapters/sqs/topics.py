@@ -1,9 +1,7 @@
-"""The topics of letters: none is given a letter before what it is given arrives in a queue.
+"""The SNS topics of letters; no letter is published before a subscription delivers to its queue.
 
-SNS confirms a letter that nobody is subscribed to, and loses it. So each topic is looked at before
-a process first puts letters on it, once a minute, and after every error.
-
-Subscriptions of queues to topics: found, or made where they are missing.
+SNS confirms a letter without a subscriber, and loses it. So each topic is checked before a process
+first publishes to it, once a minute, and after every error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""SQS for Celery: kombu's transport, which takes whatever is on a queue and gives it back itself.
+"""kombu's SQS transport, made to survive any message and to give messages back itself.
 
-kombu ends the worker on some messages that are none of its own, and gives a message back by sending
-a copy: the original comes again after its visibility time-out all the same. And it takes an error
-that SQS answers for none of a broker's: a publish that is refused would be a bug of its caller's.
+kombu ends the worker on some foreign messages, and gives a message back by sending a copy: the
+original comes again after its visibility time-out. It also treats an error of SQS as a bug of the
+caller, not as a broker's refusal.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""AngzarrAMQP: each message of this app names its queue (9), and reaches it or is an error.
+"""Makes messages that name their queue (9), and the queues that an app declares on RabbitMQ (5).
 
-Queues: the task queues that an app declares on RabbitMQ, which drops nothing out of them (5).
-
-From release 4 on RabbitMQ drops what came back 20 times from a quorum queue, be it poison or only
-prefetched by workers that died. Ours have a limit that no innocent message meets, and what RabbitMQ
-gives up all the same it puts where a worker finds it (see `dropped`).
+From release 4 on RabbitMQ drops a message that came back to a quorum queue 20 times, even if
+workers only prefetched it. Our queues have a limit that no healthy message reaches. What RabbitMQ
+gives up all the same goes to a queue that workers read (see `dropped`).
 """
 
 from __future__ import annotations

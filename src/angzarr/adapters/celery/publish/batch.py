@@ -1,7 +1,4 @@
-"""Batch: many events to their handlers with few round trips, and an exact account if it fails.
-
-Parcel: one of many events on its way to its handlers, and what is known of its messages.
-"""
+"""Publishes many events in few round trips, and says exactly which arrived if it fails."""
 
 from __future__ import annotations
 
@@ -40,43 +37,48 @@ class OutgoingEvent:
     """One event and its messages; *text* is its data as JSON."""
 
     event: Event
-    legs: Sequence[OutgoingMessage]
+    messages: Sequence[OutgoingMessage]
     text: str = ""
 
     @property
     def confirmed(self) -> bool:
         """Whether every handler's message is on the broker."""
-        return all(leg.confirmed for leg in self.legs)
+        return all(message.confirmed for message in self.messages)
 
     @property
     def untouched(self) -> bool:
         """Whether not one message is on the broker, for certain."""
-        return not any(leg.confirmed or leg.lost for leg in self.legs)
+        return not any(message.confirmed or message.lost for message in self.messages)
 
 
-def account(parcels: Sequence[OutgoingEvent], cause: Exception, where: str) -> Exception:
-    """Return the error that says what became of *parcels*, of which some were not confirmed.
+def account(outgoing: Sequence[OutgoingEvent], cause: Exception, where: str) -> Exception:
+    """Return the error that says what became of *outgoing*, of which some were not confirmed.
 
     *cause* ended the sending; it is returned itself where nothing was sent and the broker, whose
     address without a password is *where*, had no part in it.
     """
-    if all(parcel.untouched for parcel in parcels):
+    if all(item.untouched for item in outgoing):
         if isinstance(cause, UNSENDABLE) or (
             isinstance(cause, PublishError) and not isinstance(cause, BrokerUnavailable)
         ):
             return cause
         msg = (
-            f"none of {len(parcels)} events was sent: the broker at {where} did not confirm"
+            f"none of {len(outgoing)} events was sent: the broker at {where} did not confirm"
             f" ({cause}); start it or set broker_url, then publish again"
         )
         if isinstance(cause, BrokerUnavailable):
             return BrokerUnavailable(msg, refused=cause.refused, passing=cause.passing)
         return unconfirmed(msg, cause)
-    missing = {leg.to.handler: None for p in parcels for leg in p.legs if not leg.confirmed}
+    missing = {
+        message.to.handler: None
+        for p in outgoing
+        for message in p.messages
+        if not message.confirmed
+    }
     return NotAllPublished(
-        confirmed=[p.event for p in parcels if p.confirmed],
-        uncertain=[p.event for p in parcels if not (p.confirmed or p.untouched)],
-        unsent=[p.event for p in parcels if p.untouched and not p.confirmed],
+        confirmed=[p.event for p in outgoing if p.confirmed],
+        uncertain=[p.event for p in outgoing if not (p.confirmed or p.untouched)],
+        unsent=[p.event for p in outgoing if p.untouched and not p.confirmed],
         missing=list(missing),
         cause=f"the broker at {where}: {cause}",
     )
@@ -98,17 +100,17 @@ Send: TypeAlias = Callable[[Event, Subscription, Mapping[str, Any]], None]
 
 def send_batch(
     app: Any,
-    parcels: Sequence[OutgoingEvent],
+    outgoing: Sequence[OutgoingEvent],
     options: Mapping[str, Any],
     *,
     span: Span,
     send: Send,
 ) -> bool:
-    """Send *parcels* in order; False, and nothing sent, where they must go one by one.
+    """Send *outgoing* in order; False, and nothing sent, where they must go one by one.
 
     Raises BrokerUnavailable if nothing was sent, NotAllPublished if not everything was confirmed.
     """
-    if not any(parcel.legs for parcel in parcels) or OWN_WAY & options.keys():
+    if not any(item.messages for item in outgoing) or OWN_WAY & options.keys():
         return False
     if type(app.amqp) is not AngzarrAMQP or not can_use_templates(app):
         return False
@@ -120,9 +122,9 @@ def send_batch(
             batch = BatchSender(app, producer, span, away)
             if not batch.connect(options):
                 return False
-            batch.sketch(parcels, options, send)
+            batch.make_templates(outgoing, options, send)
             try:
-                for chunk in chunks(parcels):
+                for chunk in chunks(outgoing):
                     batch.send(chunk)
             except ChannelError:
                 # What it was sent by may be gone: who comes next declares it anew.
@@ -130,31 +132,31 @@ def send_batch(
                 raise
             batch.close()
     except (*away, *UNSENDABLE) as error:
-        told = account(parcels, error, where)
+        told = account(outgoing, error, where)
         if told is error:
             raise
         raise told from error
     return True
 
 
-def chunks(parcels: Sequence[OutgoingEvent]) -> Iterator[list[OutgoingEvent]]:
-    """Cut *parcels* into what may be in flight at once; each has at least one event."""
+def chunks(outgoing: Sequence[OutgoingEvent]) -> Iterator[list[OutgoingEvent]]:
+    """Cut *outgoing* into what may be in flight at once; each has at least one event."""
     chunk: list[OutgoingEvent] = []
-    messages = text = 0
-    for parcel in parcels:
-        added = len(parcel.text) * len(parcel.legs)
-        if chunk and (messages + len(parcel.legs) > MOST_MESSAGES or text + added > MOST_TEXT):
+    count = text = 0
+    for item in outgoing:
+        added = len(item.text) * len(item.messages)
+        if chunk and (count + len(item.messages) > MOST_MESSAGES or text + added > MOST_TEXT):
             yield chunk
-            chunk, messages, text = [], 0, 0
-        chunk.append(parcel)
-        messages += len(parcel.legs)
+            chunk, count, text = [], 0, 0
+        chunk.append(item)
+        count += len(item.messages)
         text += added
     if chunk:
         yield chunk
 
 
 class BatchSender:
-    """Writes and sends parcels over one producer, which no other thread uses meanwhile.
+    """Writes and sends events over one producer, which no other thread uses meanwhile.
 
     A chunk whose connection ends is sent again as Celery's retry policy says, but for what was
     confirmed: handlers that get a message twice run once.
@@ -168,7 +170,7 @@ class BatchSender:
         self._span = span
         self._away = away
         self._wire: Wire | None = None
-        self._writers: dict[Subscription, MessageTemplate] = {}
+        self._templates: dict[Subscription, MessageTemplate] = {}
         self._domains: dict[Subscription, str | None] = {}
         self._any: Any = None
 
@@ -183,37 +185,37 @@ class BatchSender:
         self._wire = wire_for(self._producer)
         return self._wire is not None
 
-    def sketch(
-        self, parcels: Sequence[OutgoingEvent], options: Mapping[str, Any], send: Send
+    def make_templates(
+        self, outgoing: Sequence[OutgoingEvent], options: Mapping[str, Any], send: Send
     ) -> None:
         """Have Celery write one message for each handler; raises what it would raise."""
-        for parcel in parcels:
-            for leg in parcel.legs:
-                if leg.to not in self._writers:
-                    sketch = MessageCapture(self._producer)
-                    drawn = {**options, "producer": sketch, "add_to_parent": False}
-                    send(parcel.event, leg.to, drawn)
-                    self._writers[leg.to] = self._any = MessageTemplate(self._app, sketch)
-                    handler = self._app.handlers.get(leg.to.handler)
-                    self._domains[leg.to] = handler.domain if handler is not None else None
+        for item in outgoing:
+            for message in item.messages:
+                if message.to not in self._templates:
+                    capture = MessageCapture(self._producer)
+                    drawn = {**options, "producer": capture, "add_to_parent": False}
+                    send(item.event, message.to, drawn)
+                    self._templates[message.to] = self._any = MessageTemplate(self._app, capture)
+                    handler = self._app.handlers.get(message.to.handler)
+                    self._domains[message.to] = handler.domain if handler is not None else None
 
     def send(self, chunk: Sequence[OutgoingEvent]) -> None:
-        """Send one chunk; raises what ended it after marking every leg."""
-        trips = [_EventSend(parcel, self._span) for parcel in chunk]
-        legs = [leg for parcel in chunk for leg in parcel.legs]
+        """Send one chunk; raises what ended it after marking every message."""
+        event_sends = [_EventSend(item, self._span) for item in chunk]
+        messages = [message for item in chunk for message in item.messages]
         try:
-            for trip in trips:
-                self._write(trip)
-            if legs:
-                self._carry(legs)
+            for event_send in event_sends:
+                self._write(event_send)
+            if messages:
+                self._carry(messages)
         except BaseException as error:
             self._wire = None
-            self._end(trips, error)
+            self._end(event_sends, error)
             raise
-        self._end(trips, None)
-        self._tell_task_sent(trips)
-        for leg in legs:
-            leg.body, leg.options = None, {}  # on the broker now
+        self._end(event_sends, None)
+        self._tell_task_sent(event_sends)
+        for message in messages:
+            message.body, message.options = None, {}  # on the broker now
 
     def close(self) -> None:
         """Let go of the wire; what was sent stays sent."""
@@ -227,77 +229,77 @@ class BatchSender:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def _write(self, trip: _EventSend) -> None:
-        event = trip.parcel.event
+    def _write(self, event_send: _EventSend) -> None:
+        event = event_send.item.event
         event_headers = names.to_headers(event)
-        for leg in trip.parcel.legs:
-            domain = None if event.domain else self._domains[leg.to]
+        for message in event_send.item.messages:
+            domain = None if event.domain else self._domains[message.to]
             own = {**event_headers, names.DOMAIN: domain} if domain else event_headers
-            self._write_leg(trip, leg, self._writers[leg.to], own)
+            self._write_message(event_send, message, self._templates[message.to], own)
 
-    def _write_leg(
+    def _write_message(
         self,
-        trip: _EventSend,
-        leg: OutgoingMessage,
-        writer: MessageTemplate,
+        event_send: _EventSend,
+        message: OutgoingMessage,
+        template: MessageTemplate,
         own_headers: Mapping[str, Any],
     ) -> None:
-        data, way = trip.parcel.event.data, dict(writer.destination.options)
-        task_id = task_id_for(trip.parcel.event.id, leg.to.handler)
-        headers = writer.headers(task_id, data, own_headers)
-        properties = writer.properties(task_id)
+        data, way = event_send.item.event.data, dict(template.destination.options)
+        task_id = task_id_for(event_send.item.event.id, message.to.handler)
+        headers = template.headers(task_id, data, own_headers)
+        properties = template.properties(task_id)
         if signals.before_task_publish.receivers:
-            leg.body = writer.body(data)
-            declare, policy = list(writer.destination.declare), dict(writer.policy)
-            trip.run(
+            message.body = template.body(data)
+            declare, policy = list(template.destination.declare), dict(template.policy)
+            event_send.run(
                 signals.before_task_publish.send,
-                sender=writer.task, body=leg.body, exchange=way["exchange"],
+                sender=template.task, body=message.body, exchange=way["exchange"],
                 routing_key=way["routing_key"], declare=declare, headers=headers,
                 properties=properties, retry_policy=policy,
             )  # fmt: skip
         else:
-            leg.body = writer.text(trip.parcel.text) or writer.body(data)
-        if isinstance(leg.body, str):
+            message.body = template.text(event_send.item.text) or template.body(data)
+        if isinstance(message.body, str):
             del way["serializer"]
             way |= {"content_type": "application/json", "content_encoding": "utf-8"}
-        leg.options = {**way, "headers": headers, **properties}
+        message.options = {**way, "headers": headers, **properties}
 
     # -- sending -------------------------------------------------------------------------------
 
-    def _carry(self, legs: Sequence[OutgoingMessage]) -> None:
+    def _carry(self, messages: Sequence[OutgoingMessage]) -> None:
         carry: Callable[[Sequence[OutgoingMessage]], None] = self._try
         if self._any.retry:
             carry = self._producer.connection.ensure(self, self._try, **self._any.policy)
-        carry(legs)
+        carry(messages)
 
-    def _try(self, legs: Sequence[OutgoingMessage]) -> None:
+    def _try(self, messages: Sequence[OutgoingMessage]) -> None:
         wire = self._wire = self._wire or wire_for(self._producer)
         if wire is None:
             msg = "the broker that took its place takes no batches"
             raise OperationalError(msg)
-        for writer in self._writers.values():
-            for entity in writer.destination.declare:
+        for template in self._templates.values():
+            for entity in template.destination.declare:
                 self._producer.maybe_declare(entity)
-        wire.carry([leg for leg in legs if not leg.confirmed])
+        wire.carry([message for message in messages if not message.confirmed])
 
     # -- telling -------------------------------------------------------------------------------
 
-    def _tell_task_sent(self, trips: Sequence[_EventSend]) -> None:
+    def _tell_task_sent(self, event_sends: Sequence[_EventSend]) -> None:
         """Send Celery's ``task-sent`` events; they are for monitors, the tasks are on their way."""
         told = [
-            (writer, fields)
-            for trip in trips
-            for leg in trip.parcel.legs
-            if (writer := self._writers[leg.to])
-            and (fields := writer.task_sent(leg.options["headers"]))
+            (template, fields)
+            for event_send in event_sends
+            for message in event_send.item.messages
+            if (template := self._templates[message.to])
+            and (fields := template.task_sent(message.options["headers"]))
         ]
         if not told or self._wire is None:
             return
         default = self._app.events.Dispatcher(enabled=False)
 
         def send(producer: Any) -> None:
-            for writer, fields in told:
-                (writer.dispatcher or default).publish("task-sent", fields, producer)
+            for template, fields in told:
+                (template.dispatcher or default).publish("task-sent", fields, producer)
 
         try:
             self._wire.tell(send)
@@ -305,52 +307,54 @@ class BatchSender:
             _log.warning("task_sent_events_lost: %s events, %s", len(told), error)
             self._wire = None
 
-    def _end(self, trips: Sequence[_EventSend], error: BaseException | None) -> None:
-        for trip in trips:
-            for leg in trip.parcel.legs:
-                if leg.confirmed:
-                    self._after(trip, leg, self._writers[leg.to])
-            trip.end(None if trip.parcel.confirmed else error)
+    def _end(self, event_sends: Sequence[_EventSend], error: BaseException | None) -> None:
+        for event_send in event_sends:
+            for message in event_send.item.messages:
+                if message.confirmed:
+                    self._after(event_send, message, self._templates[message.to])
+            event_send.end(None if event_send.item.confirmed else error)
 
-    def _after(self, trip: _EventSend, leg: OutgoingMessage, writer: MessageTemplate) -> None:
+    def _after(
+        self, event_send: _EventSend, message: OutgoingMessage, template: MessageTemplate
+    ) -> None:
         """Say what is on the broker to those who listen to Celery's signals."""
-        headers, data = leg.options["headers"], trip.parcel.event.data
+        headers, data = message.options["headers"], event_send.item.event.data
         if signals.after_task_publish.receivers:
-            trip.run(
+            event_send.run(
                 signals.after_task_publish.send,
-                sender=writer.task,
-                body=writer.body(data) if isinstance(leg.body, str) else leg.body,
+                sender=template.task,
+                body=template.body(data) if isinstance(message.body, str) else message.body,
                 headers=headers,
-                exchange=leg.options["exchange"],
-                routing_key=leg.options["routing_key"],
+                exchange=message.options["exchange"],
+                routing_key=message.options["routing_key"],
             )
         if signals.task_sent.receivers:  # deprecated, and sent by Celery all the same
-            trip.run(
+            event_send.run(
                 signals.task_sent.send,
-                sender=writer.task, task_id=headers["id"], task=writer.task, args=[data],
+                sender=template.task, task_id=headers["id"], task=template.task, args=[data],
                 kwargs={}, eta=headers["eta"], taskset=headers["group"],
             )  # fmt: skip
 
 
 class _EventSend:
-    """One parcel while it is sent: its span, and the context in which its signals run.
+    """One event while it is sent: its span, and the context in which its signals run.
 
     A tracer that listens to Celery opens a span before a publish and ends it after. In a context
     of its own the span of one message is not the parent of the next.
     """
 
-    __slots__ = ("_context", "_span", "parcel")
+    __slots__ = ("_context", "_span", "item")
 
-    def __init__(self, parcel: OutgoingEvent, span: Span) -> None:
-        self.parcel = parcel
+    def __init__(self, item: OutgoingEvent, span: Span) -> None:
+        self.item = item
         self._context = contextvars.copy_context()
-        self._span = span(parcel.event)
+        self._span = span(item.event)
         traceparent = self._context.run(self._span.__enter__)
-        if traceparent != parcel.event.traceparent:
-            parcel.event = replace(parcel.event, traceparent=traceparent)
+        if traceparent != item.event.traceparent:
+            item.event = replace(item.event, traceparent=traceparent)
 
     def run(self, call: Callable[..., Any], **arguments: Any) -> None:
-        """Call in this trip's context."""
+        """Call in the context of this send."""
         self._context.run(call, **arguments)
 
     def end(self, error: BaseException | None) -> None:

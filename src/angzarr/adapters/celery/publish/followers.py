@@ -1,7 +1,7 @@
-"""Followers: a success's links and the chain's next step, published by settle (decisions 7).
+"""Publishes the links of a success and the next step of its chain (decisions 7).
 
-Celery sends them after the task body: a kill there would lose them behind a completed claim. We
-send them before the claim is completed, with ids that are the same when it is done again.
+Celery sends them after the task body, so a kill at that point would lose them behind a completed
+claim. Here they are sent before the claim is completed. Sending them again uses the same ids.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sketch: one task message that Celery wrote and did not send, and messages written after it.
+"""Templates: Celery writes one message for a handler, and the others are written like it.
 
-What Celery looks up and computes for each message (routes, queue, options of the task, times) is
-the same for all events of one handler: it is found once, by Celery itself.
+Routes, queue, task options and times are the same for all events of one handler, so Celery looks
+them up once. `MessageCapture` takes the message that Celery wrote and does not send it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DelayWay: RabbitMQ's own delay, and the way from its end into queues; there before it is used.
+"""RabbitMQ's native delay, and the bindings from its end to queues, declared before they are used.
 
-Workers declare both when they start, for the queues that they consume. Whoever sends a message into
-the delay before that would be refused, or its message would come out of the delay and wait there.
+Workers declare both when they start, for the queues that they consume. A message that enters the
+delay before that would be refused, or would wait at the end of the delay.
 """
 
 from __future__ import annotations

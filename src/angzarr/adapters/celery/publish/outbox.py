@@ -1,12 +1,7 @@
-"""CeleryOutbox: what follows from a decision, sent as any event or task of the app.
+"""Sends what follows from decisions, compensations and gaps, as events and tasks of the app.
 
-SingleConnectionEvents: events published from a thread beside which others fork.
-
-Celery's own way to send takes locks that a child would inherit as they are at that moment.
-
-CeleryCompensations: which handler undoes which, and how it is sent: as any task of the app.
-
-GapResender: sends events that a lane misses once more, as event books have them (spec P3).
+`SingleConnectionEvents` and `GapResender` send from threads beside which others fork. Celery's own
+way to send takes locks that a child would inherit in the state of that moment.
 """
 
 from __future__ import annotations

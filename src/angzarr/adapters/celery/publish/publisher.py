@@ -1,4 +1,4 @@
-"""Publishing raw messages through Celery's producer pool, at once or later, confirmed."""
+"""Publishes raw messages through Celery's producer pool, at once or later, confirmed."""
 
 from __future__ import annotations
 

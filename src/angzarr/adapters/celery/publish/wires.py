@@ -1,11 +1,8 @@
-"""Wires: how many messages reach a broker in few round trips, each one known to be there.
+"""Wires carry many messages to a broker in few round trips, and know which of them arrived.
 
-A wire marks each leg it carried *confirmed*, or *lost* where the connection ended before the
-broker said so. It tries nothing twice; its owner does.
-
-ConfirmedWire: many messages to RabbitMQ, and one wait for all their confirms.
-
-PipelinedWire: many messages to Redis in one round trip.
+A wire marks each message *confirmed*, or *lost* where the connection ended before the broker
+answered. It tries nothing twice; its owner does. `ConfirmedWire` waits once for all confirms of
+RabbitMQ, and `PipelinedWire` sends one pipeline to Redis.
 """
 
 from __future__ import annotations
@@ -58,8 +55,8 @@ def no_queue(exchange: object, key: str) -> NoQueue:
 class Wire(Protocol):
     """Carries messages to the broker and waits until they are there."""
 
-    def carry(self, legs: Sequence[OutgoingMessage]) -> None:
-        """Send *legs*; raises what the broker or the connection refused, after marking all."""
+    def carry(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Send *messages*; raises what the broker or the connection refused, after marking all."""
 
     def tell(self, send: Callable[[Any], None]) -> None:
         """Let *send* publish with the producer it is given, and wait."""
@@ -95,25 +92,25 @@ class ConfirmedWire:
         self._connection = connection
         self._channel: Any = None
 
-    def carry(self, legs: Sequence[OutgoingMessage]) -> None:
-        """Send *legs*; raises MessageNacked, RecoverableConnectionError (no queue) or the end.
+    def carry(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Send *messages*; raises MessageNacked, RecoverableConnectionError (no queue) or the end.
 
         If the broker closes the channel because of one of several, the others go one by one.
         """
         try:
-            self._carry(legs)
+            self._carry(messages)
         except ChannelError as error:
-            left = [leg for leg in legs if not leg.confirmed]
+            left = [message for message in messages if not message.confirmed]
             if len(left) == 1:
                 left[0].lost = False  # alone on its way: this is what the broker refused
                 raise
             refused: Exception = error
-            for leg in left:
+            for message in left:
                 try:
-                    self.carry([leg])
+                    self.carry([message])
                 except ChannelError as own:
                     refused = own
-            if not all(leg.confirmed for leg in left):
+            if not all(message.confirmed for message in left):
                 raise refused from None
 
     def tell(self, send: Callable[[Any], None]) -> None:
@@ -134,15 +131,15 @@ class ConfirmedWire:
         opened: _Confirming = self._channel
         return opened
 
-    def _carry(self, legs: Sequence[OutgoingMessage]) -> None:
+    def _carry(self, messages: Sequence[OutgoingMessage]) -> None:
         opened = self._opened()
         try:
-            opened.publish(legs)
+            opened.publish(messages)
             opened.wait()
         except BaseException as error:
             self._channel = None
-            for leg in opened.in_flight():
-                leg.lost = True
+            for message in opened.in_flight():
+                message.lost = True
             if not isinstance(error, ChannelError):
                 # Without a farewell: half a frame may be out, and a mute broker answers none.
                 self._connection.collect()
@@ -164,20 +161,20 @@ class _Confirming:
         self._channel.events["basic_nack"].add(self._on_nack)
         self._channel.events["basic_return"].add(self._on_return)
         self._tag = 0
-        self._leg: OutgoingMessage | None = None
+        self._message: OutgoingMessage | None = None
         self._open: dict[int, OutgoingMessage | None] = {}
         self._returned: dict[str, Exception] = {}
         self._patience = PATIENCE
         self.producer = Producer(self._channel, auto_declare=False)
         self.refused: list[Exception] = []
 
-    def publish(self, legs: Sequence[OutgoingMessage]) -> None:
-        """Send *legs* and do not wait for confirms; a broker that reads nothing is a time-out."""
-        self._patience = legs[0].options.get("confirm_timeout") or PATIENCE
+    def publish(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Send *messages*, wait for no confirm; a broker that reads nothing is a time-out."""
+        self._patience = messages[0].options.get("confirm_timeout") or PATIENCE
         with self._connection.transport.having_timeout(self._patience):
-            for self._leg in legs:
-                self.producer.publish(self._leg.body, **self._leg.options)
-        self._leg = None
+            for self._message in messages:
+                self.producer.publish(self._message.body, **self._message.options)
+        self._message = None
 
     def wait(self) -> None:
         """Return once nothing is in flight; raises if the broker says nothing for too long."""
@@ -193,44 +190,46 @@ class _Confirming:
 
     def in_flight(self) -> list[OutgoingMessage]:
         """Return what was sent and neither confirmed nor refused."""
-        return [leg for leg in self._open.values() if leg is not None]
+        return [message for message in self._open.values() if message is not None]
 
     def close(self) -> None:
         """Close the channel; a connection that is gone has closed it already."""
         with suppress(OSError, AMQPError):
             self._channel.close()
 
-    def _count(self, message: Any, **options: Any) -> Any:
+    def _count(self, sent: Any, **options: Any) -> Any:
         self._tag += 1
-        self._open[self._tag] = self._leg
-        return self._publish(self._channel, message, **options)
+        self._open[self._tag] = self._message
+        return self._publish(self._channel, sent, **options)
 
     def _give_up(self) -> None:
         msg = f"it confirmed nothing for {self._patience:g} s; is it out of memory or disk?"
         raise IrrecoverableConnectionError(msg)
 
-    def _on_return(self, error: Exception, _exchange: str, _key: str, message: Any) -> None:
+    def _on_return(self, error: Exception, _exchange: str, _key: str, returned: Any) -> None:
         """Note what comes back; its confirm follows."""
-        self._returned[message.properties["correlation_id"]] = error
+        self._returned[returned.properties["correlation_id"]] = error
 
     def _on_ack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
-        for leg in self._end(tag, multiple):
-            returned = self._returned.get(leg.options["correlation_id"])
-            leg.confirmed = returned is None
+        for message in self._end(tag, multiple):
+            returned = self._returned.get(message.options["correlation_id"])
+            message.confirmed = returned is None
             if returned is not None:
-                self.refused.append(no_queue(leg.options["exchange"], leg.options["routing_key"]))
+                self.refused.append(
+                    no_queue(message.options["exchange"], message.options["routing_key"])
+                )
 
     def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
-        for leg in self._end(tag, multiple):
-            self.refused.append(MessageNacked(f"{leg.to.handler}: refused, is its queue full?"))
+        for message in self._end(tag, multiple):
+            self.refused.append(MessageNacked(f"{message.to.handler}: refused, is its queue full?"))
 
     def _end(self, tag: int, multiple: bool) -> list[OutgoingMessage]:  # noqa: FBT001 - py-amqp's signature
         """Return what *tag* ends: what it names, and with *multiple* all before it."""
         if multiple:
-            legs = [self._open.pop(n) for n in list(self._open) if n <= tag]
+            messages = [self._open.pop(n) for n in list(self._open) if n <= tag]
         else:
-            legs = [self._open.pop(tag, None)]
-        return [leg for leg in legs if leg is not None]
+            messages = [self._open.pop(tag, None)]
+        return [message for message in messages if message is not None]
 
 
 #: kombu's batches shall not send by themselves.
@@ -244,42 +243,42 @@ class PipelinedWire:
         self._channel = channel
         self._producer = producer
 
-    def carry(self, legs: Sequence[OutgoingMessage]) -> None:
-        """Send *legs* in one round trip; raises the first error that Redis replied.
+    def carry(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Send *messages* in one round trip; raises the first error that Redis replied.
 
         Redis is asked first whether it is there, so that nothing is uncertain if it is away.
         """
         with self._channel.conn_or_acquire() as client:
             client.ping()
         with closing(self._channel.create_publish_batch(max_size=_UNBOUNDED)) as batch:
-            commands = self._put(batch, legs)
+            commands = self._put(batch, messages)
             try:
                 replies = iter(batch.pipeline.execute(raise_on_error=False))
             except BaseException:
-                for leg in legs:
-                    leg.lost = True
+                for message in messages:
+                    message.lost = True
                 raise
         refused: Exception | None = None
-        for leg, count in zip(legs, commands, strict=True):
+        for message, count in zip(messages, commands, strict=True):
             errors = [reply for _ in range(count) if isinstance(reply := next(replies), Exception)]
-            leg.confirmed = not errors and count > 0
-            if not leg.confirmed and refused is None:
+            message.confirmed = not errors and count > 0
+            if not message.confirmed and refused is None:
                 refused = (
                     errors[0]
                     if errors
-                    else no_queue(leg.options["exchange"], leg.options["routing_key"])
+                    else no_queue(message.options["exchange"], message.options["routing_key"])
                 )
         if refused is not None:
             raise refused
 
-    def _put(self, batch: Any, legs: Sequence[OutgoingMessage]) -> list[int]:
-        """Put *legs* into the pipeline and return how many commands each of them is."""
+    def _put(self, batch: Any, messages: Sequence[OutgoingMessage]) -> list[int]:
+        """Put *messages* into the pipeline and return how many commands each of them is."""
         prepare = self._channel.prepare_message
         inlet = SimpleNamespace(prepare_message=prepare, basic_publish=batch.publish)
         producer = Producer(inlet, auto_declare=False)
         ends = [0]
-        for leg in legs:
-            producer.publish(leg.body, **leg.options)
+        for message in messages:
+            producer.publish(message.body, **message.options)
             ends.append(len(batch.pipeline))
         return [end - begin for begin, end in pairwise(ends)]
 

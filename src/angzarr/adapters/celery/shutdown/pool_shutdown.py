@@ -1,25 +1,7 @@
-"""Ending pools: how what runs in a pool is stopped, one way for each kind of pool.
+"""Stops the tasks that run in a pool, in one way for each kind of pool.
 
-Child pipes: of a pool of processes, those that its event loop may watch.
-
-A worker that is connected anew puts its pool into the loop again, as Celery noted it. Two of these
-notes are of children that died just before:
-
-* of one that died in the midst of a task, the number of its pipe for results. By then another
-  child's pipe for tasks may have the number; the worker would take a part of a task out of it, and
-  wait for the rest for ever;
-* of one whose end was seen and who is not buried yet, that there is nothing to watch: the worker
-  would end of it.
-
-Green pauses: kombu's pauses let the other greenlets of a worker go on.
-
-gevent looks at all objects while it patches, Celery's proxies among them, which import Celery and
-kombu before `time` is patched: their ``sleep`` is the real one then. While such a worker waits
-between two tries to connect it stands still as a whole, and its owner lease ends.
-
-Turning: Celery's loop goes on while a worker shuts down, and nothing more is consumed.
-
-Results are read, acknowledgements sent, heartbeats and remote control answered, as before.
+Meanwhile `DrainLoop` keeps Celery's loop going: it reads results, sends acknowledgements, and
+answers heartbeats and remote control, but consumes no more.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
-"""Shutdown: how a worker ends within its grace, and nothing is lost or done twice (16).
+"""Ends a worker within its grace, losing nothing and running nothing twice (16).
 
-In this order: nothing more is consumed; what was not begun goes back; what runs may finish until
-the grace (``worker_soft_shutdown_timeout``) has ended; what still runs is cut, its claim freed with
-no start counted, its message given back; the settle thread ends; acknowledgements are sent;
-the pool ends. Then Celery closes the connection, and the owner lease ends with the process.
+The order: stop consuming; give back what has not begun; let running tasks finish until the grace
+(``worker_soft_shutdown_timeout``) ends; cut the rest, free its claims with no start counted, and
+give its messages back; end the settle thread; send acknowledgements; end the pool. Then Celery
+closes the connection, and the owner lease ends with the process.
 
-Celery's own order is another: it waits for the pool first, however long that takes, and for its
-connection to close before what was prefetched is free (docs/adr/0014).
-
-Stop signals: what SIGTERM, SIGINT and SIGQUIT mean to a worker, and SIGTERM to its children.
-
-Celery installs its own handlers before it starts its steps. They print, send Celery's signals and
-set the flags that end its loop, and are kept for that; ours go around them. Only Celery's
-``on_cold_shutdown`` is left out: it sleeps inside the signal handler, in which no result of a child
-is read, and then cancels what has finished meanwhile as well.
+Celery waits for the pool first, however long that takes, and frees prefetched messages only when
+its connection closes (docs/adr/0014). Celery also installs its signal handlers before its steps.
+They print, send signals and set the flags that end its loop, so ours call them. Only Celery's
+``on_cold_shutdown`` is left out: it sleeps inside the signal handler and reads no results.
 """
 
 from __future__ import annotations
@@ -257,7 +252,7 @@ def install_handlers(worker: Any, asked: Shutdown) -> None:
     warm = partial(program.install_worker_term_handler, worker, sig="SIGTERM", how="Warm")
     _around("SIGTERM", partial(warm, callback=None, exitcode=os.EX_OK), asked)
     _around("SIGINT", partial(program.install_worker_int_handler, worker, callback=_say), asked)
-    cold = partial(program.install_worker_term_hard_handler, worker, callback=_stop_signals_nothing)
+    cold = partial(program.install_worker_term_hard_handler, worker, callback=_no_cold_shutdown)
     _around("SIGQUIT", cold, asked, at_once=True)
 
 
@@ -282,7 +277,7 @@ def _say(_worker: Any) -> None:
     program.safe_say(_AGAIN)
 
 
-def _stop_signals_nothing(_worker: Any) -> None:
+def _no_cold_shutdown(_worker: Any) -> None:
     """Stand in for ``on_cold_shutdown``."""
 
 

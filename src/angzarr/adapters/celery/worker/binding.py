@@ -1,9 +1,7 @@
-"""Binding: from a Python function to the call that runs it for one delivery.
+"""Binds a Python function to the call that runs it for one delivery.
 
-The `__call__` of a user's task class: on the road it runs around the body, as in Celery.
-
-A class such as Flask's guide shows opens an application context and calls ``self.run(…)``, or its
-``super().__call__(…)``; either comes to the body of the delivery, however that was bound.
+A user's task class may have its own `__call__`, as in Flask's guide: it opens a context and calls
+``self.run(…)`` or ``super().__call__(…)``. Either reaches the body of the delivery.
 """
 
 from __future__ import annotations

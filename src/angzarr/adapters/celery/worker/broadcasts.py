@@ -1,17 +1,9 @@
-"""Broadcasts: what every worker of a fleet reads, in its parent: commands, answers, events.
+"""Commands, replies and events that every worker of a fleet reads or sends, kept within bounds.
 
-kombu decodes them where they are received. One that is too large would end each worker in turn,
-and one that Celery's code cannot read ends the loop. Nobody waits for a broadcast: it is dropped.
-
-Remote control: commands and answers within bounds, and on RabbitMQ a queue for each connection.
-
-Celery's is named after the node, and exclusive: while RabbitMQ has not noticed that a worker's last
-connection is dead it is locked, which ends the worker that comes back, and a second of its name.
-
-Events of workers, which are of the moment: none holds up a loop, and none is read unbounded.
-
-Celery publishes a worker's heartbeat on its loop and tries again until the broker is back: with a
-Redis that is away nothing else happens meanwhile, no result is read and no time limit is kept.
+kombu decodes them on receipt. A broadcast that is too large would end each worker in turn, and one
+that Celery's code cannot read ends the loop. No publisher waits for a broadcast, so it is dropped.
+Events that cannot be sent at once wait in a bounded buffer: Celery would retry on its loop until
+the broker is back, and read no result and keep no time limit meanwhile.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""AngzarrConsumer: Celery's consumer, which drops nothing and dies of nothing that it is sent (D7).
+"""Celery's consumer, made to drop nothing and to survive any message (D7).
 
-Celery logs and acknowledges what it cannot decode, rejects for good what it does not know, and
-ends the process, or reconnects for ever, on messages of another shape. Here each of these is a
-dead letter with its bytes before it is acknowledged.
+Celery acknowledges what it cannot decode, rejects unknown tasks for good, and ends the process, or
+reconnects for ever, on messages of another form. Here each of these becomes a dead letter with its
+bytes before it is acknowledged.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""Movement: what shows that a worker's consumer moves; written on its loop, read by probes.
+"""The state of a worker's consumer: its heartbeat, its failures, and the pauses that follow (D7).
 
-It is written once a second, and at each try to connect: nothing of it is on the way of a message.
+The loop writes it once a second and at each try to connect; health probes read it. A message that
+the process failed to take becomes a dead letter only if the message is at fault. Otherwise it goes
+back after a pause, because the process may lack threads, memory or files.
 
-Receipts: what becomes of a message that this process failed to take (D7).
-
-Only what is known to be the message's fault makes it a letter. The rest goes back: the process may
-lack threads, memory or files, or it may have a bug that one message brings out.
-
-Restarts: the pauses of a consumer that is told to connect again, and again, and again.
-
-Celery connects anew at once, five times a second: a login that is refused for a while, a queue
-whose node is down or a vhost that is full would be asked by a whole fleet without a pause.
+Celery reconnects five times a second. `ReconnectPauses` waits longer after each try in a row, so
+that a fleet does not flood a broker that refuses it.
 """
 
 from __future__ import annotations

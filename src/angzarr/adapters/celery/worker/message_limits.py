@@ -1,12 +1,7 @@
-"""Intake: what is looked at of each message before anything is made of it, whatever the broker.
+"""Limits of each received message: its fields, its JSON, and its size once decompressed (D7).
 
-Bytes bound nothing: three kilobytes can be gigabytes once unpacked and parsed, in the parent,
-before anything is counted; each worker that took the message over would die of it.
-
-Decompression: compressed bodies up to a size (D7).
-
-kombu unpacks a body where its message is received, in the parent, whatever comes out: a few
-kilobytes can be gigabytes, which kill the worker before anything is counted, and then the next one.
+Bytes bound nothing: three kilobytes can become gigabytes when unpacked or parsed. kombu does that
+in the parent before any start is counted, and each worker that takes the message would die.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Consumed: which queue a message came out of. Neither its key nor a header tells it.
+"""Receives messages: notes the queue of each, and reads a redelivered one with care.
 
-A key may lead to several queues or be known to no app, and a header is whatever a publisher wrote.
-
-Rereading: what a broker delivers once more is read alone, and noted while it is.
-
-It may have killed its reader, which nobody counts: RabbitMQ says the same of a message that was
-given back, and so does SQS. So the claim store has a note of each while it is unpacked and parsed.
-A note that the next reader finds there is a reader's death.
+Neither a routing key nor a header names the queue that a message came from. A redelivered message
+may have killed its reader, and neither RabbitMQ nor SQS counts that. So the claim store keeps a
+note while a worker unpacks and parses it. A note that is still there means that its reader died.
 """
 
 from __future__ import annotations

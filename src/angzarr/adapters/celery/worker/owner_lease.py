@@ -1,6 +1,6 @@
-"""Membership: keeps a worker on the register of its fleet, and never hurts it (decisions 23).
+"""Keeps a worker's owner lease, and its entry in the register of the fleet (decisions 2, 23).
 
-The register is for those who judge failures; no message hangs on it. What goes wrong there is said
+The register serves those who judge failures; no message depends on it. A failure there is logged
 and tried again, and the worker goes on.
 """
 

@@ -1,12 +1,13 @@
-"""Failed forks: a prefork pool that cannot replace a child now tries again, and forgets nothing.
+"""Repairs of Celery's pools: lost forks, missing threads, dead children's pipes, real sleeps.
 
-billiard notes a child before it forks it. If the fork fails, that note has no process id, on which
-the next look for dead children ends the worker.
-
-SteadyExecutor: the threads of a threads pool, which may be fewer than were asked for.
-
-concurrent.futures puts a task in line, then starts a thread, and raises if there is none to be had:
-another thread runs the task that whoever submitted it takes for refused.
+* billiard notes a child before it forks it. After a failed fork that note has no process id, and
+  the next look for dead children would end the worker.
+* concurrent.futures queues a task, then starts a thread, and raises if no thread is available.
+  Another thread then runs a task that its submitter counts as refused.
+* A worker that reconnects registers its pool with the loop again, by Celery's notes. Notes of dead
+  children can point to another child's pipe, from which the worker would read for ever.
+* gevent's patching imports Celery and kombu before it patches `time`. Their ``sleep`` is then the
+  real one, which stops the whole worker between two tries to connect.
 """
 
 from __future__ import annotations

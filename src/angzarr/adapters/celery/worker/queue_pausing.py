@@ -1,16 +1,10 @@
-"""Valve: a queue all of whose handlers are held back is not consumed meanwhile (spec D5, 27).
+"""Stops consuming a queue while all of its handlers are held back (spec D5, 27).
 
-What waits there then waits in the broker, where it costs nothing. Queues that serve others too are
-consumed; what is held back among theirs is postponed one by one.
+Messages then wait in the broker, where they cost nothing. Queues that also serve other handlers
+are consumed, and held messages in them are postponed one by one. In doubt a queue serves a handler.
 
-Served: which queues bring which handlers their messages, by Celery's routing.
-
-A queue may stop being consumed only if nothing else comes through it, so doubt counts as a yes.
-
-HeldDomains: domains that are held back for a poison wave, as all processes of a worker see them.
-
-Without a flow store a child finds out by itself, and its parent stops consuming: only from queues
-that serve that one domain (decisions 27). With one the parent hears it there, and when it is over.
+Without a flow store a child finds out by itself that a domain is held, and tells its parent through
+`HeldDomains`. With one, the parent learns the begin and the end from the store.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
-"""Dropped: what RabbitMQ itself gave up becomes a dead letter like any other (decisions 5).
+"""Makes dead letters of messages that RabbitMQ itself gave up (decisions 5).
 
-It lies in a queue of its own on the task broker, whatever carries dead letters: a message that came
-back too often, was rejected by a worker without us, or ran out of its time. A thread in the parent
-of each worker reads it on a connection of its own, and decodes nothing.
-
-Hand: the messages in hand of who reads what RabbitMQ gave up, each with a wait of its own.
-
-One whose letter is not put must keep neither the others nor the processor: it waits longer each
-time, and where it would keep others it waits in the schedule. None is let go before it is a
-letter or there.
-
-What RabbitMQ gave up, as it lies in its queue: the message, and what it says of the reason.
+They lie in a queue of their own on the task broker: a message came back too often, another worker
+rejected it, or its time ran out. A thread in each worker's parent reads the queue on its own
+connection and decodes nothing. It acknowledges a message only once it is a letter, or waits in the
+schedule. A letter that cannot be written waits longer after each try and holds up no other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AngzarrRequest: a delivery in the parent process, which gives it its token (3)."""
+"""A delivery in the parent process, which gives it its token (3)."""
 
 from __future__ import annotations
 

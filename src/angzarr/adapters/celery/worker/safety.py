@@ -1,6 +1,6 @@
-"""Safety: the Celery settings under which nothing is lost, and a refusal of all others.
+"""Refuses Celery settings under which messages could be lost.
 
-Sources of the rules: the measured facts in docs/guarantees.md; each is pinned by a test.
+The rules come from the measured facts in docs/guarantees.md; a test pins each of them.
 """
 
 from __future__ import annotations

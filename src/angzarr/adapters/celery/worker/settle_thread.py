@@ -1,6 +1,6 @@
-"""SettleThread: one thread of a worker's parent for what its event loop must not wait for (1).
+"""A thread of a worker's parent for steps that its event loop must not wait for (1).
 
-Stores, brokers and dead-letter queues may take seconds or be away; the loop that talks to the
+Stores, brokers and dead-letter queues may take seconds or be away. The loop that talks to the
 broker and to the children must go on meanwhile.
 """
 

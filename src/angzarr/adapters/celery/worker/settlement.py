@@ -1,10 +1,8 @@
-"""Settlement: the parent settles what no child will: D7, decisions 1 to 3.
+"""Settles deliveries that no child process can settle: D7, decisions 1 to 3.
 
-Messages that nobody can read, and deliveries that ended outside their child. Never an outcome that
-a child returned. All of it happens on the settle thread; whoever asks is told on another one when
-it is done, and acknowledges then.
-
-Giving back: what a worker has in hand goes back to its broker, its claims freed before.
+These are unreadable messages and deliveries that ended outside their child, never an outcome that
+a child returned. The settle thread does the work. Another thread then calls the asker back, which
+acknowledges. At shutdown the messages in hand go back to the broker, their claims freed first.
 """
 
 from __future__ import annotations

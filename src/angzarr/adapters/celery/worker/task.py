@@ -1,7 +1,7 @@
-"""AngzarrTask: a Celery task whose deliveries take the road (decisions 1, 7, 8).
+"""The Celery task of an `Angzarr` app, which runs deliveries (decisions 1, 7, 8).
 
-In a worker `__call__` decides and settles; what Celery's tracer is told afterwards is only what
-it must know for result, events and acknowledgement. Called directly it is the plain function.
+In a worker `__call__` decides and settles. Afterwards Celery's tracer hears only what it needs for
+result, events and acknowledgement. Called directly, a task is the plain function.
 """
 
 from __future__ import annotations

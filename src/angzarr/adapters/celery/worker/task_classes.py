@@ -1,6 +1,6 @@
-"""Task classes: the user's, put on the road where that can be done, and found where not.
+"""Users' task classes, adapted so that deliveries are settled, and functions registered twice.
 
-Duplicates: two things under one name, which are one thing if its module was imported twice.
+A module that is imported under two names registers its functions twice; that is no clash.
 """
 
 from __future__ import annotations

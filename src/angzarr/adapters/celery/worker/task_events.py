@@ -1,14 +1,9 @@
-"""Announce: tell Celery's world how a delivery ended that the parent settled.
+"""Tells Celery's listeners how a delivery ended that the parent settled.
 
-What a child's tracer does for a run: result, hooks, signals, events. The message is settled by
-then: whatever fails here is logged and changes nothing.
-
-Lost tasks: who waits for one is told that its message is a dead letter and never ran.
-
-The message came from a queue, and may be damaged: what of it is sound says whom to tell. That is
-its result's state, the rest of its chain, the chord around it, and its errbacks.
-
-ErrorLogFilter: Celery's own log line of a failed run, in the words of its letter, not its error.
+It does what a child's tracer does for a run: result, hooks, signals, events. The message is settled
+by then, so a failure here is logged and changes nothing. The listeners of a task that never ran are
+its result, the rest of its chain, its chord and its errbacks, as far as the message is sound.
+Celery's own log line of a failed run shows the redacted text of the dead letter.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""RequestStack: the requests that a task has in hand, as `Task.request_stack`.
+"""The requests that a task has in hand, and `self.retry`.
 
-Celery's own does the same by way of two objects and `__getattr__`, and is asked half a dozen times
-for each message. It knows threads and greenlets alone: a coroutine that runs on a loop's thread
-would have no request there, or another's. Here it has that of the delivery that runs it.
-
-`self.retry`: Celery's own method counts and reconciles arguments, and settle sends the copy.
-
-Celery's would publish at once, beside the run that asks. What it would send is made, and not sent.
+Celery asks its own stack half a dozen times for each message, and knows only threads and greenlets.
+`RequestStack` is quicker and also serves coroutines on a loop's thread. `self.retry` of Celery
+would publish at once, beside the run that asks; here settle sends the copy.
 """
 
 from __future__ import annotations

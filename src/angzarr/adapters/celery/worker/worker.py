@@ -1,7 +1,4 @@
-"""Worker steps: what an app checks and starts in a worker's parent process.
-
-MoverThread: moves what is due in this app's schedule, from a thread of a worker's parent.
-"""
+"""The steps of a worker's parent at start and stop, and the thread that moves due messages."""
 
 from __future__ import annotations
 

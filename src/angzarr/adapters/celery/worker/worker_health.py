@@ -1,8 +1,6 @@
-"""WorkerHealth: what a worker's parent process answers to probes (docs/adr/0058).
+"""A worker's answers to health probes (docs/adr/0058).
 
-It asks no server: it reads what the loop, the lease's thread and the pool have left.
-
-StoreWatch: what a worker was refused for at its start, looked for while it runs.
+It asks no server: it reads the state that the loop, the lease thread and the pool have left.
 """
 
 from __future__ import annotations
