@@ -85,7 +85,7 @@ _TRANSPORT: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 class OwnDefaults(dict[str, Any]):
-    """What lies between the user's settings and Celery's defaults."""
+    """The layer between the user's settings and Celery's defaults."""
 
 
 def lay(conf: Any, *, amqp: bool) -> None:
@@ -104,7 +104,7 @@ def lay(conf: Any, *, amqp: bool) -> None:
 
 
 def is_given(conf: Any, name: str) -> bool:
-    """Tell whether a user set *name*, under any of its names."""
+    """True if a user set *name*, under any of its names."""
     given = [kept for kept in conf.maps[:-1] if not isinstance(kept, OwnDefaults)]
     return name in Settings({}, given, conf._keys, conf.prefix)  # noqa: SLF001 - Celery's own view
 

@@ -53,7 +53,7 @@ MakeEnding = Callable[[str, str, Complete, Callable[[], None]], Any]
 class BatchedClaim(NamedTuple):
     """A claim made when its message was fetched, and the answer.
 
-    None: nobody heard it, and the claim may have been made. The run claims by the same token then;
+    None: the answer was lost, and the claim may exist. The run then claims by the same token;
     by another one it would find the event in progress for as long as this worker lives.
     """
 
@@ -129,7 +129,7 @@ class ClaimBatch:
             take_in(message, self.bounds)
             if self._may_ride(message):
                 yield self._claim(message)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the road will say
+        except Exception as error:  # noqa: BLE001 - the delivery will report the fault
             _log.debug("claim_not_made: %r", error)
 
     def _may_ride(self, message: Any) -> bool:
@@ -144,7 +144,7 @@ class ClaimBatch:
 
     def _claim(self, message: Any) -> Claim:
         found = message.headers
-        check_headers(found)  # what is malformed is never run: nobody would end its claim
+        check_headers(found)  # a malformed message never runs, so its claim would never end
         args, kwargs, _ = checked_body(message.payload)
         position = position_of(found)
         return Claim(
@@ -170,7 +170,7 @@ _REDIS: Final = ("redis", "rediss")
 
 
 def ack_follows(task: Any, request: Any) -> bool:
-    """Tell whether nothing that may take long comes between an outcome and its acknowledgement.
+    """True if nothing that may take long comes between an outcome and its acknowledgement.
 
     Where nothing is stored, or in the very Redis that the acknowledgement goes to, which is away
     for both or for none; and where no code of the task's own runs after it.
@@ -188,7 +188,7 @@ def ack_follows(task: Any, request: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _one_server(url: str, other: str) -> bool:
-    """Tell whether both URLs name one Redis, in whichever of its databases."""
+    """True if both URLs name one Redis, in whichever of its databases."""
     try:
         places = [(parts.hostname, parts.port or 6379) for parts in map(urlsplit, (url, other))]
     except ValueError:  # no port is such a number

@@ -83,7 +83,7 @@ class AngzarrConnection(Connection):
         return _Pool(self, limit, **options)
 
     def info(self) -> Any:
-        """Return what ``celery inspect stats`` tells; our own callables are no part of it."""
+        """The report of ``celery inspect stats``, without our own callables."""
         told = super().info()
         options = told.get("transport_options") or {}
         shown = {name: value for name, value in options.items() if not callable(value)}
@@ -132,7 +132,7 @@ class MemoryBroker:
     state: Any = field(default_factory=BrokerState)
 
     def waiting(self) -> int:
-        """Return how many messages nobody has taken."""
+        """The number of messages that wait in its queues."""
         return sum(queue.qsize() for queue in list(self.queues.values()))
 
 

@@ -66,7 +66,7 @@ def celery_seen(app: Any, at: str, *, ours: bool) -> CelerySeen:
 
 
 def stock_seen(app: Any, at: str) -> StockSeen:
-    """Return what matters of an app that is not ours."""
+    """The relevant settings of an app that is not ours."""
     conf, queues = app.conf, list(app.amqp.queues.values())
     rejects = not safety.in_force(conf, "task_acks_on_failure")
     return StockSeen(
@@ -104,7 +104,7 @@ def times_seen(
 
 
 def _soft_shutdown(app: Any, *, ours: bool) -> timedelta:
-    """Return how long what runs has after SIGTERM; our setting wins over the app's code."""
+    """The time that running tasks have after SIGTERM; our setting wins over the app's code."""
     set_: timedelta | None = app.settings.soft_shutdown_timeout if ours else None
     return (
         timedelta(seconds=float(app.conf.worker_soft_shutdown_timeout or 0))
@@ -114,7 +114,7 @@ def _soft_shutdown(app: Any, *, ours: bool) -> timedelta:
 
 
 def visibility(app: Any, transport: str) -> timedelta | None:
-    """Return when a broker hands out again what nobody let go; None: it goes by leases, or never.
+    """The time until a broker redelivers an unacknowledged message; None: by leases, or never.
 
     Our transport for Redis does not: a message changes hands when its owner is gone.
     """
@@ -139,7 +139,7 @@ def held_keys(app: Any) -> tuple[str, str]:
 
 
 def _holds_delays(app: Any, *, ours: bool) -> bool:
-    """Tell whether workers hold delayed messages; ours keep them in a store."""
+    """True if workers hold delayed messages; ours keep them in a store."""
     return not ours and not all(native_delay(app, one) for one in app.amqp.queues.values())
 
 
@@ -148,7 +148,7 @@ def _tasks(app: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _retries(task: Any) -> bool:
-    """Tell whether a task retries: by itself, or since its code names ``retry``."""
+    """True if a task retries: by itself, or since its code names ``retry``."""
     if getattr(task, "autoretry_for", None):
         return True
     code = getattr(getattr(task, "_orig_run", task.run), "__code__", None)
@@ -166,5 +166,5 @@ def _is_transient(conf: Any, kind: str) -> bool:
 
 
 def _ours(app: Any) -> bool:
-    """Tell whether the broker's transport is one of this package."""
+    """True if the broker's transport is one of this package."""
     return type(app.pool.connection.transport).__module__.startswith("angzarr.")

@@ -23,7 +23,7 @@ from angzarr.resilience.idempotency import (
 
 #: The name of the request's field, in which it is a bare tuple.
 FIELD = "angzarr"
-#: The request's field in which a run notes that it took the road.
+#: The request's field in which a run notes that the delivery was settled.
 TOLD = "angzarr_told"
 
 #: What RabbitMQ's native delayed delivery puts before a routing key: 28 bits of the delay.
@@ -33,7 +33,7 @@ _DELAYED = ("0.", "1.")
 _NO_QUEUE = re.compile("(?s)amq\\.|\\Z|.*[\x00-\x1f\x7f\ud800-\udfff]")
 #: Bytes of UTF-8, in RabbitMQ.
 _LONGEST_QUEUE = 255
-#: What kombu undoes before anybody sees the body, if it can.
+#: kombu undoes it, if it can, before any code sees the body.
 _COMPRESSION = "compression"
 #: Message properties that a copy takes along; the others belong to one publish.
 _PROPERTIES = ("correlation_id", "reply_to")
@@ -78,7 +78,7 @@ class Envelope(NamedTuple):
     def routing_key(self) -> str:
         """The key the message was first sent with, without a delay's prefix."""
         key = self.delivery_info.get("routing_key")
-        if not isinstance(key, str):  # of a message that nobody has looked at yet
+        if not isinstance(key, str):  # of a message that is not checked yet
             return ""
         return _DELAY_PREFIX.sub("", key, count=1) if key.startswith(_DELAYED) else key
 
@@ -137,7 +137,7 @@ def delivery_of(
 def message_of(app: Any, envelope: Envelope) -> Message:
     """Return the raw message with the name of the queue that its copies go to.
 
-    It is the one that it was consumed from. Only where nobody knows that a header tells it, which
+    It is the queue that it was consumed from. Only where that is unknown a header tells it, which
     any publisher can write, or the routing key, which may lead to several queues.
     """
     queue = envelope.queue or envelope.named_queue or app.queue_of(envelope.routing_key)

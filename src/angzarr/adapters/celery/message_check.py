@@ -77,7 +77,7 @@ def check_fields(found: Mapping[str, Any]) -> None:
 
 
 def sound_fields(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what *found* says of a request that Celery reads, without what has another type."""
+    """The fields of *found* that Celery reads and that have the right type."""
     return {
         name: value
         for name, value in found.items()
@@ -121,7 +121,7 @@ def check_embedded(embed: Mapping[str, Any]) -> None:
 
 
 def _is_text(value: Any) -> bool:
-    """Tell whether *value* is text that can be written: half a character cannot."""
+    """True if *value* is text that can be written: half a character cannot."""
     if not isinstance(value, str):
         return False
     if value.isascii():
@@ -179,7 +179,7 @@ def _are_signatures(value: Any) -> bool:
 
 
 def _are_followers(value: Any) -> bool:
-    """Tell whether *value* is a list of tasks to send, each whole or by its name alone."""
+    """True if *value* is a list of tasks to send, each whole or by its name alone."""
     return isinstance(value, list | tuple) and all(
         _is_signature(one) or _is_text(one) for one in value
     )

@@ -130,7 +130,7 @@ def check_send_options(given: Mapping[str, Any], ours: Iterable[str]) -> None:
 
 
 def _unfit(name: str, value: Any) -> str:
-    """Return what the option *name* must be, or an empty string where *value* fits."""
+    """The kind of value that the option *name* needs, or an empty string where *value* fits."""
     if name in _NUMBERS:
         return "" if _is_number(value) else "a number of seconds"
     if name in ("eta", "expires"):

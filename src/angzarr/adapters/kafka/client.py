@@ -122,13 +122,13 @@ def creating() -> Iterator[None]:
 
 
 def reason_of(error: Any) -> str:
-    """Return what *error* says, on one line."""
+    """The text of *error*, on one line."""
     text = error.str() if isinstance(error, KafkaError) else str(error)
     return " ".join(text.split())[:300]
 
 
 def is_fatal(error: Any) -> bool:
-    """Tell whether the client that says *error* has failed for good: it takes nothing any more.
+    """True if the client that says *error* has failed for good: it takes nothing any more.
 
     Only the error that `Producer.poll` raises bears confluent-kafka's flag: it raises that one
     instead of telling `error_cb`. Reports, refusals and a consumer's messages bear the code.
@@ -137,7 +137,7 @@ def is_fatal(error: Any) -> bool:
 
 
 class Owner(Protocol):
-    """What holds a client of Kafka's."""
+    """An object that holds a client of Kafka."""
 
     def held(self) -> object:
         """Return the client, or None."""
@@ -212,7 +212,7 @@ def stretches(
 def backlog(
     cluster: KafkaCluster, consumer: Consumer, topic: str, taken: Callable[[int], int]
 ) -> int:
-    """Return how many offsets of *topic* its group has not committed; some may hold no letter."""
+    """The number of uncommitted offsets of *topic*; some may hold no letter."""
     return sum(one.ahead for one in stretches(cluster, consumer, topic, taken))
 
 

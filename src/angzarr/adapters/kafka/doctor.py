@@ -65,7 +65,7 @@ def _judged(cluster: KafkaCluster, admin: Any, names: list[str]) -> Mapping[str,
 
 
 def _readers(admin: Any, cluster: KafkaCluster, group: str) -> int | None:
-    """Return how many consumers the *group* has; None where that is not told."""
+    """The number of consumers of the *group*; None where that is unknown."""
     try:
         asked = admin.describe_consumer_groups([group], request_timeout=cluster.timeout)
         return len(asked[group].result().members)

@@ -15,7 +15,7 @@ from angzarr.dead_letters.record import ForeignRecord
 
 
 class FetchedAhead:
-    """What comes next, in order; *read* makes a receipt of a message."""
+    """The next messages, in order; *read* makes a receipt of a message."""
 
     def __init__(self, read: Callable[[Any], Receipt]) -> None:
         self._read = read
@@ -60,7 +60,7 @@ class FetchedAhead:
         return wanted
 
     def count(self, topic: str) -> int:
-        """Return how many letters of *topic* were read."""
+        """The number of letters of *topic* that were read."""
         return sum(one.handle.topic == topic for one in self._letters)
 
     def drop(self, places: Collection[tuple[str, int]]) -> None:
@@ -82,7 +82,7 @@ def meanwhile(ask: Callable[[], _Answer], work: Callable[[], None]) -> _Answer:
     """Return what *ask* returns, or raise what it raises; *work* is done while it waits.
 
     It begins first: a new thread keeps the interpreter until it waits. If *work* fails, that is
-    raised once the answer is there: nobody shall use the client beside *ask*.
+    raised once the answer is there: no other code may use the client beside *ask*.
     """
     answer: Future[_Answer] = Future()
 

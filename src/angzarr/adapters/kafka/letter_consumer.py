@@ -307,7 +307,7 @@ class LetterConsumer:
         gone = {(partition.topic, partition.partition) for partition in partitions}
         self._ahead.drop(gone)
         kept = [one for one in self._fetched if (one.topic(), one.partition()) not in gone]
-        self._fetched[:] = kept  # whoever is given them next begins at what is committed
+        self._fetched[:] = kept  # their next consumer begins at the committed offset
         for place in gone:
             self._progress.pop(place, None)
 

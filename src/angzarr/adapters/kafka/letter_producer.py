@@ -68,7 +68,7 @@ class LetterProducer:
                     # under way a refused first batch is lost as written (KAFKA-15591).
                     max_in_flight_requests_per_connection=1,
                     delivery_timeout_ms=int(self._cluster.timeout * 1000),
-                    # Nobody waits for it: a flush sends at once. A batch put together is one
+                    # It does not wait: a flush sends at once. A batch put together is one
                     # request for each partition then, and not several that follow each other.
                     linger_ms=5,
                     # What is smaller is the broker's to refuse: its topics differ.
@@ -160,7 +160,7 @@ class LetterProducer:
 
 
 def _shared(error: Any, letters: Sequence[Outgoing]) -> bool:
-    """Tell whether a letter may have been refused for the size of the batch it was in."""
+    """True if a letter may have been refused for the size of the batch it was in."""
     return _is_size(error) and len(letters) > 1
 
 

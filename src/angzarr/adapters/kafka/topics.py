@@ -50,7 +50,7 @@ def settings_for(replication: int) -> dict[str, str]:
 
 
 def lacks_in_sync(topic: FoundTopic) -> bool:
-    """Tell whether one replica may take a letter alone where two could be asked for."""
+    """True if one replica may take a letter alone where two could be asked for."""
     in_sync = topic.settings.get("min.insync.replicas", "")
     return topic.replicas >= _ENOUGH_REPLICAS and in_sync == "1"
 
@@ -205,7 +205,7 @@ class TopicCheck:
         return {one: future.result() for one, future in futures.items()}
 
 
-#: What a hosted Kafka says that lets nobody choose some of the settings.
+#: Answers of a hosted Kafka where some settings cannot be chosen.
 _NOT_YOURS_TO_SET: Final = frozenset({KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION})
 _MISSING: Final = (
     "its topic {} does not exist and is not to be created (dlq.create_missing is false): create it"

@@ -34,7 +34,7 @@ _LEAVING: Final = 0.02
 
 
 class Calls:
-    """What this process has under way; safe from any thread."""
+    """The calls that this process has under way; safe from any thread."""
 
     def __init__(self, *, unfit: bool = False) -> None:
         self._changed = threading.Condition()
@@ -125,7 +125,7 @@ class LeasingClient(SubscriberClient):
             return _ReceivingCall(None)
         try:
             return _ReceivingCall(super().streaming_pull(*args, **kwargs))
-        except ValueError:  # the same: whoever opens a stream again prints all that is raised
+        except ValueError:  # the same: reopening a stream prints all that is raised
             return _ReceivingCall(None)
 
     def end(self) -> None:
@@ -143,14 +143,14 @@ class _ReceivingCall:
     """A stream whose end is noticed by those who read and write; None is one that has ended.
 
     Google's client would notice it in gRPC's thread too, and wait there before it opens the next:
-    nobody could close the channel meanwhile.
+    the channel could not be closed meanwhile.
     """
 
     def __init__(self, call: Any) -> None:
         self._call = call
 
     def add_done_callback(self, callback: Any) -> None:
-        """Call nobody."""
+        """Call no handler."""
 
     def is_active(self) -> bool:
         return self._call is not None and bool(self._call.is_active())
@@ -169,7 +169,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
 
 #: What the clients raise when Google or the network fails.
 FAILURES: Final = (exceptions.GoogleAPIError, GoogleAuthError)
-#: What says that nobody answered, not that somebody refused.
+#: Errors of a missing answer, not of a refusal.
 AWAY: Final = (
     exceptions.ServiceUnavailable,
     exceptions.DeadlineExceeded,
@@ -183,7 +183,7 @@ _BATCH: Final = BatchSettings(max_messages=100, max_bytes=5_000_000, max_latency
 CHANNEL: Final = {
     # It would let up to two minutes go by before it connects again after a long outage.
     "grpc.max_reconnect_backoff_ms": 5_000,
-    # A stream waits for hours: only a ping finds out that nobody is at the other end of a
+    # A stream waits for hours: only a ping finds out that the peer is gone at the end of a
     # connection on which TCP acknowledges what is sent. Google allows one each half minute.
     "grpc.keepalive_time_ms": 30_000,
     "grpc.keepalive_timeout_ms": 15_000,
@@ -249,7 +249,7 @@ class PubSubService:
 
     @property
     def once(self) -> dict[str, Any]:
-        """What every request is bounded by."""
+        """The bounds of every request."""
         return {"retry": None, "timeout": self.timeout}
 
     @contextlib.contextmanager
@@ -308,7 +308,7 @@ def unavailable(why: str) -> DeadLetterQueueUnavailable:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what *error* says, on one line; client-side texts may hold addresses, so no text."""
+    """The text of *error*, on one line; client-side texts may hold addresses, so no text."""
     if isinstance(error, DefaultCredentialsError):
         return (
             "no Google credentials were found; set GOOGLE_APPLICATION_CREDENTIALS,"

@@ -20,7 +20,7 @@ FAILURES: Final = (GoogleAPICallError, GoogleAuthError)
 def letter_queues(
     service: PubSubService, domains: Sequence[str], *, create_missing: bool
 ) -> list[LetterQueueSeen]:
-    """Return the subscriptions of *domains*; raises what the client raises if nobody answers."""
+    """The subscriptions of *domains*; raises the client's error if there is no answer."""
     clients = Clients(service)
     try:
         return [_seen(clients, domain, create_missing=create_missing) for domain in domains]

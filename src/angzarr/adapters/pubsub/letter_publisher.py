@@ -45,7 +45,7 @@ class PubSubLetterPublisher:
     def publish(self, letters: Sequence[Outgoing]) -> list[str | None]:
         """Return for each letter None once Pub/Sub has it, else why not.
 
-        Raises what the client raises where nobody answered for any letter.
+        Raises the client's error where no letter got an answer.
         """
         errors = self._errors(letters)
         self._again(letters, errors)
@@ -54,7 +54,7 @@ class PubSubLetterPublisher:
         return [_answer(error) for error in errors]
 
     def _errors(self, letters: Sequence[Outgoing]) -> list[Any]:
-        """Return what is against each letter, None once it is published."""
+        """The problem of each letter, None once it is published."""
         refused = self._topics.ensure({queue_name(letter.domain) for letter in letters})
         client = self._clients.publisher
         sent = [
@@ -120,7 +120,7 @@ class PubSubLetterPublisher:
 
 
 def _fits(text: str) -> bool:
-    """Tell whether *text* can be an attribute's value or an ordering key."""
+    """True if *text* can be an attribute's value or an ordering key."""
     try:
         return len(text.encode()) <= _SHORT
     except UnicodeEncodeError:

@@ -92,7 +92,7 @@ class LetterStream:
         return bool(self._held)
 
     def why_ended(self) -> BaseException | None:
-        """Return why the stream has ended."""
+        """The reason why the stream has ended."""
         return self._pull.exception(timeout=0) if self.ended else None
 
     def take(self, room: Room) -> list[Any]:
@@ -126,7 +126,7 @@ class LetterStream:
         CALLS.stream(-1)
 
     def give_back(self) -> None:
-        """Give the letters of the stream to whoever asks next."""
+        """Give the letters of the stream to the next receiver."""
         with self._inbox:
             ack_ids = [*self._held, *(message.ack_id for message in self._arrived)]
             self._held.clear()
@@ -175,7 +175,7 @@ def _batches(ack_ids: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _to_be_repeated(error: GoogleAPICallError, batch: Sequence[str]) -> set[str] | None:
-    """Return what of *batch* was not acknowledged and may be yet; None if none of it was.
+    """The part of *batch* that may still be acknowledged; None if none of it was.
 
     With exactly-once delivery an error tells of each letter: one whose lease has ended is lost to
     us for good, and a transient failure is worth another try.

@@ -44,7 +44,7 @@ def new_subscription(
 
 
 def problem_of(found: Any, topic: str, *, ordering: bool, reading: bool) -> str:
-    """Return why letters of *topic* must not be trusted to *found*; the empty string if they may.
+    """The reason why *found* may lose letters of *topic*; the empty string if it keeps them.
 
     One who is only *reading* may still get what the subscription of a deleted topic holds.
     """
@@ -121,7 +121,7 @@ class Topics:
     def ensure(self, names: Collection[str], *, reading: bool = False) -> dict[str, str]:
         """Return for each of *names* that letters must not be trusted to why.
 
-        Raises what the client raises where nobody answers.
+        Raises the client's error where there is no answer.
         """
         refused = {}
         for name in sorted(names):
@@ -135,7 +135,7 @@ class Topics:
         return refused
 
     def made(self, name: str) -> int:
-        """Return how often *name* was made here: what was opened before a time reads nothing."""
+        """The times that *name* was made here: a stream opened before the last reads nothing."""
         return self._made[name]
 
     def forget(self, name: str) -> None:
@@ -207,5 +207,5 @@ class Topics:
 
 
 def longest_retention() -> timedelta:
-    """Return how long a subscription can keep a letter: less on an emulator."""
+    """The longest time that a subscription can keep a letter: less on an emulator."""
     return RETENTIONS[-1] if os.environ.get("PUBSUB_EMULATOR_HOST") else RETENTIONS[0]

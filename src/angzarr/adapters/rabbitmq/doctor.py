@@ -52,7 +52,7 @@ class WantedQueue(NamedTuple):
 
 
 class FoundQueue(NamedTuple):
-    """What a passive declaration of a queue told; None of all if the queue is locked."""
+    """The answer to a passive declaration of a queue; None of all if the queue is locked."""
 
     messages: int
     consumers: int
@@ -76,7 +76,7 @@ def examine(
     delays: bool,
     management: Management | None = None,
 ) -> RabbitSeen:
-    """Return what is there of the queues *wanted*; *delays*: RabbitMQ's own are used."""
+    """The state of the queues *wanted*; *delays*: RabbitMQ's own are used."""
     alarms = management.alarms() if management else None
     told = management.queues() if management and alarms is not None else {}
     channel = link.open_channel()
@@ -231,7 +231,7 @@ def _delays(channel: Any, *, used: bool, management: Management | None) -> Delay
 
 
 def _level_arguments(level: int) -> dict[str, Value]:
-    """Return how kombu declares a level of the delays on quorum queues, which loses nothing."""
+    """The arguments of kombu for a level of the delays on quorum queues, which loses nothing."""
     return {
         "x-queue-type": "quorum",
         "x-overflow": "reject-publish",
@@ -242,13 +242,13 @@ def _level_arguments(level: int) -> dict[str, Value]:
 
 
 def _passive(channel: Any, name: str) -> FoundQueue | None:
-    """Return what waits in a queue; None where it does not exist."""
+    """The messages and consumers of a queue; None where it does not exist."""
     try:
         told = channel.queue_declare(name, passive=True)
     except amqp.exceptions.NotFound:
         return None
     except amqp.exceptions.ResourceLocked:
-        return FoundQueue(0, 1)  # exclusive: whoever reads it is there
+        return FoundQueue(0, 1)  # exclusive: its consumer is there
     return FoundQueue(int(told.message_count), int(told.consumer_count))
 
 
@@ -260,7 +260,7 @@ def _exchange_of(channel: Any, one: WantedQueue) -> str | None:
 def _exchange(
     channel: Any, name: str, kind: str, *, durable: bool = True, auto_delete: bool = False
 ) -> str | None:
-    """Return how the exchange *name*, if it exists, is not one of *kind*, in RabbitMQ's words."""
+    """RabbitMQ's words for how an existing exchange *name* is not one of *kind*."""
     try:
         channel.exchange_declare(name, kind, passive=True)
         channel.exchange_declare(name, kind, durable=durable, auto_delete=auto_delete)
@@ -312,7 +312,7 @@ class Management:
         return {str(one.get("name")): one for one in listed if isinstance(one, dict)}
 
     def bound_to(self, exchange: str) -> int | None:
-        """Return how many bindings lead away from *exchange*; 0 where there is no such one."""
+        """The number of bindings that lead away from *exchange*; 0 where it does not exist."""
         found = self._get(f"exchanges/{self._vhost}/{quote(exchange, safe='')}/bindings/source")
         return len(found) if isinstance(found, list) else None
 
@@ -344,7 +344,7 @@ class Management:
 
 
 def policy_arguments(queue: Mapping[str, Any]) -> dict[str, Value]:
-    """Return what policies add to the arguments of *queue*, spelt as arguments are."""
+    """The arguments that policies add to *queue*, spelt as arguments are."""
     policy = queue.get("effective_policy_definition")
     given = policy.items() if isinstance(policy, dict) else ()
     return {f"x-{name}": value for name, value in given if isinstance(value, str | int)}

@@ -201,7 +201,7 @@ class RabbitMQLetterPublisher:
 
 
 def _is_size(error: amqp.exceptions.ChannelError) -> bool:
-    """Tell whether *error* is the answer to a message of more than `max_message_size` bytes.
+    """True if *error* is the answer to a message of more than `max_message_size` bytes.
 
     It is the one precondition of publishing that a letter can fail: it has no expiration, no user.
     """

@@ -127,7 +127,7 @@ def told(cluster: BrokerCluster) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what *error* says, on one line."""
+    """The text of *error*, on one line."""
     text = getattr(error, "reply_text", None) or str(error)
     return f"{type(error).__name__} {' '.join(str(text).split())[:200]}".rstrip()
 
@@ -225,5 +225,5 @@ class LetterConnection:
         return channel
 
     def queue_arguments(self) -> dict[str, Any]:
-        """Return how a queue of letters is declared."""
+        """The arguments by which a queue of letters is declared."""
         return quorum_queue.arguments_for(self.connection.server_properties)

@@ -134,7 +134,7 @@ class AnswerCheck:
             self._frames, self._heard_at, self._asked_at = connection.bytes_recv, now, None
         elif self._asked_at is not None:
             if now - self._asked_at > ANSWERED_WITHIN:
-                # Without a farewell, which nobody may read either.
+                # Without a farewell: the peer may not read it either.
                 connection.collect()
                 msg = f"RabbitMQ said nothing for {now - self._heard_at:.0f} s and gave no answer"
                 raise RecoverableConnectionError(msg)
@@ -149,7 +149,7 @@ class AnswerCheck:
 def _ask(connection: Any) -> bool:
     """Send what RabbitMQ answers and what changes nothing; False if no channel is open.
 
-    Nobody waits for the answer: any frame is a word.
+    It does not wait for the answer: any frame counts.
     """
     for number, channel in connection.channels.items():
         if number and channel is not None and channel.is_open:

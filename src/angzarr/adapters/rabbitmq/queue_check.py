@@ -42,12 +42,12 @@ class ArgumentDifference(NamedTuple):
 
     @property
     def loses(self) -> bool:
-        """Tell whether it is no argument, but how long the queue and its letters live."""
+        """True if it is no argument, but how long the queue and its letters live."""
         return self.name in _LOSING_FIELDS
 
 
 def read_difference(text: str) -> ArgumentDifference | None:
-    """Return what RabbitMQ's PRECONDITION_FAILED names, None where it is about something else."""
+    """The difference that RabbitMQ's PRECONDITION_FAILED names, or None."""
     named = _DIFFERENCE.search(text)
     if named is None:
         return None
@@ -84,7 +84,7 @@ def weaknesses(given: Mapping[str, Value], ours: Mapping[str, Value]) -> list[st
 
 
 def in_force(policy: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what holds of a queue that has arguments and a policy (rabbit_quorum_queue, 4.1).
+    """The arguments in force of a queue that also has a policy (rabbit_quorum_queue, 4.1).
 
     Of two numbers the lower holds; -1, no delivery limit, yields to any. Else the argument does,
     but for x-overflow of a quorum queue.
@@ -100,7 +100,7 @@ def in_force(policy: Mapping[str, Value], given: Mapping[str, Value]) -> dict[st
 
 
 def drops(given: Mapping[str, Value], *, limited: bool) -> list[str]:
-    """Return by which arguments a queue of tasks drops messages that nobody gets to see.
+    """The arguments by which a queue of tasks drops messages without a trace.
 
     What it gives up into a dead-letter exchange is not dropped. *limited*: this RabbitMQ has a
     delivery limit where a quorum queue says none.
@@ -116,7 +116,7 @@ def drops(given: Mapping[str, Value], *, limited: bool) -> list[str]:
 
 
 def has_default_limit(given: Mapping[str, Value]) -> bool:
-    """Tell whether a queue goes by RabbitMQ's own delivery limit, if it has one, and then drops."""
+    """True if a queue goes by RabbitMQ's own delivery limit, if it has one, and then drops."""
     none = _LIMIT not in given and "x-dead-letter-exchange" not in given
     return given.get(_TYPE) == "quorum" and none
 
@@ -177,7 +177,7 @@ class QueueCheck:
         self._told: dict[str, list[str]] = {}
 
     def problem(self, channel: Any, name: str, ours: Mapping[str, Value]) -> str | None:
-        """Return why *name*, which exists, would lose letters; warn once of what may.
+        """The reason why the existing queue *name* would lose letters; warn once of other risks.
 
         *ours* is how we declare. Raises what py-amqp raises, AccessRefused without `configure`.
         """

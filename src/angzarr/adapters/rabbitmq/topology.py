@@ -17,7 +17,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Topology:
-    """What one connection knows of exchange and queues, each looked at once.
+    """One connection's knowledge of exchange and queues, each checked once.
 
     *open_channel* gives a new channel: a question that is refused closes its own, which py-amqp
     opens again.
@@ -59,7 +59,7 @@ class Topology:
         self._ready.clear()
 
     def count(self, domain: str) -> int:
-        """Return how many letters of *domain* are with nobody."""
+        """The number of letters of *domain* that wait in its queue."""
         with self._asking() as channel:
             try:
                 return int(channel.queue_declare(queue_name(domain), passive=True).message_count)

@@ -164,7 +164,7 @@ class RabbitMQChannel(pyamqp.Channel):
         raise IrrecoverableConnectionError(msg)
 
     def _is_blocked(self) -> bool:
-        """Tell whether RabbitMQ has said that it takes nothing, and not that this is over."""
+        """True if RabbitMQ has said that it takes nothing, and not that this is over."""
         if self.connection is None or not self.connection.blocked:
             return False
         with suppress(TimeoutError):
@@ -225,7 +225,7 @@ class RabbitMQConnection(pyamqp.Connection):
 
 
 def identity_of(raw: Any) -> bytes:
-    """Return what tells the message *raw* from all others in its queue, and a replay from it."""
+    """The identity of the message *raw* in its queue; a replay has another one."""
     said = raw.properties
     replay = (said.get("application_headers") or {}).get(names.REPLAY)
     told = [said.get("message_id"), said.get("correlation_id")]

@@ -115,7 +115,7 @@ def told(name: str) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what *error* says, on one line; client-side texts may hold addresses, so no text."""
+    """The text of *error*, on one line; client-side texts may hold addresses, so no text."""
     if isinstance(error, DeadLetterQueueUnavailable):
         return str(error)
     for kinds, cure in _CURES:
@@ -128,5 +128,5 @@ def reason_of(error: BaseException) -> str:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Tell whether *error* says that there is no such queue, topic or subscription."""
+    """True if *error* says that there is no such queue, topic or subscription."""
     return isinstance(error, ClientError) and error.response["Error"].get("Code") in _GONE

@@ -184,7 +184,7 @@ def _span(given: Mapping[str, str], name: str) -> timedelta | None:
 
 
 def _attributes(client: SQSClient, name: str, url: str = "") -> dict[str, str] | None:
-    """Return what SQS says of a queue; None where there is no such one."""
+    """The attributes of a queue; None where it does not exist."""
     try:
         url = url or client.get_queue_url(QueueName=name)["QueueUrl"]
         reply: Any = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])

@@ -32,7 +32,7 @@ class Sending(Enum):
 
 
 def policy_for(queue_arn: str, topic_arn: str) -> str:
-    """Return the policy that lets the topic, and nobody else's, send to the queue."""
+    """The policy that lets only the topic send to the queue."""
     statement = {
         "Sid": "angzarr",
         "Effect": "Allow",
@@ -60,7 +60,7 @@ def judge(policy: str, queue_arn: str, topic_arn: str) -> Sending:
 
 
 def _facts(topic_arn: str) -> dict[str, str]:
-    """Return what AWS knows of a request of the topic's, by condition key in small letters."""
+    """The condition keys, in small letters, of a request by the topic."""
     account = "".join(topic_arn.split(":")[4:5])
     return {
         "aws:sourcearn": topic_arn,
@@ -82,7 +82,7 @@ def _statements(policy: str) -> list[Mapping[str, Any]]:
 
 
 def _concerns(statement: Mapping[str, Any], queue_arn: str) -> bool:
-    """Tell whether it speaks of a topic's messages to the queue."""
+    """True if it speaks of a topic's messages to the queue."""
     return (
         _is_sender(statement.get("Principal"))
         and _any_like(statement.get("Action"), _ACTION.lower(), lower=True)
@@ -99,7 +99,7 @@ def _is_sender(principal: Any) -> bool:
 
 
 def _holds(statement: Mapping[str, Any], facts: Mapping[str, str]) -> bool | None:
-    """Tell whether all its conditions hold; None where one cannot be judged."""
+    """True if all its conditions hold; None where one cannot be judged."""
     conditions = statement.get("Condition") or {}
     if not isinstance(conditions, dict):
         return None
@@ -125,7 +125,7 @@ def _one_holds(operator: str, key: str, wanted: Any, facts: Mapping[str, str]) -
 
 
 def _any_like(patterns: Any, value: str, *, lower: bool = False) -> bool:
-    """Tell whether one of *patterns* fits *value*: ``*`` any characters, ``?`` one."""
+    """True if one of *patterns* fits *value*: ``*`` any characters, ``?`` one."""
     texts = [one.lower() if lower else one for one in _many(patterns) if isinstance(one, str)]
     return any(_like(text, value) for text in texts)
 
@@ -168,7 +168,7 @@ class FanOut:
 
     @property
     def queue_arn(self) -> str:
-        """What the subscription must lead to."""
+        """The endpoint that the subscription must have."""
         return self.queue["QueueArn"]
 
 
@@ -185,7 +185,7 @@ def queue_beside(topic_arn: str) -> str:
 
 
 def lacks(found: FanOut) -> list[str]:
-    """Return why letters given to the topic would be lost, each with what to do."""
+    """The reasons why letters to the topic would be lost, each with its cure."""
     return [*_of_the_queue(found), *_of_the_subscription(found)]
 
 
@@ -216,7 +216,7 @@ def _of_the_subscription(found: FanOut) -> Iterator[str]:
 
 
 def warnings(found: FanOut) -> list[str]:
-    """Return what may cost letters or is unlike ours, and keeps none from being put."""
+    """The other risks and differences, which do not stop letters."""
     told = []
     if found.subscription.get("RawMessageDelivery") != "true":
         told.append("its subscription has no raw delivery (set RawMessageDelivery=true)")
@@ -261,7 +261,7 @@ def changed_for(found: FanOut, now: float) -> float:
 
 
 def _left(span: float, since: str | None, now: float) -> float:
-    """Return what is left of *span*; clocks that differ make it no longer."""
+    """The rest of *span*; clocks that differ make it no longer."""
     return min(span, max(0.0, _number(since, 0) + span - now))
 
 

@@ -34,7 +34,7 @@ Change: TypeAlias = Callable[[str, list[Any]], Mapping[str, Any]]
 
 
 class SqsHandle:
-    """What a receipt of ours holds: while it is in somebody's hands its letter stays hidden."""
+    """The handle of a receipt: while it is referenced its letter stays hidden."""
 
     __slots__ = ("__weakref__", "lease")
 
@@ -235,7 +235,7 @@ class LeaseRenewal:
             return self._pause
 
     def _is_over(self, stop: threading.Event) -> bool:
-        """Tell whether nobody called `begin` meanwhile; the next call then starts a thread."""
+        """True if nobody called `begin` meanwhile; the next call then starts a thread."""
         with self._lock:
             if stop.is_set():
                 return True

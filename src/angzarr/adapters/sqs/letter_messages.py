@@ -51,7 +51,7 @@ class Text(NamedTuple):
 
 
 def is_legal(text: str) -> bool:
-    """Tell whether SQS takes *text* as a message or as an attribute's value."""
+    """True if SQS takes *text* as a message or as an attribute's value."""
     return bool(text) and not _ILLEGAL.search(text)
 
 
@@ -143,7 +143,7 @@ _MARK: Final = '"TopicArn"'
 
 
 def unwrapped(given: Text) -> Text:
-    """Return what *given* carries: itself, unless it is a notification of SNS; never fails."""
+    """The text inside *given* if it is a notification of SNS, else *given*; never fails."""
     if any((given.content_type, given.transfer_encoding)):
         return given
     told = _notification(given.text)
@@ -208,7 +208,7 @@ class BatchEntry(NamedTuple):
 
 
 def problem_of(letter: Outgoing) -> str:
-    """Return why SQS can never carry *letter*, which only bytes of others may be; else nothing."""
+    """The reason why SQS can never carry *letter*, true only of raw bytes; else empty."""
     if isinstance(letter, RawLetter) and letter.record is None and not _is_carried(letter):
         return "its content type has characters that AWS does not carry"
     return ""
@@ -242,7 +242,7 @@ def entry_of(at: int, letter: Outgoing, form: Form, *, body: str, fifo: bool) ->
 
 
 def ordering(letter: Outgoing) -> Mapping[str, str]:
-    """Return what a FIFO queue orders *letter* by, and a fresh id for this one putting of it.
+    """The group that a FIFO queue orders *letter* by, and a fresh id for this send.
 
     Letters of one aggregate are in order; one that has none is a group of its own, since a letter
     in flight blocks those behind it. The id serves the client's own repeats of a request. It is not

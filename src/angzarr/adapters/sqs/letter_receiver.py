@@ -113,7 +113,7 @@ class SqsLetterReceiver:
             except (*FAILURES, DeadLetterQueueUnavailable) as error:
                 refused = refused or (domain, error)
                 if not isinstance(error, (ClientError, DeadLetterQueueUnavailable)):
-                    break  # nobody answers: nor would the next
+                    break  # no answer: nor would the next
         if refused and not taken and not in_hand:
             raise refused[1]
         if refused:
@@ -170,7 +170,7 @@ class SqsLetterReceiver:
 
 
 def _room(limit: int, taken: Sequence[Receipt]) -> Room:
-    """Return what may still be taken, by tens."""
+    """The room that is left, by tens."""
     return Room(limit - len(taken), BATCH_BYTES - sum(len(one.raw) for one in taken))
 
 

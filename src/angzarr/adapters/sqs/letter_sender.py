@@ -34,7 +34,7 @@ class Outlet(Protocol):
         """Return the name that letters of *domain* go to."""
 
     def limit(self, domain: str) -> int:
-        """Return how many bytes it takes, in one letter and in one batch."""
+        """The number of bytes that it takes, in one letter and in one batch."""
 
     def send(self, domain: str, requests: list[Any]) -> Mapping[str, Any]:
         """Send one batch and return the reply."""
@@ -141,7 +141,7 @@ class LetterSender:
         return None
 
     def _refusal(self, code: str, said: str) -> str:
-        """Return why an entry was refused; a queue may take less than SQS does, by its setting."""
+        """The reason why an entry was refused; a queue's own limit may be lower than SQS'."""
         told = f"{self._outlet.service} refused it: {code} {said}".strip()
         return TooLarge(told) if "must be shorter than" in said else told
 
@@ -158,7 +158,7 @@ class LetterSender:
 
 
 def _are_mute(failures: Sequence[Exception]) -> bool:
-    """Tell whether nobody answered of late: then each further batch would wait as long."""
+    """True if the last batches got no answer: each further batch would wait as long."""
     return bool(failures) and isinstance(failures[-1], BotoCoreError)
 
 

@@ -38,7 +38,7 @@ class BoundedCurlClient(CurlClient):
 
 
 def use_bounded_client(hub: Any) -> None:
-    """Let whoever asks *hub* for its HTTP client have a patient one."""
+    """Give *hub* an HTTP client that has time-outs."""
     if not isinstance(getattr(hub, "_current_http_client", None), BoundedCurlClient):
         hub._current_http_client = BoundedCurlClient(hub, max_clients=MOST_POLLS)  # noqa: SLF001
 
@@ -60,7 +60,7 @@ GONE: Final = frozenset({"QueueDoesNotExist", "NonExistentQueue"})
 
 
 class PollRefusal(NamedTuple):
-    """What came instead of messages."""
+    """The answer that came instead of messages."""
 
     code: str
     said: str
@@ -112,7 +112,7 @@ class PollingChannel(stock.Channel):
 
     def unserved(self, queue: str) -> str:
         """Say why *queue* is not polled; empty: it is its turn now and then. For probes."""
-        if self.hub is None:  # whoever drains polls
+        if self.hub is None:  # the drain itself polls
             return ""
         turned_at = self._turned_at.get(queue)
         if turned_at is None:
@@ -159,7 +159,7 @@ class PollingChannel(stock.Channel):
 
 
 def code_of(error: BaseException | None) -> str:
-    """Return what SQS calls *error*; the empty string if it is not SQS's."""
+    """SQS' code of *error*; the empty string if it is not SQS'."""
     return _code_in(error.response) if isinstance(error, ClientError) else ""
 
 
@@ -169,7 +169,7 @@ def _code_in(answer: Mapping[str, Any]) -> str:
 
 
 def _heard(connection: Any, _parent: Any, _markers: Any, operation: str, response: Any) -> Any:
-    """Return what SQS said: the parsed answer, or a `PollRefusal`."""
+    """SQS' answer: parsed, or a `PollRefusal`."""
     try:
         model = connection.sqs_connection.meta.service_model.operation_model(operation)
         _, parsed = get_response(model, response.response)

@@ -107,7 +107,7 @@ class SqsQueues:
         return client
 
     def name(self, domain: str) -> str:
-        """Return what *domain*'s queue is called, and its topic."""
+        """The name of *domain*'s queue and topic."""
         return queue_name(domain, FIFO_SUFFIX if self.fifo else "")
 
     def url(self, domain: str) -> str:
@@ -134,7 +134,7 @@ class SqsQueues:
         return QueueDepth(waiting, waiting + sum(others))
 
     def forget_if_gone(self, domain: str, error: BaseException) -> bool:
-        """Tell whether *error* says that the queue was deleted; it is then looked up anew."""
+        """True if *error* says that the queue was deleted; it is then looked up anew."""
         if is_gone(error):
             self._urls.pop(self.name(domain), None)
             return True

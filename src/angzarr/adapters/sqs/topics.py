@@ -59,7 +59,7 @@ class Subscriptions:
         return ""
 
     def _attributes(self, arn: str) -> Mapping[str, str] | None:
-        """Return what AWS tells of it; None where it is gone."""
+        """AWS' answer about it; None where it is gone."""
         if not arn.startswith("arn:"):  # AWS lists it by a word: not confirmed, or deleted
             return {"PendingConfirmation": "true"} if arn == "PendingConfirmation" else None
         try:
@@ -166,7 +166,7 @@ class SnsTopics:
         )
 
     def _found(self, domain: str, name: str) -> tuple[FanOut, float]:
-        """Return what there is, made where it was missing, and the time by AWS' clock."""
+        """The topic and its queue, made where they were missing, and the time by AWS' clock."""
         url = self.queues.url(domain)
         reply: Any = self.queues.client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
         queue = dict(reply["Attributes"])
@@ -217,7 +217,7 @@ class SnsTopics:
         return {"Policy": policy_for(fan_out.queue_beside(topic_arn), topic_arn)}
 
     def _give_policy(self, url: str, queue: dict[str, str], topic_arn: str) -> bool:
-        """Give a policy to a queue that has none, and tell whether; another's is not touched."""
+        """Give a policy to a queue that has none; True if it did. Another's is not touched."""
         if queue.get("Policy") or not self.queues.create_missing:
             return False
         queue["Policy"] = policy = policy_for(queue["QueueArn"], topic_arn)

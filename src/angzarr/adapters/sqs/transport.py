@@ -42,7 +42,7 @@ _OF_ONE_QUEUE: Final = frozenset({"SendMessage", "CreateQueue"})
 
 
 class SqsRefused(ChannelError):
-    """SQS is there and takes this message, or any message for its queue, from nobody."""
+    """SQS answers, but refuses this message, or any message for its queue."""
 
 
 class SqsChannel(PollingChannel):
@@ -116,7 +116,7 @@ class SqsChannel(PollingChannel):
         return _routed(payload, queue_name, message)
 
     def _prepare_json_payload(self, text: str) -> Any:
-        """Return what *text* is as JSON; raises TooMuch for what is no envelope of a message."""
+        """*text* parsed as JSON; raises TooMuch if it is too large for an envelope."""
         check_json(text, ENVELOPE)
         return super()._prepare_json_payload(text)
 
@@ -165,7 +165,7 @@ def _concerns_one(error: Exception) -> bool:
 
 
 def _identity_of_redelivered(payload: Any) -> bytes | None:
-    """Return what tells a message from all others; None: it was never delivered before."""
+    """The identity of a redelivered message; None: it was never delivered before."""
     came = payload["properties"]["delivery_info"].get("sqs_message", {})
     times = str(came.get("Attributes", {}).get("ApproximateReceiveCount", "1"))
     if times == "1" or not came.get("MessageId"):
@@ -174,7 +174,7 @@ def _identity_of_redelivered(payload: Any) -> bytes | None:
 
 
 def _is_sound(envelope: Any) -> bool:
-    """Tell whether a kombu message can be made of *envelope*."""
+    """True if a kombu message can be made of *envelope*."""
     properties = envelope["properties"]
     headers = envelope.get("headers")
     if not isinstance(headers, dict) or "body" not in envelope:
@@ -188,7 +188,7 @@ def _is_sound(envelope: Any) -> bool:
 
 
 def _routed(envelope: Any, queue_name: str, message: Any) -> Any:
-    """Name the queue that *message* lay on, where nobody has; say whether it came before."""
+    """Name the queue that *message* lay on, if it has no name; say whether it came before."""
     info = envelope["properties"]["delivery_info"]
     count = read_number((message.get("Attributes") or {}).get("ApproximateReceiveCount"))
     info["redelivered"] = not isinstance(count, NoNumber) and count > 1

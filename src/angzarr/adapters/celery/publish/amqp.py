@@ -68,7 +68,7 @@ class AngzarrQueues(Queues):
     def described(self, name: str) -> Queue | None:
         """Return the queue *name* as this app declares it, None if others do; adds none.
 
-        Whoever declared a queue that it only heard of would make one that nobody reads.
+        A publisher that declared such a queue would make one without a consumer.
         """
         if name in self or name in self.aliases:
             return self[name]
@@ -83,7 +83,7 @@ class AngzarrQueues(Queues):
         return made
 
     def new_missing(self, name: str) -> Queue:
-        """Return a queue for a name that nobody configured."""
+        """A queue for a name that is not configured."""
         if name == self.dropped:
             return Queue(name, Exchange(name, "direct"), name, no_declare=True)
         queue = super().new_missing(name)
@@ -146,7 +146,7 @@ def _check_quorum(queues: Iterable[Queue]) -> None:
 
 
 def unfit_for_quorum(queue: Queue) -> Iterator[str]:
-    """Return what a quorum *queue* has that RabbitMQ refuses of one, each with its cure."""
+    """The properties of a quorum *queue* that RabbitMQ refuses, each with its cure."""
     arguments = queue.queue_arguments or {}
     if arguments.get("x-queue-type") != "quorum":
         return
@@ -216,11 +216,11 @@ class AngzarrAMQP(AMQP):
         self.app.bury(damaged(raw, queue), error, getattr(error, "code", "DAMAGED_ENVELOPE"))
 
     def _read_body(self, message: Any) -> None:
-        """Read the body of *message* at once, as whoever consumes it would; raises anything."""
+        """Read the body of *message* at once, as its consumer would; raises anything."""
         read_body(message, self.app.settings.message.bounds)
 
     def Queues(self, queues: Any, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
-        """Return the queues; those that nobody configured are guarded on RabbitMQ."""
+        """The queues; those that are not configured are guarded on RabbitMQ."""
         self.app.lay_defaults()  # the broker may be another one since they were laid
         made = super().Queues(queues, *args, **options)
         settings = self.app.settings
@@ -239,8 +239,8 @@ class AngzarrAMQP(AMQP):
         def send_task_message(
             producer: Any, name: str, message: Any, *args: Any, **options: Any
         ) -> Any:
-            # RabbitMQ would drop it when its time is over, and tell nobody. The header `expires`
-            # stays: whoever receives it then makes a letter of it.
+            # RabbitMQ would drop it silently when its time is over. The header `expires`
+            # stays: the worker that receives it then makes a letter of it.
             options.pop("expiration", None)
             headers = options.get("headers")
             if headers and not isinstance(headers, names.OwnHeaders):

@@ -26,7 +26,7 @@ _log = logging.getLogger("angzarr.worker")
 _NEVER = (UnserializableEvent, TypeError, ValueError, LookupError, AttributeError)
 
 
-#: The request whose delivery takes the road here, with what follows it.
+#: The request whose delivery runs here, with its followers.
 FOLLOWING: ContextVar[Any] = ContextVar("angzarr_following", default=None)
 
 
@@ -68,7 +68,7 @@ class CeleryFollowers:
             raise Unavailable(msg + text_of(error)) from error
 
     def _is_backend_away(self, error: Exception) -> bool:
-        """Tell whether *error* is the result backend's, which counts a chord before it is sent."""
+        """True if *error* is the result backend's, which counts a chord before it is sent."""
         backend = self._app.backend
         away = getattr(backend, "connection_errors", ())
         cause: BaseException | None = error
@@ -147,7 +147,7 @@ def _tell_skipped(backend: Any, options: dict[str, Any]) -> None:
 
 
 def _results_of(step: dict[str, Any]) -> list[Any]:
-    """Return what stands for the result of a *step* that is made of others."""
+    """The steps whose result is that of a *step* made of others."""
     kind, kwargs = step.get("subtask_type"), step.get("kwargs") or {}
     if kind == "chord":
         return [kwargs.get("body")]

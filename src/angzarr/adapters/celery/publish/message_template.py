@@ -52,7 +52,7 @@ class MessageCapture:
 
 
 def can_use_templates(app: Any) -> bool:
-    """Tell whether one message of a handler is like the next: no route looks at arguments."""
+    """True if one message of a handler is like the next: no route looks at arguments."""
     routes = app.amqp.routes
     return app.conf.task_protocol == 2 and all(type(route) is MapRoute for route in routes)  # noqa: PLR2004 - Celery's name for it
 
@@ -83,7 +83,7 @@ class MessageTemplate:
         self._frame = self._frame_around(args)
 
     def _frame_around(self, args: Sequence[Any]) -> tuple[str, str] | None:
-        """Return what stands around the data in a body, or None where that is not plain JSON."""
+        """The text around the data in a body, or None where that is not plain JSON."""
         serializer = self.destination.options["serializer"]
         head, tail = "[[", f"], {{}}, {dumps(self._embed, 'json')[2]}]"
         whole = dumps((args, {}, self._embed), serializer)
@@ -115,7 +115,7 @@ class MessageTemplate:
         return f"{self._frame[0]}{data}{self._frame[1]}" if self._frame is not None else None
 
     def task_sent(self, headers: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the fields of Celery's ``task-sent`` event, or None where nobody wants it."""
+        """The fields of Celery's ``task-sent`` event, or None where it is not sent."""
         if not self._told:
             return None
         return {
@@ -129,7 +129,7 @@ class MessageTemplate:
         }
 
     def _repr_of(self, args: list[Any]) -> str:
-        """Return what `saferepr` would, which costs more than all else of a short message."""
+        """The same text as `saferepr`, which costs more than all else of a short message."""
         text = repr(args)
         deepest = self._repr_deepest or 0
         if text.count("[") + text.count("{") > deepest > 0:

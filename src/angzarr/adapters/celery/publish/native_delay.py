@@ -86,7 +86,7 @@ def key_to(queue: Queue, seconds: int) -> str:
 
 
 def leads_to_it_alone(queue: Queue, queues: Iterable[Queue]) -> bool:
-    """Tell whether a copy for *queue* would come out of the delay in none other of *queues*.
+    """True if a copy for *queue* would come out of the delay in none other of *queues*.
 
     Celery binds each queue to the end of the delay by its own key, and one that takes all would
     take the copy too.
@@ -101,7 +101,7 @@ def _takes_all(queue: Queue) -> bool:
 
 
 def _is_led_to(queue: Queue) -> bool:
-    """Tell whether Celery binds *queue* to the end of the delay, and may be asked to declare it."""
+    """True if Celery binds *queue* to the end of the delay, and may be asked to declare it."""
     exchange = queue.exchange
     is_led_to = exchange is not None and exchange.type != "direct"
     return is_led_to and not isinstance(queue, Broadcast)
@@ -121,7 +121,7 @@ def _bind_by_exchange(channel: Any, queue: Queue) -> None:
 
 
 def _is_there(connection: Any) -> bool:
-    """Tell whether the last thing is there that is declared of the delay."""
+    """True if the last thing is there that is declared of the delay."""
     try:
         with connection.channel() as own:
             own.exchange_declare(CELERY_DELAYED_DELIVERY_EXCHANGE, "topic", passive=True)
@@ -131,5 +131,5 @@ def _is_there(connection: Any) -> bool:
 
 
 def _only(channel: Any) -> SimpleNamespace:
-    """Return what kombu takes for a connection; it would leave a channel open each time."""
+    """A stand-in for a connection; kombu would leave a channel open each time."""
     return SimpleNamespace(channel=lambda: channel)

@@ -37,7 +37,7 @@ class CeleryOutbox(Outbox):
         self._app = app
 
     def publish(self, events: Sequence[Event], /) -> None:
-        """Send *events* to whoever takes them."""
+        """Send *events* to their handlers."""
         if events:
             self._app.publish_many(events, allow_no_subscriber=True, check=False)
 
@@ -76,7 +76,7 @@ class SingleConnectionEvents:
         self._publisher = publisher
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Send *events* to whoever takes them, confirmed; raises BrokerUnavailable."""
+        """Send *events* to their handlers, confirmed; raises BrokerUnavailable."""
         app = self._app
         for event in events:
             for taker in subscriptions(event.type, event.domain, app.handlers, app.routes):
@@ -161,7 +161,7 @@ class GapResender:
         return sent
 
     def _overdue(self, gap: Gap) -> Message | None:
-        """Return the copy that the lane of *gap* waits for, if it knows and anybody can read it."""
+        """Return the copy that the lane of *gap* waits for, if it has one that can be read."""
         if gap.overdue is None or gap.overdue.text is None:
             return None
         try:
@@ -171,7 +171,7 @@ class GapResender:
             return None
 
     def _missing(self, gap: Gap, most: int) -> list[Event]:
-        """Return what the books have of what is missing."""
+        """The missing events that the event store has."""
         if self._store is None:
             return []
         address, until = gap.lane.address, gap.first_waiting.sequence

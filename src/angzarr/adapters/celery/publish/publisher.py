@@ -223,7 +223,7 @@ class SingleConnectionPublisher(CeleryPublisher):
 def whole_seconds(copy: Message, delay: timedelta) -> int:
     """Return for how many seconds RabbitMQ is to hold *copy*: rounded up, but for a last 100 ms.
 
-    A copy says what is left, which whoever gets it sleeps (15), so none is later than 0.9 s and its
+    A copy says what is left, and its worker sleeps it (15), so none is later than 0.9 s and its
     way. What only its publisher's ``eta`` delays never comes too early.
     """
     slept = SLEPT if names.ATTEMPT in copy.headers else timedelta(0)
@@ -238,22 +238,22 @@ def unconfirmed(msg: str, error: Exception, event_id: str | None = None) -> Brok
 
 
 def is_refusal(error: Exception) -> bool:
-    """Tell whether *error* is a broker's that is there, or was raised because of one."""
+    """True if *error* is a broker's that is there, or was raised because of one."""
     return isinstance(error, REFUSALS) or refuses(error)
 
 
 def refuses(error: Exception) -> bool:
-    """Tell whether the broker is there and *error* of a publish concerns that message alone."""
+    """True if the broker is there and *error* of a publish concerns that message alone."""
     return _is_caused_by(error, REFUSALS)
 
 
 def refuses_for_good(error: Exception) -> bool:
-    """Tell whether waiting does not help *error*, as it does while a queue is full."""
+    """True if waiting does not help *error*, as it does while a queue is full."""
     return refuses(error) and not _is_caused_by(error, MessageNacked)
 
 
 def came_back(error: Exception) -> bool:
-    """Tell whether the broker found no queue that takes the message."""
+    """True if the broker found no queue that takes the message."""
     return _is_caused_by(error, Unroutable)
 
 
@@ -270,7 +270,7 @@ def transport_of(app: Any) -> str:
 
 
 def native_delay(app: Any, queue: Queue) -> bool:
-    """Tell whether the broker itself can hold a message for *queue* (RabbitMQ, quorum, topic)."""
+    """True if the broker itself can hold a message for *queue* (RabbitMQ, quorum, topic)."""
     arguments = queue.queue_arguments or {}
     return (
         transport_of(app) == "amqp"

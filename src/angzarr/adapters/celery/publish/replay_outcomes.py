@@ -124,7 +124,7 @@ class CeleryReplayOutcomes:
         try:
             return _outcome_in(message)
         except (DecodeError, ValueError, TypeError, KeyError, RecursionError) as error:
-            if self._seldom.now():  # whoever can write to the queue writes as many as he likes
+            if self._seldom.now():  # a writer to the queue could flood the log
                 said = printable(error)[:LONGEST_SAID]
                 _log.error("replay_outcome_unreadable: %s", said)
             message.ack()

@@ -36,7 +36,7 @@ class OutgoingMessage:
     to: Subscription
     #: Written on the broker, for certain.
     confirmed: bool = False
-    #: In flight when a connection ended: on the broker or not, nobody knows.
+    #: In flight when a connection ended: it may be on the broker.
     lost: bool = False
     body: Any = None
     #: What kombu's ``Producer.publish`` takes besides the body.
@@ -189,7 +189,7 @@ class _Confirming:
                 until, waiting = time.monotonic() + self._patience, len(self._open)
 
     def in_flight(self) -> list[OutgoingMessage]:
-        """Return what was sent and neither confirmed nor refused."""
+        """The messages that were sent and neither confirmed nor refused."""
         return [message for message in self._open.values() if message is not None]
 
     def close(self) -> None:
@@ -224,7 +224,7 @@ class _Confirming:
             self.refused.append(MessageNacked(f"{message.to.handler}: refused, is its queue full?"))
 
     def _end(self, tag: int, multiple: bool) -> list[OutgoingMessage]:  # noqa: FBT001 - py-amqp's signature
-        """Return what *tag* ends: what it names, and with *multiple* all before it."""
+        """The messages that *tag* ends: the one it names, and with *multiple* all before it."""
         if multiple:
             messages = [self._open.pop(n) for n in list(self._open) if n <= tag]
         else:

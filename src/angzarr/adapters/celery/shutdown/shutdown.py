@@ -94,7 +94,7 @@ class ShutdownStep(bootsteps.StartStopStep):
         self.stop(worker)
 
     def register_with_event_loop(self, worker: Any, _hub: Any) -> None:
-        """Mend what Celery's pool does with children that work or have died; it runs by now."""
+        """Fix how Celery's pool treats children that work or have died; it runs by now."""
         if isinstance(billiard := getattr(worker.pool, "_pool", None), AsynPool):
             spare_begun(billiard)
             pass_by_ending(billiard)
@@ -121,7 +121,7 @@ class Shutdown:
     # -- what signals say ----------------------------------------------------------------------
 
     def ask(self) -> bool:
-        """Begin the grace; tell whether this was the first time."""
+        """Begin the grace; True the first time."""
         if self._is_asked:
             return False
         self._is_asked = True

@@ -53,7 +53,7 @@ async def _in_async_call(
 
 
 def is_within(task: Any) -> bool:
-    """Tell whether the own `__call__` of *task* runs: its `super().__call__` wants the body."""
+    """True if the own `__call__` of *task* runs: its `super().__call__` wants the body."""
     running = _RUNNING.get()
     return running is not None and running[0] is task
 
@@ -91,7 +91,7 @@ REQUEUED: Final = "the task rejected it and asked for it to be queued again"
 
 
 def event_decoder(function: Callable[..., Any], declared: object) -> Callable[[Any], Any]:
-    """Return what decodes the events of *function*: by its annotation, without one *declared*."""
+    """The decoder of *function*'s events: by its annotation, or else by *declared*."""
     _takes_context(function)  # refuses what is no handler before its annotations are read
     return decoder_for(_annotation(function, declared))
 

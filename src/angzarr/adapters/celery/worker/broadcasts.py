@@ -99,7 +99,7 @@ def drop(source: str, error: Exception) -> None:
 
 
 def _parts(body: Any) -> list[Any]:
-    """Return what *body* says: events may come as a list."""
+    """The items of *body*: events may come as a list."""
     return body if isinstance(body, list) else [body]
 
 
@@ -114,7 +114,7 @@ def _check_clock(said: Mapping[str, Any] | None) -> None:
 class _Mailbox(control.Mailbox):
     """Celery's, which reads no command and no answer that is too large.
 
-    On RabbitMQ nobody else has its queues; commands find them by their exchange.
+    On RabbitMQ its queues are its own; commands find them by their exchange.
     """
 
     app: Any

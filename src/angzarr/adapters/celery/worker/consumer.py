@@ -212,7 +212,7 @@ class AngzarrConsumer(Consumer):
         super().cancel_task_queue(queue)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
-        """Return what takes each message; nothing but a lost connection leaves it."""
+        """The function that takes each message; it raises only lost connections."""
         receive = super().create_task_handler(*args, **options)
         lost, receipts = self._lost_connections(), self._receipts
 
@@ -232,7 +232,7 @@ class AngzarrConsumer(Consumer):
         return on_task_received
 
     def _takes_in(self, message: Any) -> bool:
-        """Tell whether *message* may be read; else it is buried as it is."""
+        """True if *message* may be read; else it is buried as it is."""
         if (died := readers_died(message)) is not None:
             self._bury(message, died, died.code)
             return False
@@ -267,7 +267,7 @@ class AngzarrConsumer(Consumer):
             settlement.give_back(envelope, counted=False, then=then, pause=pause)
 
     def _giving_back(self, message: Any) -> Callable[[], object]:
-        """Return what gives *message* back, from whichever thread."""
+        """A function that gives *message* back, from any thread."""
         return partial(self.call_soon, self._requeue, message)
 
     def _requeue(self, message: Any) -> None:
@@ -275,7 +275,7 @@ class AngzarrConsumer(Consumer):
             message.reject_log_error(_log, self.connection_errors, requeue=True)
 
     def _waits(self, message: Any) -> bool:
-        """Tell whether *message* came before its time; then it waits where it holds nothing.
+        """True if *message* came before its time; then it waits where it holds nothing.
 
         Celery would keep it in this process until then (trap 4), by this machine's clock: it is not
         shown the time of what is due. What is malformed is left to those who make letters of it.

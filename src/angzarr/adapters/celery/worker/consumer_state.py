@@ -237,7 +237,7 @@ class ConsumerState:
         self.has_turned = True
 
     def is_busy(self) -> bool:
-        """Tell whether a task runs on the loop itself, which stands still meanwhile (solo)."""
+        """True if a task runs on the loop itself, which stands still meanwhile (solo)."""
         return self._is_solo and len(state.active_requests) > 0
 
     def _turn(self, *, connected: bool) -> None:

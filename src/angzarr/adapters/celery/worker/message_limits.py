@@ -183,7 +183,7 @@ def bound_decompression(most: int) -> None:
 
 
 def unpack(way: Decompression, most: int, body: bytes) -> bytes:
-    """Return what *body* holds; raises ValueError if it is too large, cut, or none at all."""
+    """The content of *body*; raises ValueError if it is too large, cut, or not compressed."""
     opened = way.make(most)
     try:
         found: bytes = opened.decompress(body, most + 1)
@@ -241,7 +241,7 @@ def _zstd(library: Any, most: int) -> Any:
 
 
 def _is_bounded(brotli: Any) -> bool:
-    """Tell whether this release of *brotli* knows a limit of its output; 1.2 and later do."""
+    """True if this release of *brotli* knows a limit of its output; 1.2 and later do."""
     try:
         brotli.Decompressor().process(b"", output_buffer_limit=1)
     except TypeError:

@@ -48,7 +48,7 @@ Reread: TypeAlias = Callable[[str, bytes, Callable[[], Any], Callable[[], Any]],
 
 
 class QueueReceiver:
-    """What a channel calls with each message of one queue; see `NamingConsumer`."""
+    """The callback of a channel for the messages of one queue; see `NamingConsumer`."""
 
     def __init__(self, queue: str, receive: Callable[[str, Any], Any], reread: Reread) -> None:
         self._receive = partial(receive, queue)
@@ -135,7 +135,7 @@ class RedeliveredReader:
 
         *identity* tells it from all others. What killed its readers is not unpacked: it is what
         *keep_packed* returns, and `readers_died` says why. A body that cannot be read is found
-        again by whoever takes the message; a claim store that is away notes nothing.
+        again by the consumer of the message; a claim store that is away notes nothing.
         """
         note = self._begin(queue, identity)
         if note is None:
@@ -157,7 +157,7 @@ class RedeliveredReader:
             return
         try:
             read_body(message, self._bounds)
-        except Exception as error:  # noqa: BLE001 - whoever takes the message will find out
+        except Exception as error:  # noqa: BLE001 - the consumer of the message finds it again
             _log.debug("reread_failed: %r", error)
 
     def _begin(self, queue: str, identity: bytes) -> _Note | None:
@@ -186,13 +186,13 @@ class RedeliveredReader:
 
 
 def readers_died(message: Any) -> ReadersDied | None:
-    """Return why *message* is not to be read, or None: nothing is known against it."""
+    """The reason not to read *message*, or None."""
     died: ReadersDied | None = getattr(message, _DIED, None)
     return died
 
 
 def is_packed(message: Any) -> bool:
-    """Tell whether the body of *message* is compressed still, if it ever was."""
+    """True if the body of *message* is compressed still, if it ever was."""
     if readers_died(message) is not None:
         return True
     return bool(getattr(message, "errors", None)) and not isinstance(message.body, str)

@@ -132,7 +132,7 @@ def patch_pauses() -> None:
 
 
 def _is_real(sleep: object) -> bool:
-    """Tell whether *sleep* is the interpreter's, and not what took its place."""
+    """True if *sleep* is the interpreter's, and not what took its place."""
     real = isinstance(sleep, BuiltinFunctionType) and sleep.__module__ == "time"
     return real and sleep is not time.sleep
 

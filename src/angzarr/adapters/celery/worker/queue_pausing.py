@@ -126,7 +126,7 @@ def _name(app: Any, queue: object) -> str:
 
 
 def _route(app: Any, name: str) -> Mapping[str, Any] | None:
-    """Return what `task_routes` say of a task; None if only a message's arguments tell."""
+    """The route of a task in `task_routes`; None if it depends on a message's arguments."""
     for router in app.amqp.routes:
         if not isinstance(router, MapRoute):
             return None
@@ -144,7 +144,7 @@ def _reached(name: str, queues: Mapping[str, Queue]) -> set[str]:
 
 
 def _copies(to: Queue, other: Queue) -> bool:
-    """Tell whether what is sent to one queue may reach the *other* through a shared exchange.
+    """True if what is sent to one queue may reach the *other* through a shared exchange.
 
     Through a direct exchange Celery sends to the queue by its name.
     """

@@ -60,7 +60,7 @@ def raw_message(message: Any) -> Message:
 
 
 def what_happened(headers: Any) -> tuple[DeliveryError, str]:
-    """Return why RabbitMQ gave a message up, and a word for it, as its ``x-death`` tells."""
+    """The reason why RabbitMQ gave a message up, and its code, read from ``x-death``."""
     death = _death(headers)
     reason, queue = str(death.get("reason") or "unknown"), death.get("queue")
     said = _WORDS.get(reason, f"dropped it ({reason})")
@@ -151,7 +151,7 @@ class HeldRejections:
         return True
 
     def _is_parked(self, held: _HeldRejection, found: Message, failed: Exception) -> bool:
-        """Let *found* wait elsewhere if trying on is in vain, or if it keeps others."""
+        """Let *found* wait in the schedule if retrying will not help, or if it blocks others."""
         if isinstance(failed, LetterTooLarge):
             what, wait = "letter_too_large", TOO_LARGE_WAIT
         elif held.wait >= LONGEST_PAUSE and len(self._held) >= PREFETCH:

@@ -36,7 +36,7 @@ _log = logging.getLogger("angzarr.worker")
 
 #: What a pool that runs tasks on this thread (solo) may raise, and no pool for want of anything.
 _LOST: Final = (OSError, AMQPError, OperationalError)
-#: What pickle raises on a message that cannot go to a child, and nobody else.
+#: Errors of pickle alone, on a message that cannot go to a child.
 _UNWRITABLE: Final = (RecursionError, pickle.PicklingError)
 
 
@@ -117,7 +117,7 @@ class AngzarrRequest(Request):
             self._body, self._content_type, self._content_encoding = self._payload, None, None
 
     def maybe_expire(self) -> bool:
-        """Tell whether its deadline has passed, by the clock that all else goes by."""
+        """True if its deadline has passed, by the clock that all else goes by."""
         deadline = self.expires
         if deadline is None or SystemClock().now() <= deadline:
             return False
@@ -248,7 +248,7 @@ class AngzarrRequest(Request):
         return Envelope._make(self._request_dict[FIELD])
 
     def _announce_revoked(self, reason: str, terminated: Any, signum: Any, expired: Any) -> None:
-        """Make a letter of it; Celery would acknowledge it and tell nobody but its listeners."""
+        """Make a letter of it; Celery would acknowledge it and only inform its listeners."""
         state.task_ready(self)
         self._already_revoked = True
         error = ExpiredError if expired else RevokedError

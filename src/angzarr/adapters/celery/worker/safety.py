@@ -94,7 +94,7 @@ def in_force(conf: Any, name: str) -> Any:
 
 
 def _has_road(app: Any) -> bool:
-    """Tell whether it is an app of ours; the doctor looks at any."""
+    """True if it is an app of ours; the doctor looks at any."""
     return hasattr(app, "handlers")
 
 

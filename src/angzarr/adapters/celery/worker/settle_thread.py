@@ -44,7 +44,7 @@ class _Job:
 
 
 class Trouble(NamedTuple):
-    """What keeps steps from being taken, and whether the thread itself has ended."""
+    """The reason why no steps are taken, and whether the thread itself has ended."""
 
     says: str
     ended: bool
@@ -110,7 +110,7 @@ class SettleThread:
                 self._start_or_say()
 
     def trouble(self) -> Trouble | None:
-        """Return what keeps steps from being taken, for probes; None: nothing that is known."""
+        """The trouble that keeps steps from being taken, for probes; None if it knows of none."""
         if not self._begun or self._ended:
             return None
         if not self._is_alive():

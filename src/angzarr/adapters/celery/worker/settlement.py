@@ -68,7 +68,7 @@ class Settlement:
         self._teller.keep()
 
     def trouble(self) -> Trouble | None:
-        """Return what keeps it from settling, for probes; None: nothing that is known."""
+        """The trouble that keeps it from settling, for probes; None if it knows of none."""
         return self._thread.trouble() or self._teller.trouble()
 
     def bury(
@@ -83,7 +83,7 @@ class Settlement:
 
         Where that can never be done *back* is called, which gives the message back.
 
-        A claim that was made when it was fetched ends before: nobody else would end it while this
+        A claim that was made when it was fetched ends before: no other would end it while this
         worker lives, and a replay would wait for it.
         """
         message = message_of(self._app, envelope)
@@ -135,7 +135,7 @@ class Settlement:
     ) -> None:
         """Settle a delivery that ended with *error* and not by its handler's return.
 
-        Whoever may still run it is fenced first: a killed process can take its time to die. All
+        A process that may still run it is fenced first: a killed one can take time to die. All
         tries have one token: a claim that one of them could not give back is the next one's.
         """
         again = envelope._replace(token=os.urandom(16).hex(), answer=None)
@@ -246,7 +246,7 @@ def _waiting(consumer: Any) -> Iterator[Any]:
 def give_back_requests(app: Any, requests: Iterable[Any]) -> int:
     """Give back what is unacknowledged of *requests*; return how many. None is run or let go later.
 
-    Whoever runs one of them all the same finds its claim gone, and it is not acknowledged twice.
+    A process that runs one all the same finds its claim gone, and acknowledges nothing twice.
     """
     ours = [request for request in requests if not request.acknowledged]
     for request in ours:

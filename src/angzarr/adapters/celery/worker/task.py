@@ -56,7 +56,7 @@ from angzarr.runtime.failures import is_machine_fault
 
 
 class _Untold(BaseException):
-    """Ends a trace of which nobody is told: it is no result of the task."""
+    """Ends a trace without a result and without listeners."""
 
 
 class AngzarrTask(Task):
@@ -70,7 +70,7 @@ class AngzarrTask(Task):
     Request = "angzarr.adapters.celery.worker.request:AngzarrRequest"
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
-        """Return a task whose own ``before_start``, if it has one, fails on the road."""
+        """A task whose own ``before_start`` fails as a part of the delivery."""
         made: Any = super().__new__(cls)
         if cls.before_start is not Task.before_start:
             made.before_start = partial(_begin, made, made.before_start)
@@ -89,7 +89,7 @@ class AngzarrTask(Task):
         return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Take the road in a worker; outside one, run the function and nothing else."""
+        """Run the delivery in a worker; outside one, run only the function."""
         if self.own_call is not None and is_within(self):
             return self.run(*args, **kwargs)
         request, app = self.request, self.app  # looked up anew each time, by way of a stack
@@ -114,7 +114,7 @@ class AngzarrTask(Task):
             if its_own:  # its parent has not asked it to end
                 app.road.release_dying(delivery, error)
             if threading.current_thread() is threading.main_thread():
-                raise  # the process ends, and whoever watches it frees a claim that is left
+                raise  # the process ends, and its parent frees a claim that is left
             # A pool of threads would neither end nor give the message back.
             if not its_own:
                 app.road.release(delivery, counted=False)
@@ -131,7 +131,7 @@ class AngzarrTask(Task):
         return value
 
     def _take(self, delivery: Delivery, failed: Exception | None) -> Outcome | None:
-        """Take the road; what *failed* before it for want of the machine's gives it back."""
+        """Run the delivery; give it back if *failed* says that the machine lacked something."""
         if failed is not None and is_machine_fault(failed) and not isinstance(failed, OSError):
             self.app.road.release(delivery, counted=False)  # files have their retries
             msg = f"it could not begin: {failed!r}"
@@ -141,7 +141,7 @@ class AngzarrTask(Task):
 
     @property
     def __trace__(self) -> Any:
-        """Celery's tracer for this task, watched: it could fail before the road is taken."""
+        """Celery's tracer for this task, watched: it could fail before the delivery runs."""
         return self._tracer
 
     @__trace__.setter
@@ -153,7 +153,7 @@ class AngzarrTask(Task):
 
         Returns always: what a tracer raises would be acknowledged, or stick in a pool of threads.
         """
-        told: list[Any] = []  # whether the road was taken to its end, or what it left to do
+        told: list[Any] = []  # True if the delivery was settled, or the completion that it left
         if request is None or FIELD not in request:
             return tracer(uuid, args, kwargs, request)
         shown = {**request, TOLD: told, "headers": custom_headers(request)}
@@ -209,7 +209,7 @@ class AngzarrTask(Task):
         return in_own_call(self, args, kwargs)
 
     def _tell(self, outcome: Outcome | None, delivery: Delivery) -> Any:
-        """Return what the tracer is to take for the result, or raise what it is to tell.
+        """The result for the tracer, or an error that it is to report.
 
         All that must not be lost has been made true before.
         """
@@ -280,7 +280,7 @@ class AngzarrTask(Task):
     def signature_from_request(
         self, request: Any = None, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any
     ) -> Any:
-        """Return what Celery does, but for `retry`: what is never sent."""
+        """Celery's signature, but for `retry` one that is never sent."""
         if UNSENT in options:
             return UnsentSignature.of(self.request if request is None else request, args, kwargs)
         return super().signature_from_request(request, args, kwargs, *rest, **options)
@@ -289,12 +289,12 @@ class AngzarrTask(Task):
 
 
 def _begin(task: Any, before_start: Any, task_id: str, args: Any, kwargs: Any) -> None:
-    """Run a task's own *before_start*, and keep what it raises for the road to judge.
+    """Run a task's own *before_start*, and keep its error as the delivery's own.
 
     Celery would end the chain and the chord around it, of an event that may be tried again.
     """
     told: list[Any] | None = getattr(task.request, TOLD, None)
-    if told is None:  # it does not take the road
+    if told is None:  # it is no delivery
         before_start(task_id, args, kwargs)
         return
     try:
@@ -306,7 +306,7 @@ def _begin(task: Any, before_start: Any, task_id: str, args: Any, kwargs: Any) -
 
 
 def _traced_as(state: str, error: Exception) -> Any:
-    """Return what Celery's tracer returns for this end; REJECTED goes back to the broker."""
+    """The tracer's return value for this end; REJECTED goes back to the broker."""
     told = Reject(error, requeue=True) if state == REJECTED else error
     try:
         raise told

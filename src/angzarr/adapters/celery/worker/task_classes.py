@@ -33,7 +33,7 @@ def with_road(base: Any, road_task: Any = AngzarrTask) -> Any:
 
 
 def on_road(base: Any) -> dict[str, Any]:
-    """Return what a task's class derived from *base* says, to take the road before its `__call__`.
+    """The attributes by which a class derived from *base* runs deliveries before its `__call__`.
 
     The first `__call__` along its MRO is the user's; it may be that of a mixin.
     """
@@ -47,7 +47,7 @@ def on_road(base: Any) -> dict[str, Any]:
 
 
 def put_on_road(task: Any, road_task: Any) -> Any:
-    """Return *task*, of a class of the user's, with a class that takes the road.
+    """*task*, of a user's class, with a class that runs deliveries.
 
     Raises ConfigurationError for what is no task of Celery's.
     """
@@ -73,7 +73,7 @@ def open_body(task: Any) -> None:
 
 
 def off_road(app: Any, name: str, task: Any) -> Iterator[tuple[str, str]]:
-    """Return why deliveries of *task* would not take the road of *app*, each with its cure."""
+    """The reasons why *task* would bypass the delivery executor of *app*, with their cures."""
     handler, kind = app.handlers.get(name), type(task)
     if handler is None or not issubclass(kind, AngzarrTask):
         yield "was put into the task registry directly", "register it with app.register_task"
@@ -114,7 +114,7 @@ RENAME: Final = "rename one, or pass name=…"
 
 
 def is_imported_again(first: Any, again: Any) -> bool:
-    """Tell whether two functions, or two classes, come from one place in one file.
+    """True if two functions, or two classes, come from one place in one file.
 
     Their module was reloaded then, or imported under two names. What a function makes anew at each
     call is another one each time.
@@ -152,7 +152,7 @@ def warn_once(app: Any, name: str, first: Any, again: Any) -> None:
 
 
 def twice(name: str, first: Any, second: Any) -> str:
-    """Return what is said of two functions of one name; it names each of them once."""
+    """The error text for two functions of one name; it names each of them once."""
     one, other = (getattr(given, "__qualname__", repr(given)) for given in (first, second))
     here, there = (source_of(inspect.unwrap(given)) or "?" for given in (first, second))
     if one == other:

@@ -151,7 +151,7 @@ _FOLLOWERS: Final = ("callbacks", "errbacks", "chain", "chord")
 def tell_lost(app: Any, message: Message, error: Exception) -> None:
     """Tell who waits for the task of *message* that it failed with *error*; never raises.
 
-    Nobody is told twice that a task ended: one that has a result keeps it.
+    A task that has a result keeps it: its end is announced once.
     """
     try:
         request = _request_of(message, app.settings.message.bounds)
@@ -174,7 +174,7 @@ def _tell(app: Any, request: Context, error: Exception) -> None:
 
 
 def _has_ended(backend: Any, task_id: str) -> bool:
-    """Return True if the task has its result; False also where nobody can be asked."""
+    """True if the task has its result; False also if the backend cannot be asked."""
     if isinstance(backend, RPCBackend):  # each asks a queue of its own
         return False
     try:
@@ -184,7 +184,7 @@ def _has_ended(backend: Any, task_id: str) -> bool:
 
 
 def _request_of(message: Message, bounds: Bounds) -> Context | None:
-    """Return what is sound of the request; None: it does not say which task it is."""
+    """The sound parts of the request; None if it does not name its task."""
     said = sound_fields(message.headers)
     if not said.get("id") or not isinstance(message.headers.get("task"), str):
         return None
@@ -217,7 +217,7 @@ _LOGGER: Final = "celery.app.trace"
 
 
 class ShownError(NamedTuple):
-    """What may be said of the failure of one task."""
+    """The text that the log may show of the failure of one task."""
 
     task_id: str
     text: str
@@ -250,5 +250,5 @@ def install_error_log() -> None:
 
 
 def show_error(task_id: str, text: str, stack: str = "") -> None:
-    """Say what the next line about the task may tell; without `install_error_log` nobody asks."""
+    """Set the text of the next line about the task; used only after `install_error_log`."""
     _SHOWN.set(ShownError(task_id, f"{text}\n{stack}".strip()))

@@ -54,7 +54,7 @@ class Stopping:
         self._page[0] = max(self._page[0], _CLOSED)
 
     def closed(self) -> bool:
-        """Tell whether a delivery that has not begun goes back."""
+        """True if a delivery that has not begun goes back."""
         return self._page[0] >= _CLOSED or _told_to_stop()
 
     def cut(self) -> None:
@@ -72,7 +72,7 @@ class Stopping:
         INTERRUPTER.sheathe()
 
     def __call__(self) -> bool:
-        """Tell whether the worker stops.
+        """True if the worker stops.
 
         A solo pool holds on the main thread, where Celery's loop cannot hear of its own signal.
         """

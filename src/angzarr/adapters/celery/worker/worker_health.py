@@ -62,7 +62,7 @@ class WorkerHealth:
         self._unsettled_at: float | None = None
 
     def live(self) -> Report:
-        """Tell whether it moves. A server that is away stops nothing: it is tried in turns."""
+        """True if it moves. A server that is away stops nothing: it is tried in turns."""
         if self._stopping():
             stopping = Condition(
                 "loop", holds=True, says="the worker stops, and ends within its grace"
@@ -79,7 +79,7 @@ class WorkerHealth:
         return Report("live", found)
 
     def ready(self) -> Report:
-        """Tell whether it takes messages and may run them."""
+        """True if it takes messages and may run them."""
         stops = self._stopping()
         found = [
             Condition(
