@@ -55,8 +55,8 @@ class Stopwatch:
 def seams(app: Any) -> list[tuple[str, Any, str]]:
     """Return the steps to be told apart; what is between them belongs to the step around them."""
     return [
-        ("Celery's tracer", tasks.RoadTask, "_traced"),
-        ("RoadTask", tasks.RoadTask, "__call__"),
+        ("Celery's tracer", tasks.AngzarrTask, "_traced"),
+        ("AngzarrTask", tasks.AngzarrTask, "__call__"),
         ("message of the envelope", tasks, "_delivery"),
         ("read", tasks, "read"),
         ("road, hold", DeliveryExecutor, "take"),

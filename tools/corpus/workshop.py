@@ -133,7 +133,7 @@ def _damage(app: Any, scenario: Scenario) -> None:
 def take_one(app: Any, _scenario: Scenario, failed: Exception | None = None) -> Any:
     """Take the message off its queue as a worker does; *failed*: how it ended before its handler.
 
-    The order of checks is that of `RoadConsumer` and `RoadRequest`.
+    The order of checks is that of `AngzarrConsumer` and `AngzarrRequest`.
     """
     found = fetched(app)
     envelope = envelope_of(app, found)
