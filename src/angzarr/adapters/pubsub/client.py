@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
+
 from google.api_core import exceptions
 from google.api_core.exceptions import Cancelled
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
@@ -164,8 +166,6 @@ class _ReceivingCall:
             raise Cancelled("closed")
         return next(self._call)
 
-
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
 
 #: What the clients raise when Google or the network fails.
 FAILURES: Final = (exceptions.GoogleAPIError, GoogleAuthError)

@@ -36,7 +36,7 @@ class RabbitMQHandle(NamedTuple):
     tag: int
 
 
-class _Waiting(NamedTuple):
+class _WaitingLetter(NamedTuple):
     queue: str
     domain: str
     message: Any
@@ -65,7 +65,7 @@ class RabbitMQLetterReceiver:
         self._link: LetterConnection | None = None
         self._links = 0
         self._consumers: dict[str, str] = {}
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingLetter] = deque()
         self._waiting_bytes = 0
         #: The queue of each letter that was handed out, by its tag.
         self._unacknowledged: dict[int, str] = {}
@@ -187,7 +187,7 @@ class RabbitMQLetterReceiver:
         )
 
     def _on_message(self, queue: str, domain: str, message: Any) -> None:
-        self._waiting.append(_Waiting(queue, domain, message))
+        self._waiting.append(_WaitingLetter(queue, domain, message))
         self._waiting_bytes += len(message.body)
         self._in_hand[queue] += 1
 
