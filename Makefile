@@ -28,7 +28,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify check unit bench chaos fuzz soak corpus corpus-score chart dist docs image image-check \
+.PHONY: help demo test verify check unit bench chaos fuzz soak ship endure canvas corpus corpus-score chart dist docs image image-check \
 	cluster-check clean \
 	browser env servers-up servers-down wire wire-check pins
 
@@ -89,28 +89,27 @@ servers-down: ## stop the servers that `make servers-up` started
 browser: ## install Chromium for the tests of the pages, as root (Debian's)
 	@$(SERVERS) browser
 
-test: env browser ## everything CI runs: lint, types, import rules, all tests on real servers
+test: env browser ## all that a change can break in the product: lint, types, pages, tests on real servers
 	@$(SERVERS) run $(MAKE) --no-print-directory verify
 
-# What has a step of its own below, or more than one process would not serve.
+# What has a step of its own below, or is for `make soak`.
 APART := system chart image cluster
+# Whoever has nothing left takes over from another; what ships and what endures is for `make soak`.
+PYTEST := $(BIN)/pytest --dist worksteal -m "not soak"
 
 # Every step runs, also after one that failed, so that one run tells all; the last line is the sum.
 verify: env $(UV)
 	@rm -rf build/reports; code=0; \
 	$(MAKE) --no-print-directory check || code=1; \
 	$(MAKE) --no-print-directory docs || code=1; \
-	$(MAKE) --no-print-directory dist || code=1; \
 	$(SERVERS) chart-tools || code=1; \
-	$(BIN)/pytest tests/chart -n $(CHART_JOBS) --junitxml=build/reports/chart.xml || code=1; \
-	$(BIN)/pytest $(APART:%=--ignore=tests/%) -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
-	$(BIN)/pytest tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
-	$(MAKE) --no-print-directory image-check || code=1; \
-	$(MAKE) --no-print-directory cluster-check || code=1; \
+	$(PYTEST) tests/chart -n $(CHART_JOBS) --junitxml=build/reports/chart.xml || code=1; \
+	$(PYTEST) $(APART:%=--ignore=tests/%) -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
+	$(PYTEST) tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
 	$(BIN)/python tools/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 
-CHECKS := wire-check lint format types imports
+CHECKS := wire-check lint format types types-tests imports
 .PHONY: $(CHECKS)
 
 check: env ## lint, format, types, import rules, generated code up to date
@@ -130,6 +129,9 @@ types:
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases \
 		-p bare -p figures -p harness -p profiles -p workers
 
+types-tests: # calls that a changed signature breaks
+	$(BIN)/mypy --config-file tests/mypy.ini tests tools
+
 imports:
 	$(BIN)/lint-imports
 
@@ -146,7 +148,31 @@ chaos: env ## kill, cut and flood a fleet and account for every event (DURATION=
 	@$(BIN)/python tools/chaos --duration $(DURATION) --seed $(SEED) $(if $(BROKER),--broker $(BROKER)) \
 		$(if $(MUTATION),--mutation $(MUTATION)) $(ARGS)
 
-soak: env ## what make test has no time for: Celery's own tests of its canvas on an angzarr app (ARGS="-- -k chord")
+soak: env $(UV) build/docs/.done ## what ships and what endures: release, image, cluster, chaos, long models, fuzzers, kills
+	@$(SERVERS) run sh -c 'code=0; \
+		$(MAKE) --no-print-directory ship SMOKE= || code=1; \
+		$(MAKE) --no-print-directory endure || code=1; \
+		exit $$code'
+
+# Of the cluster, CI looks at the tutorial alone.
+SMOKE ?= test_tutorial.py
+SHIPPED := tests/system/test_release.py tests/system/test_site.py
+ship: env $(UV) build/docs/.done ## the short half of soak, which CI runs: release, site, image, the tutorial on a cluster
+	@code=0; \
+	$(MAKE) --no-print-directory dist || code=1; \
+	$(BIN)/pytest $(SHIPPED) -m soak -n $(JOBS) --dist worksteal --junitxml=build/reports/ship.xml || code=1; \
+	$(MAKE) --no-print-directory image-check || code=1; \
+	$(MAKE) --no-print-directory cluster-check ONLY=$(SMOKE) || code=1; \
+	exit $$code
+
+endure: env # the long half of soak
+	@export ANGZARR_SOAK=1; code=0; \
+	$(BIN)/pytest --ignore=tests/image --ignore=tests/cluster $(SHIPPED:%=--ignore=%) -m "soak or longer" \
+		-n $(JOBS) --dist worksteal --junitxml=build/reports/endure.xml || code=1; \
+	$(MAKE) --no-print-directory fuzz SECONDS=$(SECONDS) SEED=$(SEED) || code=1; \
+	exit $$code
+
+canvas: env ## Celery's own tests of its canvas on an angzarr app (ARGS="-- -k chord")
 	@$(BIN)/python tools/foreign/celery_canvas.py $(ARGS)
 
 corpus: env ## provoke the failures of the labelled letters and record them (ONLY="sql http_down.refused")
@@ -186,7 +212,7 @@ image-check: env $(HADOLINT) ## build the image without an engine and run what i
 
 cluster-check: env ## the tutorial, roll-outs and faults under load on a real Kubernetes (root on Debian with Go)
 	$(PYTHON) tools/cluster build
-	$(BIN)/pytest tests/cluster --junitxml=build/reports/cluster.xml
+	$(BIN)/pytest tests/cluster/$(ONLY) --junitxml=build/reports/cluster.xml
 
 $(HADOLINT): requirements/hadolint.txt
 	$(PYTHON) -m venv build/hadolint

@@ -23,6 +23,7 @@ from urllib.parse import quote, urlsplit
 import hypothesis
 import pytest
 
+import endurance
 import redis_databases
 from addresses import CHECKOUT, MANAGEMENT, STATE, VARIABLES, addresses, servers_required
 
@@ -40,7 +41,9 @@ ADAPTERS = {
 }
 
 # Machines that run many workers are slow now and then; a time-out of its own ends a true hang.
-hypothesis.settings.register_profile("angzarr", deadline=None)
+hypothesis.settings.register_profile(
+    "angzarr", deadline=None, max_examples=endurance.longer(50, 500)
+)
 hypothesis.settings.load_profile("angzarr")
 
 
@@ -253,6 +256,16 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real payloads in {folder}: name their folder in ANGZARR_TEST_DATA")
     return folder
+
+
+# -- what make soak does longer ---------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        test = getattr(item, "obj", None)
+        if getattr(test, "is_hypothesis_test", False) or "random_histories" in item.name:
+            item.add_marker("longer")
 
 
 # -- no adapter goes untested ----------------------------------------------------------------

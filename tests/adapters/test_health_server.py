@@ -37,7 +37,7 @@ def answers():
 
 @pytest.fixture
 def server(place, answers):
-    made = HealthServer(*place, answers)
+    made = HealthServer(place[0], place[1], answers)
     made.start()
     yield made
     made.end()
@@ -154,7 +154,7 @@ def test_a_request_has_its_time_however_it_drips(ask, place, monkeypatch):
 
 def test_a_port_that_is_taken_is_refused_in_one_sentence(server, place, answers):
     with pytest.raises(ConfigurationError, match=f"health.port {place[1]} on 127.0.0.1 cannot be"):
-        HealthServer(*place, answers).start()
+        HealthServer(place[0], place[1], answers).start()
 
 
 def test_a_host_that_is_not_here_is_refused(answers):
@@ -192,7 +192,7 @@ def test_a_forked_child_keeps_no_port_and_ends_no_server(server, place, ask, ans
         os.read(up, 1)  # a busy machine may let it begin late
         assert ask("GET", "/livez").status == 200
         server.end()
-        successor = HealthServer(*place, answers)
+        successor = HealthServer(place[0], place[1], answers)
         successor.start()
         assert ask("GET", "/livez").status == 200
         successor.end()

@@ -26,10 +26,11 @@ from kombu import Producer
 from adapters.redis_hands import AWAY, Late, Worker, take_time_in_hand
 from adapters.redis_places import Place, Places, look
 from angzarr.adapters.redis.session import SESSIONS_A_TURN
+from endurance import longer
 from redis_servers import PrivateRedis
 
 #: Examples of one run; thousands for a long one.
-EXAMPLES = int(os.environ.get("ANGZARR_MODEL_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("ANGZARR_MODEL_EXAMPLES", longer(40, 400)))
 STEPS = int(os.environ.get("ANGZARR_MODEL_STEPS", "40"))
 #: Finding the smallest example takes minutes.
 SHRINK = os.environ.get("ANGZARR_MODEL_SHRINK") == "1"
@@ -381,6 +382,7 @@ def _step(place: Place) -> int:
     return int(place.origin.partition("\x16")[2] or 0)
 
 
+@pytest.mark.longer
 @pytest.mark.timeout(0)  # as many examples as are asked for
 def test_no_message_is_lost_or_doubled_whatever_happens(make_redis):
     Fleet.server = make_redis()

@@ -202,11 +202,12 @@ def run_random_histories(lanes: Lanes, checkpoints: Checkpoints, histories: int 
             for lane, known in self.known.items():
                 ahead = [one for one in known.early() if one.sequence > known.next]
                 there = known.rows.get(known.next)
-                late = there is not None and there.due_at is not None and there.due_at < before
+                is_late = there is not None and there.due_at is not None and there.due_at < before
+                overdue = there if is_late else None
                 stands = known.moved_at is None or known.moved_at < before
                 waits = stands and any(one.since < before for one in ahead)
-                if waits and (there is None or late):
-                    told.append(Gap(lane, known.next, ahead[0], len(ahead)))
+                if waits and (there is None or overdue):
+                    told.append(Gap(lane, known.next, ahead[0], len(ahead), overdue))
             found = lanes.gaps(self.handlers, before, MANY)
             assert sorted(found, key=str) == sorted(told, key=str)
 

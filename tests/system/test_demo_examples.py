@@ -76,6 +76,7 @@ def counted(said, end):
     return int(found[1]) if found else 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(ENDS))
 def test_every_chain_ends_and_nothing_is_left_behind(name, tmp_path):
     done = demo("--example", name, "--count", "90", "--seed", "1", tmp_path=tmp_path)

@@ -15,6 +15,7 @@ import pytest
 
 from polling import PATIENCE
 
+pytestmark = pytest.mark.soak
 EVENTS = 60
 
 

@@ -16,6 +16,7 @@ import redis
 from kombu import compression
 
 from angzarr.resilience.idempotency import key_for
+from endurance import soak
 from polling import wait_until
 
 OTHERS = 20
@@ -32,8 +33,16 @@ def let_leases_end(site):
             client.delete(key)
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo"])
-@pytest.mark.parametrize(("site", "most"), [("redis", 4), ("amqp", 3)], indirect=["site"])
+@pytest.mark.parametrize(
+    ("site", "most", "pool"),
+    [
+        ("redis", 4, "threads"),
+        ("amqp", 3, "solo"),
+        soak("redis", 4, "solo"),
+        soak("amqp", 3, "threads"),
+    ],
+    indirect=["site"],
+)
 def test_what_kills_its_whole_worker_ends_as_poison_and_what_ran_beside_it_does_not(
     site, pool, most
 ):

@@ -12,6 +12,7 @@ import redis
 
 from angzarr.dead_letters.names import queue_name
 from angzarr.events.headers import UNREAD, OwnHeaders
+from endurance import each_once, soak
 from polling import wait_until
 from system.bad_messages import Bad, all_bad, good_headers
 
@@ -37,8 +38,7 @@ def publish_raw(site, bad, **properties):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("pool", POOLS)
-@pytest.mark.parametrize("site", EVERY_BROKER, indirect=True)
+@pytest.mark.parametrize(("site", "pool"), each_once(EVERY_BROKER, POOLS), indirect=["site"])
 def test_every_malformed_message_is_a_letter_and_the_worker_goes_on(site, pool):
     bad = all_bad()
     with site.worker(pool=pool, ROAD_ASYNC="0") as worker:
@@ -67,8 +67,7 @@ def name_of(letter, bad):
     return found
 
 
-@pytest.mark.parametrize("pool", POOLS)
-@pytest.mark.parametrize("site", BROKERS, indirect=True)
+@pytest.mark.parametrize(("site", "pool"), each_once(BROKERS, POOLS), indirect=["site"])
 def test_what_is_nested_too_deep_for_a_child_is_a_letter_and_keeps_no_slot(site, pool):
     bad = [
         Bad(
@@ -222,7 +221,7 @@ NO_ENVELOPES = {
 }
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", [soak("prefork"), "threads", soak("solo")])
 @pytest.mark.parametrize("site", ["sqs"], indirect=True)
 def test_what_is_no_envelope_on_sqs_is_a_letter_and_the_worker_goes_on(site, pool, sqs_endpoint):
     import boto3

@@ -13,7 +13,7 @@ import pytest
 from page import Terminal, blocks, clean_environment, commands
 from polling import wait_until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs/tutorial.md"
 MOVE = CHECKOUT / "docs/how-to/move-a-celery-project.md"

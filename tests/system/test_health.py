@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from endurance import each_once, soak
 from polling import PATIENCE, wait_until
 from redis_servers import free_port
 from system.conftest import HERE, PATH, Site, stop
@@ -97,8 +98,9 @@ def server(request, broker: str) -> str:
     return request.getfixturevalue(f"{broker}_url")
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
-@pytest.mark.parametrize("broker", ["redis", "amqp"])
+@pytest.mark.parametrize(
+    ("broker", "pool"), each_once(["redis", "amqp"], ["prefork", "threads", "solo", "gevent"])
+)
 def test_a_worker_whose_broker_is_cut_is_live_and_ready_again_when_it_is_back(
     request, health_site, cable, broker, pool
 ):
@@ -117,7 +119,7 @@ def test_a_worker_whose_broker_is_cut_is_live_and_ready_again_when_it_is_back(
         site.wait_ran("handle")
 
 
-@pytest.mark.parametrize("broker", ["redis", "amqp"])
+@pytest.mark.parametrize("broker", [soak("redis"), "amqp"])
 def test_a_worker_whose_broker_is_mute_is_live(request, health_site, cable, broker):
     proxy, through = cable(server(request, broker))
     site = health_site(broker=through, HEALTH_STALLED="25", ROAD_HEARTBEAT="6")
@@ -156,7 +158,7 @@ def test_a_worker_whose_store_is_away_is_live_and_not_ready(health_site, cable, 
         wait_until(site.is_ready, "ready again")
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", ["prefork", soak("threads")])
 def test_a_loop_that_is_blocked_is_dead(health_site, pool):
     site = health_site()
     with site.probed_worker(pool=pool):
@@ -193,7 +195,7 @@ def test_a_queue_that_is_deleted_is_consumed_again(health_site):
         site.wait_ran("handle")
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", soak("solo")])
 def test_a_fetcher_that_asks_no_more_is_dead(health_site, redis_url, pool):
     site = health_site(broker=redis_url)
     with site.probed_worker(pool=pool):
@@ -201,6 +203,7 @@ def test_a_fetcher_that_asks_no_more_is_dead(health_site, redis_url, pool):
         wait_until(lambda: site.broken("/livez") == {"consuming"}, "dead")
 
 
+@pytest.mark.soak
 @pytest.mark.server("localstack")
 def test_a_queue_that_is_polled_no_more_is_dead(request, health_site):
     made = request.getfixturevalue("sqs_site_environment")

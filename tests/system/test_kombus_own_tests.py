@@ -35,6 +35,7 @@ def test_kombus_own_tests_pass_but_for_those_that_the_page_lists(tmp_path):
     assert page.read_text() == PAGE.read_text(), f"{SCRIPT.name} --page {PAGE.name} is due"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("test", "code"), [("test_qos_requeue", 1), ("test_delivery_tag", 0)])
 def test_a_test_that_is_left_out_and_passes_fails_the_run(test, code):
     result = run("--", "-k", test, KOMBU_REDIS_TRANSPORT="kombu")

@@ -21,12 +21,13 @@ from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 from kombu import Consumer, Exchange, Queue
 
+from endurance import soak
 from polling import PATIENCE, wait_until
 from system.conftest import PATH
 from system.plain_fleet import Fleet, listen_until
 from system.plain_site import HERE, PlainSite
 
-FLEETS = ["prefork", "angzarr", "threads", "gevent", "solo"]
+FLEETS = ["prefork", "angzarr", "threads", soak("gevent"), soak("solo")]
 #: Pools whose workers answer while tasks run, and those that can kill a task.
 CONCURRENT, WITH_CHILDREN = FLEETS[:4], FLEETS[:2]
 #: Seconds: kombu's transport gives back after 3, see plain_app.py.

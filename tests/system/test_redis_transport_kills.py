@@ -16,15 +16,16 @@ from collections import Counter
 import pytest
 import redis
 
+from endurance import longer
 from polling import PATIENCE, wait_until
 from redis_servers import PrivateRedis
 from system.conftest import Site
 from system.killed_site import PREFETCH, SLOTS, KilledSite, signal_group
 
-KILLS = int(os.environ.get("ANGZARR_KILLS", "3"))
+KILLS = int(os.environ.get("ANGZARR_KILLS", longer(3, 50)))
 POOLS = ["prefork", "threads", "solo"]
 
-pytestmark = pytest.mark.timeout((KILLS + 1) * PATIENCE * 2)
+pytestmark = [pytest.mark.longer, pytest.mark.timeout((KILLS + 1) * PATIENCE * 2)]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from endurance import soak
 from redis_servers import PrivateRedis, wait_until
 
 #: Seconds that a worker may take to refuse; importing Celery on a busy machine is most of it.
@@ -72,9 +73,9 @@ def ended(worker, folder):
     ("pool", "option"),
     [
         ("threads", "--time-limit"),
-        ("threads", "--soft-time-limit"),
-        ("solo", "--time-limit"),
-        ("gevent", "--time-limit"),
+        soak("threads", "--soft-time-limit"),
+        soak("solo", "--time-limit"),
+        soak("gevent", "--time-limit"),
     ],
 )
 def test_a_time_limit_on_the_command_line_is_refused_by_a_worker(tmp_path, pool, option):
@@ -83,6 +84,7 @@ def test_a_time_limit_on_the_command_line_is_refused_by_a_worker(tmp_path, pool,
     assert f"which the {pool} pool ignores: use the prefork pool, or remove the limit" in said
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("pool", ["threads", "solo", "gevent"])
 @pytest.mark.parametrize("limited", [{"task": {"time_limit": 5}}, {"task": {"soft_time_limit": 5}}])
 def test_a_time_limit_of_a_task_is_refused_by_a_worker(tmp_path, pool, limited):
@@ -90,11 +92,13 @@ def test_a_time_limit_of_a_task_is_refused_by_a_worker(tmp_path, pool, limited):
     assert f"task plain has a time limit, which the {pool} pool ignores" in said
 
 
+@pytest.mark.soak
 def test_a_time_limit_in_the_settings_is_refused_by_a_worker(tmp_path):
     said = refuse(tmp_path, "-P", "threads", conf={"task_time_limit": 5})
     assert "all tasks have a time limit" in said
 
 
+@pytest.mark.soak
 def test_an_async_handler_is_refused_by_a_worker_with_greenlets(tmp_path):
     said = refuse(tmp_path, "-P", "gevent", asynchronous=True)
     assert "task coroutine is async, which the gevent pool cannot run: use prefork or" in said
@@ -104,13 +108,13 @@ def test_an_async_handler_is_refused_by_a_worker_with_greenlets(tmp_path):
     ("options", "sentence"),
     [
         ({**REDIS, "store": "memory://"}, "a memory store is not shared by workers"),
-        ({**AMQP, "store": "memory://"}, "a memory store is not shared by workers"),
-        ({**REDIS, "store": "sqlite:///claims.db"}, "SQLite keeps claims for one host only"),
-        ({**AMQP, "store": "sqlite:///claims.db"}, "SQLite keeps claims for one host only"),
-        ({**AMQP, "dlq": {"backend": "channel"}}, "'channel' dies with its process"),
-        ({**AMQP, "store": None}, "keeps no claims: set store to a Redis or PostgreSQL"),
-        ({**REDIS, "dlq": None}, "a redis broker keeps no dead letters: set dlq.backend"),
-        (MEMORY, "a memory broker lives in one process: use the threads or solo pool"),
+        soak({**AMQP, "store": "memory://"}, "a memory store is not shared by workers"),
+        soak({**REDIS, "store": "sqlite:///claims.db"}, "SQLite keeps claims for one host only"),
+        soak({**AMQP, "store": "sqlite:///claims.db"}, "SQLite keeps claims for one host only"),
+        soak({**AMQP, "dlq": {"backend": "channel"}}, "'channel' dies with its process"),
+        soak({**AMQP, "store": None}, "keeps no claims: set store to a Redis or PostgreSQL"),
+        soak({**REDIS, "dlq": None}, "a redis broker keeps no dead letters: set dlq.backend"),
+        soak(MEMORY, "a memory broker lives in one process: use the threads or solo pool"),
     ],
 )
 def test_what_is_not_shared_by_all_workers_is_refused_by_a_worker(tmp_path, options, sentence):
@@ -121,13 +125,13 @@ def test_what_is_not_shared_by_all_workers_is_refused_by_a_worker(tmp_path, opti
     ("options", "conf", "sentence"),
     [
         (MEMORY, {"task_acks_late": False}, "task_acks_late is False: set it to True"),
-        (MEMORY, {"accept_content": ["json", "yaml"]}, "accept_content takes yaml: set it to"),
-        (
+        soak(MEMORY, {"accept_content": ["json", "yaml"]}, "accept_content takes yaml: set it to"),
+        soak(
             AMQP,
             {"broker_transport_options": {"confirm_publish": False}},
             "set {'confirm_publish': True}",
         ),
-        (
+        soak(
             AMQP,
             {"broker_native_delayed_delivery_queue_type": "classic"},
             "broker_native_delayed_delivery_queue_type is 'classic', a delay could vanish",
@@ -148,7 +152,7 @@ EVICTING = {"maxmemory": "32mb", "maxmemory-policy": "volatile-lru"}
 DELETES = "deletes keys when its memory is full (maxmemory 33554432, maxmemory-policy volatile-lru)"
 
 
-@pytest.mark.parametrize("use", ["broker", "store"])
+@pytest.mark.parametrize("use", ["broker", soak("store")])
 def test_a_redis_that_evicts_is_refused_by_a_worker(tmp_path, use):
     with PrivateRedis(tmp_path / "redis", options=EVICTING) as server:
         options = {**REDIS, "broker": server.url, "store": server.url}

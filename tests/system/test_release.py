@@ -19,6 +19,7 @@ import pytest
 
 from private_server import server_module
 
+pytestmark = pytest.mark.soak
 CHECKOUT = Path(__file__).resolve().parents[2]
 downloads = server_module("downloads")
 WALK = Path(__file__).with_name("walk_modules.py")

@@ -9,6 +9,7 @@ import pytest
 from celery.utils.collections import LimitedSet
 from celery.worker.state import Persistent
 
+from endurance import each_once, soak
 from polling import wait_until
 
 POOLS = ["prefork", "threads", "solo"]
@@ -19,8 +20,9 @@ def told(site, revoke, what):
     wait_until(lambda: revoke(what, reply=True, timeout=2, limit=1), "the revocation")
 
 
-@pytest.mark.parametrize("pool", POOLS)
-@pytest.mark.parametrize("site", ["redis", "amqp", "classic"], indirect=True)
+@pytest.mark.parametrize(
+    ("site", "pool"), each_once(["redis", "amqp", "classic"], POOLS), indirect=["site"]
+)
 def test_a_task_revoked_by_id_or_by_stamp_is_a_letter_and_does_not_run(site, pool):
     by_id, batch = str(uuid.uuid4()), str(uuid.uuid4())
     with site.worker(pool=pool, ROAD_ASYNC="0"):
@@ -74,7 +76,7 @@ def test_a_task_that_runs_in_no_process_of_its_own_is_not_killed_by_a_revocation
     assert len(site.ran("long")) == 1
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", [POOLS[0], *map(soak, POOLS[1:])])
 @pytest.mark.parametrize("site", ["sqs"], indirect=True)
 def test_on_sqs_what_a_worker_is_told_at_start_is_revoked_and_nothing_else(site, pool, tmp_path):
     """SQS carries no remote control: a revocation by it reaches nobody, and the task runs."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.soak
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.soak
 CHECKOUT = Path(__file__).resolve().parents[2]
 #: What a user does not have, or what would name our servers.
 OURS = ("PYTHONPATH", "PYTEST_", "ANGZARR_", "CELERY_", "AWS_", "OUTSIDE_", "CI")

@@ -364,7 +364,7 @@ def test_whatever_fails_wherever_no_letter_is_lost_and_none_is_in_neither_queue(
         ends[side].calls.clear()
         ends[side].fail_at = {call: error("told by a test")}
         with contextlib.suppress(Killed, DeadLetterQueueUnavailable):
-            transfer(*ends.values(), clock, rate=batch).run()
+            transfer(ends["source"], ends["target"], clock, rate=batch).run()
         there = {side: ids_in(one) for side, one in ends.items()}  # in hand comes back
         assert there["source"].keys() | there["target"].keys() == everything
     assert there["source"].keys() == everything & ends["target"].refuse.keys()
