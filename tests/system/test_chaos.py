@@ -1,4 +1,4 @@
-"""`make chaos` for a minute, in `make soak`: everything is accounted for; and a broken guarantee is noticed."""
+"""In `make soak`: a minute of chaos is accounted for, and a broken guarantee is noticed."""
 
 from __future__ import annotations
 
