@@ -54,14 +54,14 @@ class Sessions:
     _ended: dict[str, int] = field(default_factory=dict, repr=False)
 
     def begin(self, known: DashboardToken) -> str:
-        """Return the cookie that lets *known* in without showing the token again."""
+        """The cookie that lets *known* in without showing the token again."""
         ends = str(self._now() + int(SESSION_LIFE.total_seconds()))
         parts = (known.name, ends, secrets.token_urlsafe(12))
         told = _text("|".join(parts).encode())
         return f"{told}.{self._signed(b'session', known.sha256, *parts)}"
 
     def read(self, cookie: str, tokens: Iterable[DashboardToken]) -> LoginSession | None:
-        """Return the session of *cookie*; None: forged, over, ended, or its token was removed."""
+        """The session of *cookie*; None: forged, over, ended, or its token was removed."""
         told, _, signature = cookie.partition(".")
         try:
             name, ends, id_ = base64.urlsafe_b64decode(told.encode()).decode().split("|")
@@ -83,12 +83,12 @@ class Sessions:
         self._ended[session.id] = session.ends
 
     def new_visit(self) -> str:
-        """Return the cookie of somebody who has no session yet: chance, and our signature."""
+        """The cookie of somebody who has no session yet: chance, and our signature."""
         chance = secrets.token_urlsafe(24)
         return f"{chance}.{self._signed(b'visit', chance)}"
 
     def is_visit(self, cookie: str) -> bool:
-        """Tell whether *cookie* is one of ours."""
+        """True if *cookie* is one of ours."""
         chance, _, signature = cookie.partition(".")
         return _same(self._signed(b"visit", chance), signature)
 
@@ -100,7 +100,7 @@ class Sessions:
         return self._signed(b"form", kind, whose)
 
     def is_form_token(self, kind: str, whose: str, shown: str) -> bool:
-        """Tell whether *shown* came from a form of this session or visit."""
+        """True if *shown* came from a form of this session or visit."""
         return _same(self.form_token(kind, whose), shown)
 
     def _is_time_left(self, until: int) -> bool:
@@ -109,6 +109,8 @@ class Sessions:
     def _now(self) -> int:
         return int(self.clock.now().timestamp())
 
+    # Ours and not itsdangerous: its signers read the wall clock themselves and sign one text, while
+    # these parts include the hash of a token that the cookie must not hold.
     def _signed(self, purpose: bytes, *parts: str) -> str:
         """Sign *parts*, each with its length before it, by the key of *purpose*."""
         key = hmac.digest(self.key, b"angzarr dashboard " + purpose, "sha256")
@@ -146,13 +148,13 @@ def too_little(caller: Caller, needed: Role) -> Problem:
 
 
 def new_token() -> tuple[str, str]:
-    """Return a fresh token and the hash by which it is known."""
+    """A fresh token and the hash by which it is known."""
     token = secrets.token_urlsafe(32)
     return token, hash_of(token)
 
 
 def start_token(*, has_approvals: bool) -> tuple[str, DashboardToken]:
-    """Return a token for one run of an open dashboard, and its caller.
+    """A token for one run of an open dashboard, and its caller.
 
     Where anything waits for another person the caller is an operator: one whom nobody knows by
     name approves nothing.
@@ -164,12 +166,12 @@ def start_token(*, has_approvals: bool) -> tuple[str, DashboardToken]:
 
 
 def hash_of(token: str) -> str:
-    """Return the SHA-256 of *token* in hex."""
+    """The SHA-256 of *token* in hex."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether *host* is this machine and nobody else's."""
+    """True if *host* is this machine and nobody else's."""
     if host == "localhost":
         return True
     try:
@@ -210,7 +212,7 @@ class Access:
         return found
 
     def session(self, cookie: str) -> LoginSession | None:
-        """Return the session of *cookie*, if it is one that lasts."""
+        """The session of *cookie*, if it is one that lasts."""
         return self.sessions.read(cookie, self.tokens)
 
     def by_session(self, cookie: str) -> Caller | None:
@@ -220,7 +222,7 @@ class Access:
 
 
 def token_in(headers: Mapping[str, str]) -> str:
-    """Return the token that a program shows, or an empty string."""
+    """The token that a program shows, or an empty string."""
     return headers.get("x-api-key") or _bearer(headers.get("authorization", ""))
 
 
@@ -242,7 +244,7 @@ class Auth:
     limits: InProcessLimits
 
     def admit(self, request: Request, needed: Role) -> Caller:
-        """Return the caller of the API; raises Problem 401, 403 or 429."""
+        """The caller of the API; raises Problem 401, 403 or 429."""
         try:
             caller = self.access.by_token(request.headers)
         except Problem:

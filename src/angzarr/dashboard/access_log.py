@@ -57,7 +57,7 @@ class Refusals:
 
 
 def address_of(scope: Scope) -> str:
-    """Return the address that a request came from, or an empty string."""
+    """The address that a request came from, or an empty string."""
     client = scope.get("client")
     return client[0] if client else ""
 

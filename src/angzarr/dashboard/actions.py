@@ -68,12 +68,12 @@ def compensate(services: Services, entry: Entry, note: str, *, by: Caller) -> tu
 
 
 def job_id_of(selection: Selection, plan: JobPlan, *, by: Caller, note: str, key: str) -> str:
-    """Return the id of the job that a caller asks for under *key*."""
+    """The id of the job that a caller asks for under *key*."""
     return id_for(by.name, key, selection, plan, note)
 
 
 def id_for(*asked: object) -> str:
-    """Return an id that is the same for what is *asked*."""
+    """An id that is the same for what is *asked*."""
     return hashlib.sha256(repr(asked).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -238,13 +238,13 @@ def distinct(entry_ids: Sequence[str], verb: Verb) -> list[str]:
 
 
 def opened(services: Services, ids: Sequence[str]) -> list[Entry]:
-    """Return the entries that there are of *ids*."""
+    """The entries that there are of *ids*."""
     details = (services.ledger.open(one) for one in ids)
     return [detail.entry for detail in details if detail is not None]
 
 
 def in_order(ids: Sequence[str], results: Sequence[BulkResult]) -> list[BulkResult]:
-    """Return a result for each of *ids*, also where there is no such entry."""
+    """A result for each of *ids*, also where there is no such entry."""
     known = {one.entry_id: one for one in results}
     return [known.get(one, BulkResult(one, _GONE)) for one in ids]
 
@@ -263,7 +263,7 @@ def most_for(verb: Verb, limit: int) -> int:
 
 
 def obstacle(services: Services, entry: Entry, verb: Verb) -> str:
-    """Return why *verb* would not be done to *entry*, or an empty string; changes nothing."""
+    """Why *verb* would not be done to *entry*, or an empty string; changes nothing."""
     why = refusal(entry, verb)
     if why or verb is not Verb.COMPENSATE:
         return why

@@ -51,7 +51,7 @@ class Choice:
 
     @classmethod
     def of(cls, writes: Writes, write: WriteKey, token: str, kept: bytes | None) -> Choice:
-        """Return the choice of the request that *token* works on."""
+        """The choice of the request that *token* works on."""
         seen = None if kept is None else tuple(ChosenEntry(*one) for one in json.loads(kept))
         return cls(lambda choice: writes.choose(write, token, choice), seen)
 
@@ -121,7 +121,7 @@ async def _held(
 
 
 async def _answered(request: Request, handle: Handle) -> Response:
-    """Return the answer, also where it is a problem; a bug of ours stays an error."""
+    """The answer, also where it is a problem; a bug of ours stays an error."""
     try:
         return await handle(request)
     except Exception as error:
@@ -155,7 +155,7 @@ def _answer(response: Response) -> RecordedAnswer:
 
 
 async def _fingerprint(request: Request) -> str:
-    """Return the digest of all that makes this request another one."""
+    """The digest of all that makes this request another one."""
     asked = (request.method, request.url.path, request.url.query, request.headers.get("if-match"))
     digest = hashlib.sha256(repr(asked).encode("utf-8", "surrogatepass"))
     digest.update(await request.body())

@@ -66,7 +66,7 @@ class OrderedServices:
 
 
 def _by_lanes(known: Known) -> Ordered:
-    """Return a handler that nobody registered here: a projection, if it is called like one."""
+    """A handler that nobody registered here: a projection, if it is called like one."""
     order = Order(
         domains=known.domains,
         types=frozenset(),
@@ -116,7 +116,7 @@ class HandlerSurvey:
     problem: Problem | None = None
 
     def find(self, name: str) -> HandlerStatus:
-        """Return the one that is called *name*, or has it as task name; raises Problem."""
+        """The one that is called *name*, or has it as task name; raises Problem."""
         for one in self.seen:
             if name in (one.row.one.name, one.row.one.task):
                 return one
@@ -153,7 +153,7 @@ class Surveyor:
         return self._known
 
     def find(self, name: str) -> HandlerStatus:
-        """Return the one that is called *name*, or has it as task name; raises Problem."""
+        """The one that is called *name*, or has it as task name; raises Problem."""
         return self.look(WHOLE).find(name)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ def sealed(cursor: str) -> str:
 
 
 def unsealed(shown: str) -> str:
-    """Return the cursor that *shown* was made from; raises Problem 400 if it is none."""
+    """The cursor that *shown* was made from; raises Problem 400 if it is none."""
     if not shown:
         return ""
     try:
@@ -43,7 +43,7 @@ def unsealed(shown: str) -> str:
 
 
 def position_after(shown: str) -> int:
-    """Return the position behind which the page of cursor *shown* begins; raises Problem 400."""
+    """The position behind which the page of cursor *shown* begins; raises Problem 400."""
     if not shown:
         return 0
     try:
@@ -56,7 +56,7 @@ def position_after(shown: str) -> int:
 
 
 def text_after(shown: str) -> str:
-    """Return the text behind which the page of cursor *shown* begins; raises Problem 400."""
+    """The text behind which the page of cursor *shown* begins; raises Problem 400."""
     try:
         return _text_of(shown)
     except ValueError:
@@ -64,7 +64,7 @@ def text_after(shown: str) -> str:
 
 
 def _text_of(shown: str) -> str:
-    """Return the text that was sealed; raises ValueError."""
+    """The text that was sealed; raises ValueError."""
     padded = shown.encode("ascii") + b"=" * (-len(shown) % 4)
     return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
 
@@ -75,12 +75,12 @@ def no_cursor() -> Problem:
 
 
 def page_after(shown: str, read: Callable[[str], P]) -> P:
-    """Return the page that *read* gives behind the cursor *shown*."""
+    """The page that *read* gives behind the cursor *shown*."""
     return read(unsealed(shown))
 
 
 def next_query(request: Request, cursor: str) -> str:
-    """Return the query of the next page, or an empty string where there is none."""
+    """The query of the next page, or an empty string where there is none."""
     if not cursor:
         return ""
     asked = [(name, value) for name, value in request.query_params.multi_items() if name != "after"]
@@ -88,7 +88,7 @@ def next_query(request: Request, cursor: str) -> str:
 
 
 def next_link(request: Request, cursor: str) -> dict[str, str]:
-    """Return the header that leads to the next page (RFC 8288), if there is one."""
+    """The header that leads to the next page (RFC 8288), if there is one."""
     query = next_query(request, cursor)
     return {"Link": f'<{request.url.path}?{query}>; rel="next"'} if query else {}
 
@@ -97,17 +97,17 @@ _TAG: Final = re.compile(r'"(\d{1,9})(?:-([0-9a-f]{16}))?"')
 
 
 def tag_of(revision: int, mark: str = "") -> str:
-    """Return the ETag of something at *revision*, told with all that *mark* stands for."""
+    """The ETag of something at *revision*, told with all that *mark* stands for."""
     return f'"{revision}-{mark}"' if mark else f'"{revision}"'
 
 
 def seen(if_match: str | None) -> int | None:
-    """Return the revision that a caller saw; None: he does not say, or takes any."""
+    """The revision that a caller saw; None: he does not say, or takes any."""
     return seen_with(if_match)[0]
 
 
 def seen_with(if_match: str | None) -> tuple[int | None, str]:
-    """Return the revision that a caller saw, and the mark of what was told with it."""
+    """The revision that a caller saw, and the mark of what was told with it."""
     if if_match is None or if_match.strip() == "*":
         return None, ""
     tag = _TAG.fullmatch(if_match.strip())

@@ -59,7 +59,7 @@ class Question(NamedTuple):
 
 
 def moment_of(services: Services, wanted: EntryFilter, status: Status | None = None) -> datetime:
-    """Return the moment just behind now, and behind all that the filter finds by now.
+    """The moment just behind now, and behind all that the filter finds by now.
 
     A worker's clock may be ahead (`transition.SKEW`), and so is what its entries say of their time.
     """
@@ -153,7 +153,7 @@ def counted(
 
 
 def see_job(services: Services, selection: Selection, plan: JobPlan) -> dict[str, Any]:
-    """Return a job's dry run as a JSON object, with what its beginning takes back as seen."""
+    """A job's dry run as a JSON object, with what its beginning takes back as seen."""
     until = _end(services, selection)
     told, mark = counted(services, _before(selection, until), plan)
     return asdict(told) | {"seen": Precondition(until, mark)._asdict()}
@@ -179,7 +179,7 @@ def job_as_seen(
 
 
 def _end(services: Services, selection: Selection) -> datetime:
-    """Return the moment before which a job's entries failed."""
+    """The moment before which a job's entries failed."""
     now = moment_of(services, selection.wanted, selection.status)
     return min(selection.wanted.until or now, now)
 

@@ -60,7 +60,7 @@ class Problem(Exception):
         self.errors: list[dict[str, Any]] = []
 
     def json(self) -> dict[str, Any]:
-        """Return the problem as a JSON object."""
+        """The problem as a JSON object."""
         told: dict[str, Any] = {
             "type": f"{_URN}{self.name}",
             "title": HTTPStatus(self.status).phrase,
@@ -70,7 +70,7 @@ class Problem(Exception):
         return told | ({"errors": self.errors} if self.errors else {})
 
     def response(self) -> Response:
-        """Return the problem as the answer to a request."""
+        """The problem as the answer to a request."""
         return Response(json_text(self.json()), self.status, self.headers, MEDIA_TYPE)
 
 

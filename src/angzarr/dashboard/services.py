@@ -49,7 +49,7 @@ class RejectedServices:
     fallback_domain: str
 
     def page(self, wanted: CaseFilter, *, limit: int, after: str) -> Page:
-        """Return a page of cases without what is hidden; raises Problem, ConfigurationError."""
+        """A page of cases without what is hidden; raises Problem, ConfigurationError."""
         flow = wanted.correlation_id
         wanted = wanted._replace(correlation_id=flow and flow[:MAX_FLOW])  # a case has no more
         with asking(BOOKS):
@@ -60,7 +60,7 @@ class RejectedServices:
         return page._replace(cases=[self.hide.of_case(case) for case in page.cases])
 
     def story(self, case_id: str) -> Story:
-        """Return all about a case without what is hidden; raises Problem, ConfigurationError."""
+        """All about a case without what is hidden; raises Problem, ConfigurationError."""
         with asking(BOOKS):
             shelves = self.shelves()
             found = shelves.rejections.look(case_id)
@@ -121,7 +121,7 @@ class Services:
 
 
 def detail_of(services: Services, entry_id: str) -> EntryDetail:
-    """Return an entry with its letter and history."""
+    """An entry with its letter and history."""
     detail = services.ledger.open(entry_id)
     if detail is None:
         raise not_found("entry")
@@ -143,7 +143,7 @@ def explained(services: Services, detail: EntryDetail) -> dict[str, Any]:
 
 
 def group_of(services: Services, fingerprint: str) -> Group:
-    """Return a group."""
+    """A group."""
     group = services.groups.open_group(fingerprint)
     if group is None:
         raise not_found("group")
@@ -151,7 +151,7 @@ def group_of(services: Services, fingerprint: str) -> Group:
 
 
 def job_of(services: Services, job_id: str) -> ReplayJob:
-    """Return a replay job."""
+    """A replay job."""
     job = services.jobs.open_job(job_id)
     if job is None:
         raise not_found("job")
@@ -171,7 +171,7 @@ def item_page(
 
 
 def breaker_of(services: Services, name: str) -> BreakerState:
-    """Return a breaker."""
+    """A breaker."""
     state = services.breakers().states().get(name)
     if state is None:
         raise not_found("breaker")

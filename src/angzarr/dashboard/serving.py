@@ -122,7 +122,7 @@ class GuardedConnection(H11Protocol):
 
 
 def is_proxy(address: str, listed: Any) -> bool:
-    """Tell whether *address* is *listed* by itself or in a network; `*` lists nobody."""
+    """True if *address* is *listed* by itself or in a network; `*` lists nobody."""
     names = listed.split(",") if isinstance(listed, str) else listed or ()
     for name in names:
         try:
@@ -164,7 +164,7 @@ def check_binding(settings: DashboardSettings, host: str) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; raises ConfigurationError where that cannot be."""
+    """A socket that listens; raises ConfigurationError where that cannot be."""
     try:
         family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=256)
@@ -206,7 +206,7 @@ class _Quiet(logging.Filter):
         self._seldom = LogThrottle()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether *record* is written."""
+        """True if *record* is written."""
         return record.levelno != logging.WARNING or self._seldom.now(str(record.msg))
 
 

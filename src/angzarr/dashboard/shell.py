@@ -44,7 +44,7 @@ _ONE_HOP: Final = frozenset({"1.0", "0.9"})
 
 
 def is_proxied(http_version: str, headers: Iterable[str]) -> bool:
-    """Tell whether the version or the names of *headers* are those of a proxy.
+    """True if the version or the names of *headers* are those of a proxy.
 
     HTTP/1.0 is what nginx speaks behind a bare `proxy_pass`, and it adds no header; no browser has
     spoken it for twenty years.
@@ -203,7 +203,7 @@ class _Answer:
 
 
 def _netloc(origin: str) -> str:
-    """Return the host and port of *origin*; empty where it cannot be read."""
+    """The host and port of *origin*; empty where it cannot be read."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

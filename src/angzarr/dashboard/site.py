@@ -16,7 +16,6 @@ from angzarr._version import __version__
 from angzarr.adapters.memory.limit import InProcessLimits
 from angzarr.dashboard.access import Access, Auth, Sessions, start_token
 from angzarr.dashboard.api import (
-    about,
     alerts,
     brake,
     breakers,
@@ -29,14 +28,13 @@ from angzarr.dashboard.api import (
     sagas,
 )
 from angzarr.dashboard.api.brake import BrakeLight
-from angzarr.dashboard.api.route import PREFIX
-from angzarr.dashboard.api.shapes import ProblemShape
+from angzarr.dashboard.api.route import PREFIX, CallerHere, answer, seeing
+from angzarr.dashboard.api.shapes import MeShape, ProblemShape
 from angzarr.dashboard.pages import alerts as alert_pages
 from angzarr.dashboard.pages import brake as brake_pages
 from angzarr.dashboard.pages import breakers as breaker_pages
 from angzarr.dashboard.pages import edits as edit_pages
 from angzarr.dashboard.pages import entries as entry_pages
-from angzarr.dashboard.pages import export as export_pages
 from angzarr.dashboard.pages import groups as group_pages
 from angzarr.dashboard.pages import jobs as job_pages
 from angzarr.dashboard.pages import many as many_pages
@@ -52,16 +50,39 @@ from angzarr.errors import AngzarrError
 from angzarr.resilience.limit import Limit
 from angzarr.settings.dashboard import DashboardSettings
 
+about = seeing("about")
+#: Without a token.
+health: Final = APIRouter(tags=["about"])
+
+
+@about.get("/me", response_model=MeShape)
+def who_am_i(caller: CallerHere) -> Response:
+    """Say who asks, as the audit names him, and what he may do."""
+    return answer({"name": caller.name, "role": caller.role.value})
+
+
+@about.get("/openapi.json", include_in_schema=False)
+def describe(request: Request) -> Response:
+    """The OpenAPI description of the API."""
+    return answer(request.app.openapi())
+
+
+@health.get("/healthz", response_model=dict[str, Any])
+async def live() -> Response:
+    """Say that the process serves; asks no server, and waits for no thread."""
+    return answer({"status": "ok"})
+
+
 _NOUNS: Final = (entries, edits, groups, jobs, breakers, brake, alerts)
 _PAGES: Final = (
-    *(session, many_pages, export_pages, group_pages, entry_pages, edit_pages, job_pages),
+    *(session, many_pages, group_pages, entry_pages, edit_pages, job_pages),
     *(projection_pages, saga_pages),
     *(breaker_pages, brake_pages, alert_pages),
 )
 #: All there is to ask for.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
-    about.health,
-    about.see,
+    health,
+    about,
     export.see,  # before what one entry is asked by
     jobs.approve,  # before what else is done to a job
     *(router for noun in _NOUNS for router in (noun.see, noun.act)),
@@ -92,7 +113,7 @@ class DashboardSite(NamedTuple):
 def build_site(
     services: Services, settings: DashboardSettings, hosts: Iterable[str] = ()
 ) -> DashboardSite:
-    """Return the whole application; *hosts* are names it is known by, besides the settings'."""
+    """The whole application; *hosts* are names it is known by, besides the settings'."""
     key = settings.session_key
     signing = key.get_secret_value().encode() if key else secrets.token_bytes(32)
     token, tokens = "", settings.tokens
@@ -109,7 +130,7 @@ def build_site(
 
 
 def build_api(services: Services, auth: Auth, streams: Streams) -> FastAPI:
-    """Return the application without its shell."""
+    """The application without its shell."""
     app = _Api(
         title="angzarr",
         version=__version__,
@@ -134,7 +155,7 @@ class _Api(FastAPI):
     """Describes problems once, where its routes refer to them."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the description of the API."""
+        """The description of the API."""
         described = super().openapi()
         described["components"]["schemas"]["Problem"] = ProblemShape.model_json_schema()
         return described

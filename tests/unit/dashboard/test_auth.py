@@ -17,11 +17,11 @@ from pydantic import ValidationError
 from angzarr.dashboard import problem
 from angzarr.dashboard import serving as connections
 from angzarr.dashboard.access import SESSION_LIFE, Access, Sessions, hash_of
-from angzarr.dashboard.api.about import live
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.paging import sealed
 from angzarr.dashboard.serving import MOST_EACH, GuardedConnection, bind, is_proxy, server_of
 from angzarr.dashboard.shell import is_proxied
+from angzarr.dashboard.site import live
 from angzarr.errors import BrokerUnavailable, LedgerUnavailable, StoreUnavailable
 from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role

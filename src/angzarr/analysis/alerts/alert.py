@@ -92,7 +92,7 @@ class Alert:
 
 
 def alert_id(kind: AlertKind, subject: str, revision: int, at: datetime) -> str:
-    """Return the id of the alert that a watch raises in its change to *revision*.
+    """The id of the alert that a watch raises in its change to *revision*.
 
     *at* tells the lives of a watch apart: one that was forgotten begins again with revision 1,
     while alerts of the life before may still be kept.
@@ -194,7 +194,7 @@ class Alerts(Protocol):
 
     @abstractmethod
     def watches(self, subjects: Collection[str], /) -> Mapping[str, Watch]:
-        """Return the watches of those *subjects* that have one."""
+        """The watches of those *subjects* that have one."""
 
     @abstractmethod
     def open_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
@@ -239,7 +239,7 @@ class Alerts(Protocol):
 
     @abstractmethod
     def get_alerts(self, *, limit: int = 50) -> Sequence[Listed]:
-        """Return the alerts that were raised last, newest first; at most `LONGEST_PAGE`."""
+        """The alerts that were raised last, newest first; at most `LONGEST_PAGE`."""
 
     @abstractmethod
     def forget(self, before: datetime, /, *, limit: int) -> int:

@@ -67,7 +67,7 @@ class DeliveryMeter(Protocol):
 
 
 def patience(webhook: Policy) -> Policy:
-    """Return the policy *webhook* as alerts are retried: full jitter, without a last attempt."""
+    """The policy *webhook* as alerts are retried: full jitter, without a last attempt."""
     return replace(webhook, jitter=Jitter.FULL, max_attempts=2**31)
 
 
@@ -160,7 +160,7 @@ class AlertDelivery:
 
 
 def chosen(sinks: Mapping[str, Sink], name: str | None) -> dict[str, Sink]:
-    """Return the sink called *name*, or all of them; ValueError: there is none of that name.
+    """The sink called *name*, or all of them; ValueError: there is none of that name.
 
     Raises ConfigurationError where there are no sinks at all.
     """

@@ -84,7 +84,7 @@ def _time(moment: datetime) -> str:
 
 
 def still_open(alerts: Alerts, found: Sequence[Listed]) -> frozenset[str]:
-    """Return the ids of those of *found*, newest first, whose cause is not known to be gone."""
+    """The ids of those of *found*, newest first, whose cause is not known to be gone."""
     watches = alerts.watches({one.alert.subject for one in found})
     ids: set[str] = set()
     over: set[str] = set()
@@ -99,7 +99,7 @@ def still_open(alerts: Alerts, found: Sequence[Listed]) -> frozenset[str]:
 
 
 def listed_json(one: Listed, *, is_open: bool) -> dict[str, Any]:
-    """Return an alert and how its deliveries stand as a JSON object."""
+    """An alert and how its deliveries stand as a JSON object."""
     told = generic_json(one.alert)
     deliveries = [
         {"sink": d.sink, "fate": d.fate.value, "attempts": d.attempts, "problem": d.problem or None}

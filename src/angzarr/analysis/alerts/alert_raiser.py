@@ -201,7 +201,7 @@ class AlertRaiser:
     def _newest(
         self, groups: Sequence[Group], watches: Sequence[Watch], now: datetime
     ) -> Mapping[str, Sequence[Entry]]:
-        """Return the newest entries of some groups by fingerprint; who waited longest comes first.
+        """The newest entries of some groups by fingerprint; who waited longest comes first.
 
         Of the others they are wanted in the next look still.
         """
@@ -218,7 +218,7 @@ class AlertRaiser:
         return self.ledger.get_failed_events(wanted, status=None, limit=NEWEST).entries
 
     def _of_storm(self, sights: Sequence[GroupLook], now: datetime) -> Observation:
-        """Return the sighting by which one alert speaks for all of *sights*, or none for any."""
+        """The sighting by which one alert speaks for all of *sights*, or none for any."""
         groups = [one.group for one in sights]
         (watch,) = self._watches([STORM])
         seen = see_storm(watch, groups, now)
@@ -278,7 +278,7 @@ class AlertRaiser:
         return [one for one in seen if one is not None]
 
     def _waiting_jobs(self) -> Iterator[ReplayJob]:
-        """Return all jobs that a person must decide about; what is beyond the bound comes next."""
+        """All jobs that a person must decide about; what is beyond the bound comes next."""
         for _ in range(JOB_PAGES):
             page = self.jobs.get_jobs(WAITING_JOBS, limit=JOBS, after=self._jobs_after)
             self._jobs_after = page.next

@@ -45,7 +45,7 @@ WAITING_JOBS: Final = tuple(_JOB_KINDS)
 
 
 def concerns(group: Group) -> bool:
-    """Tell whether *group* is looked at: it has open entries, or some that were archived.
+    """True if *group* is looked at: it has open entries, or some that were archived.
 
     A rule archives what kills its worker, and what cannot be read, as it is filed: nobody sees it
     otherwise. What rules skip is known to whoever wrote them.
@@ -54,7 +54,7 @@ def concerns(group: Group) -> bool:
 
 
 def wants_attempts(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> bool:
-    """Tell whether `see_group` needs the newest entries of *group*: it may speak of them."""
+    """True if `see_group` needs the newest entries of *group*: it may speak of them."""
     fresh = _is_unlooked(watch, group.last_failed_at)
     return (
         fresh and not is_muted(group, now) and may_say(watch, AlertKind.MANY_ATTEMPTS, now, rules)
@@ -101,7 +101,7 @@ def see_group(
 
 
 def _is_unlooked(watch: Watch, failed_at: datetime) -> bool:
-    """Tell whether what failed then was not looked into for many attempts."""
+    """True if what failed then was not looked into for many attempts."""
     return watch.looked_to is None or failed_at > watch.looked_to
 
 
@@ -116,7 +116,7 @@ def _status(watch: Watch, group: Group, findings: Sequence[AlertFinding]) -> str
 
 
 def _is_back(watch: Watch, group: Group) -> bool:
-    """Tell whether a group that was settled failed again, which was not said yet."""
+    """True if a group that was settled failed again, which was not said yet."""
     came = watch.status == _BACK or (watch.status == _SETTLED and _fresh(watch, group) > 0)
     return came and group.open_entries > 0
 
@@ -213,7 +213,7 @@ def _concerned(job: ReplayJob) -> int:
 
 
 def is_muted(group: Group, now: datetime) -> bool:
-    """Tell whether nothing is to be said of *group*."""
+    """True if nothing is to be said of *group*."""
     return group.muted_until is not None and now < group.muted_until
 
 
@@ -229,7 +229,7 @@ def _current(watch: Watch, group: Group) -> Watch:
 
 
 def _is_another(watch: Watch, group: Group) -> bool:
-    """Tell whether *group* was removed whole since, and failed again."""
+    """True if *group* was removed whole since, and failed again."""
     if watch.told_to is not None:
         return min(group.first_failed_at, group.last_failed_at) > watch.told_to
     last = watch.samples[-1] if watch.samples else None
@@ -237,7 +237,7 @@ def _is_another(watch: Watch, group: Group) -> bool:
 
 
 def _headline(watch: Watch, group: Group, now: datetime, rules: AlertRules) -> AlertFinding | None:
-    """Return the one thing that says most of what happened to the group as a whole."""
+    """The one thing that says most of what happened to the group as a whole."""
     new = not watch.samples
     if is_poison(group) and _fresh(watch, group) and may_say(watch, AlertKind.POISON, now, rules):
         return _whole(AlertKind.POISON, group)

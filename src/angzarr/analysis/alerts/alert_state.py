@@ -73,7 +73,7 @@ class WatchUpdate(NamedTuple):
 
 
 def may_say(watch: Watch, kind: AlertKind, now: datetime, rules: AlertRules) -> bool:
-    """Tell whether *kind* was not said of *watch* within `repeat_after`."""
+    """True if *kind* was not said of *watch* within `repeat_after`."""
     last = watch.said.get(kind)
     return last is None or now - last >= rules.repeat_after
 
@@ -98,12 +98,12 @@ def untold(before: Watch, seen: WatchUpdate) -> Watch:
 
 
 def _is_untold(watch: Watch, kind: AlertKind) -> bool:
-    """Tell whether nobody was told that *kind* began, of *watch* itself."""
+    """True if nobody was told that *kind* began, of *watch* itself."""
     return watch.open.get(kind, _UNTOLD) == _UNTOLD
 
 
 def of_storm(watch: Watch) -> bool:
-    """Tell whether a storm spoke for *watch* and that is not over."""
+    """True if a storm spoke for *watch* and that is not over."""
     return _UNTOLD in watch.open.values()
 
 
@@ -132,7 +132,7 @@ def sampled(watch: Watch, entries: int, now: datetime, rules: AlertRules) -> Wat
 
 
 def sample_at(watch: Watch, moment: datetime) -> EntryCount | None:
-    """Return the sample that tells the count at *moment*, or the first one after it."""
+    """The sample that tells the count at *moment*, or the first one after it."""
     before = [one for one in watch.samples if one.at <= moment]
     return before[-1] if before else next(iter(watch.samples), None)
 
@@ -251,7 +251,7 @@ class GroupSweep:
     _counting: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
 
     def step(self, *, whole: bool = False) -> list[Group]:
-        """Return the groups that failed last, and the next ones; *whole*: all open ones."""
+        """The groups that failed last, and the next ones; *whole*: all open ones."""
         first = self.groups.get_groups(_ALL, limit=PAGE)
         if not (self._after and first.next):
             self._counting.clear()

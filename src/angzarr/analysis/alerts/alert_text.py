@@ -88,7 +88,7 @@ class Speaker:
     link: str = ""
 
     def of_group(self, found: AlertFinding, group: Group, *, at: datetime, revision: int) -> Alert:
-        """Return the alert that *found* is."""
+        """The alert that *found* is."""
         spoken = self._spoken(
             found,
             GROUP + group.fingerprint,
@@ -110,7 +110,7 @@ class Speaker:
     def of_storm(
         self, found: AlertFinding, groups: Sequence[Group], *, at: datetime, revision: int
     ) -> Alert:
-        """Return the one alert for all of *groups*, the largest first; none where it is over."""
+        """The one alert for all of *groups*, the largest first; none where it is over."""
         spoken = self._spoken(
             found,
             STORM,
@@ -130,7 +130,7 @@ class Speaker:
         at: datetime,
         revision: int,
     ) -> Alert:
-        """Return the alert about entries that nobody is done with; *more* than those exist."""
+        """The alert about entries that nobody is done with; *more* than those exist."""
         spoken = self._spoken(
             found,
             LEDGER,
@@ -146,7 +146,7 @@ class Speaker:
 
     def of_job(self, found: AlertFinding, job_id: str, job: ReplayJob | None, *, at: datetime,
                revision: int) -> Alert:  # fmt: skip
-        """Return the alert about a replay job; one that is resolved may be gone."""
+        """The alert about a replay job; one that is resolved may be gone."""
         spoken = self._spoken(
             found,
             JOB + job_id,
@@ -192,7 +192,7 @@ class Speaker:
 
 
 def trial_alert(at: datetime, token: str) -> Alert:
-    """Return the alert by which a person tries whether alerts arrive; *token* makes its id."""
+    """The alert by which a person tries whether alerts arrive; *token* makes its id."""
     return Alert(
         id=alert_id(AlertKind.TEST, token, 1, at),
         kind=AlertKind.TEST,
@@ -209,13 +209,13 @@ def trial_alert(at: datetime, token: str) -> Alert:
 
 
 def as_text(alert: Alert) -> str:
-    """Return all of *alert* in words, title first."""
+    """All of *alert* in words, title first."""
     parts = (f"{alert.title}.", alert.text, alert.todo, alert.link)
     return " ".join(part for part in parts if part)
 
 
 def name(value: str) -> str:
-    """Return a name out of a letter as people may see it."""
+    """A name out of a letter as people may see it."""
     return _cut(printable(value), LONGEST_NAME) or "?"
 
 

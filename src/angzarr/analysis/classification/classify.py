@@ -18,8 +18,8 @@ from angzarr.analysis.classification.rules import (
     ClassificationRule,
     Pause,
     RuleIndex,
+    RuleTrial,
     RuleVerdict,
-    TriedRule,
     decide,
     try_all,
     verdict_of,
@@ -60,7 +60,7 @@ class Unattended:
     of_another: Callable[[Failure], str] = _nobody_elses
 
     def problem(self, failure: Failure, age: timedelta, action: Action = Action.REPLAY) -> str:
-        """Return why *action* needs a person, or an empty string; *age*: since it failed last."""
+        """Why *action* needs a person, or an empty string; *age*: since it failed last."""
         if why := self.of_another(failure):
             return why
         if action is Action.HOLD:
@@ -91,11 +91,11 @@ class ReplayDelays:
     chance: Callable[[], float]
 
     def replay(self, number: int) -> timedelta:
-        """Return the pause before replay *number*, from 1."""
+        """The pause before replay *number*, from 1."""
         return delay(self.backoff, number, self.chance())
 
     def soon(self) -> timedelta:
-        """Return a moment within a short while; never longer than the first replay may wait."""
+        """A moment within a short while; never longer than the first replay may wait."""
         return min(SPREAD, self.backoff.base) * self.chance()
 
     def look(self, evidence: Evidence) -> timedelta:
@@ -122,7 +122,7 @@ class ExplainedDecision(NamedTuple):
 
     decision: EntryDecision
     #: Every rule in order; empty where none was asked.
-    tried: Sequence[TriedRule]
+    tried: Sequence[RuleTrial]
     #: What overruled the rules, or took their place.
     overruled: str = ""
 
@@ -154,7 +154,7 @@ class Classifier:
         return self._limited(verdict, evidence, broken)[0]
 
     def explain(self, evidence: Evidence) -> ExplainedDecision:
-        """Return the same decision with all that led there."""
+        """The same decision with all that led there."""
         if evidence.problem is ReplayProblem.DISTRUSTED:
             return ExplainedDecision(_distrusted(evidence), (), "the letter is not to be believed")
         verdict, broken = self._verdict(evidence)
@@ -179,7 +179,7 @@ class Classifier:
     def _limited(
         self, verdict: RuleVerdict, evidence: Evidence, broken: Sequence[str]
     ) -> tuple[EntryDecision, str]:
-        """Return the decision as far as it may go, and what overruled the verdict."""
+        """The decision as far as it may go, and what overruled the verdict."""
         limited, limit = (
             self._left_to_people(verdict, evidence)
             or _with_compensation(verdict, evidence)
@@ -272,7 +272,7 @@ def _distrusted(evidence: Evidence) -> EntryDecision:
 def explanation_json(
     entry: Entry, found: ExplainedDecision, told: Sequence[EvidenceItem]
 ) -> dict[str, Any]:
-    """Return the same as a JSON object."""
+    """The same as a JSON object."""
     decision, rule = found.decision, deciding(found.tried)
     return {
         "id": entry.id,
@@ -294,12 +294,12 @@ def explanation_json(
     }
 
 
-def deciding(tried: Sequence[TriedRule]) -> TriedRule | None:
-    """Return the first rule that fits."""
+def deciding(tried: Sequence[RuleTrial]) -> RuleTrial | None:
+    """The first rule that fits."""
     return next((one for one in tried if one.verdict is not None), None)
 
 
-def _rule_json(tried: TriedRule, chosen: TriedRule | None) -> dict[str, Any]:
+def _rule_json(tried: RuleTrial, chosen: RuleTrial | None) -> dict[str, Any]:
     verdict = tried.verdict
     return {
         "name": tried.rule.name,

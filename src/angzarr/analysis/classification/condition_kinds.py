@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from angzarr.errors import ConfigurationError
 
+# Ours and not RE2: there \d, \w and \b know ASCII alone, and possessive repeats and atomic groups
+# are refused, so rules that users wrote would fail to load, or mean something else without a word.
 #: Characters of a text that a regular expression sees.
 SEARCHED: Final = 1_000
 #: Steps that one search may take at most, by the shape of its expression: a tenth of a second.
@@ -41,7 +43,7 @@ def glob(pattern: str) -> Callable[[str], bool]:
 
 
 def is_glob(text: str) -> bool:
-    """Tell whether *text* is a pattern and not just a text."""
+    """True if *text* is a pattern and not just a text."""
     return "*" in text or "?" in text
 
 
@@ -166,7 +168,7 @@ def _choice(known: Iterable[str]) -> Callable[[Any], Fits | None]:
 
 
 def one_of(*known: str) -> ConditionKind:
-    """Return the kind of a condition that takes some of *known*."""
+    """The kind of a condition that takes some of *known*."""
     return ConditionKind(f"one of {', '.join(known)}, or a list of them", _choice(known))
 
 

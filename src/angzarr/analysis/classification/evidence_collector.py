@@ -59,7 +59,7 @@ class BreakerLook:
     _seen: BreakersSeen | None = field(default=None, init=False)
 
     def of(self, handler: str, seen: BreakersSeen | None = None) -> BreakersObserved:
-        """Return the breakers of *handler*, and when that was so; None: not known.
+        """The breakers of *handler*, and when that was so; None: not known.
 
         *seen* is what a look showed, unless one is to be taken.
         """
@@ -109,7 +109,7 @@ class BreakerLook:
 
 
 def _to_be_tried(state: BreakerState, now: datetime) -> bool:
-    """Tell whether the next call would be a probe.
+    """True if the next call would be a probe.
 
     An open breaker stays so until somebody calls. Where nothing else does, only a replay will.
     """

@@ -28,7 +28,7 @@ class EvidenceItem(NamedTuple):
 
 
 def evidence_items(evidence: Evidence) -> list[EvidenceItem]:
-    """Return all that is known, and all that is not."""
+    """All that is known, and all that is not."""
     return [*_of_letter(evidence), *_of_now(evidence)]
 
 
@@ -163,7 +163,7 @@ def check_saying(given: Any) -> str:
 
 
 def say(saying: str, evidence: Evidence) -> str:
-    """Return the sentence; what it repeats is one printable line of a bounded length."""
+    """The sentence; what it repeats is one printable line of a bounded length."""
     said = ""
     for text, name, _, _ in Formatter().parse(saying):
         said += text

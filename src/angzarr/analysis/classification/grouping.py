@@ -47,7 +47,7 @@ class GroupingRule:
     in_app: tuple[str, ...] = ()
 
     def group(self, letter: DeadLetter, in_app: Sequence[str]) -> str | None:
-        """Return the group of *letter*, or None: the rule does not speak of it."""
+        """The group of *letter*, or None: the rule does not speak of it."""
         evidence = Evidence(failure=letter)
         if not all(condition.holds(evidence) for condition in self.conditions):
             return None
@@ -99,7 +99,7 @@ class Grouping:
 
 
 def grouping_rules(given: Any, source: str) -> tuple[GroupingRule, ...]:
-    """Return the rules that a YAML list gives; raises ConfigurationError, rule and key named."""
+    """The rules that a YAML list gives; raises ConfigurationError, rule and key named."""
     if not isinstance(given, list | tuple):
         msg = f"{source} must be a list of rules, each with when and by"
         raise ConfigurationError(msg)

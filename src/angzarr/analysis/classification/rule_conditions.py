@@ -47,7 +47,7 @@ class RuleCondition(NamedTuple):
     fits: Fits
 
     def holds(self, evidence: Evidence) -> bool:
-        """Tell whether it holds; what is not known fits nothing that does not ask for that."""
+        """True if it holds; what is not known fits nothing that does not ask for that."""
         return self.fits(self.get(evidence))
 
     def said(self, evidence: Evidence) -> str:
@@ -70,7 +70,7 @@ class KnownCondition(NamedTuple):
 
 
 def conditions_of(source: str, given: Any) -> tuple[RuleCondition, ...]:
-    """Return the conditions that *given* lists; raises ConfigurationError naming rule and key."""
+    """The conditions that *given* lists; raises ConfigurationError naming rule and key."""
     if not isinstance(given, Mapping) or not given:
         msg = f"{source}: when lists at least one condition, like when: {{category: transient}}"
         raise ConfigurationError(msg)
@@ -289,7 +289,7 @@ CONDITIONS: Final[Mapping[str, KnownCondition]] = {
 
 
 def _told(value: Any) -> str:
-    """Return a value in a few printable characters."""
+    """A value in a few printable characters."""
     if value is None:
         return UNKNOWN
     if isinstance(value, list | tuple | set | frozenset):

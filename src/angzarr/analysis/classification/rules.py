@@ -53,7 +53,7 @@ class RuleVerdict:
     rule: str = ""
 
 
-class TriedRule(NamedTuple):
+class RuleTrial(NamedTuple):
     """A rule that was tried: what it says, or why it did not speak."""
 
     rule: ClassificationRule
@@ -79,7 +79,7 @@ class ClassificationRule(Protocol):
         """Return what it says, None if it does not speak; may raise."""
 
     def told(self, evidence: Evidence, /) -> str:
-        """Return why it speaks or does not."""
+        """Why it speaks or does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class WrittenRule:
         )
 
     def told(self, evidence: Evidence) -> str:
-        """Return the first condition that does not hold, or all of them."""
+        """The first condition that does not hold, or all of them."""
         for condition in self.conditions:
             if not condition.holds(evidence):
                 return f"{condition.said(evidence)}, not {condition.wanted_said}"
@@ -176,20 +176,20 @@ def decide(
     return None, broken
 
 
-def try_all(rules: Iterable[ClassificationRule], evidence: Evidence) -> list[TriedRule]:
+def try_all(rules: Iterable[ClassificationRule], evidence: Evidence) -> list[RuleTrial]:
     """Return what becomes of each of *rules*; the first with a verdict decides."""
     return [_try(rule, evidence) for rule in rules]
 
 
-def _try(rule: ClassificationRule, evidence: Evidence) -> TriedRule:
+def _try(rule: ClassificationRule, evidence: Evidence) -> RuleTrial:
     try:
         found = rule.verdict(evidence)
     except Exception as error:  # noqa: BLE001 - the same
-        return TriedRule(rule, None, _broken(rule, error), failed=True)
+        return RuleTrial(rule, None, _broken(rule, error), failed=True)
     why = rule.told(evidence)
     if found is None and isinstance(rule, PythonRule) and evidence.letter:
         why = "it did not speak"
-    return TriedRule(rule, found, why)
+    return RuleTrial(rule, found, why)
 
 
 def _broken(rule: ClassificationRule, error: Exception) -> str:
@@ -201,7 +201,7 @@ def in_order(
     python: Sequence[PythonRule],
     built_in: Sequence[ClassificationRule],
 ) -> tuple[ClassificationRule, ...]:
-    """Return all rules in the order in which they are tried.
+    """All rules in the order in which they are tried.
 
     Raises ConfigurationError for two of one name, and for a `before` that names no rule.
     """
@@ -234,7 +234,7 @@ def _check_names(rules: Iterable[ClassificationRule]) -> None:
 
 
 def rules_from(given: Any, source: str) -> tuple[WrittenRule, ...]:
-    """Return the rules that a YAML list gives; raises ConfigurationError, rule and key named."""
+    """The rules that a YAML list gives; raises ConfigurationError, rule and key named."""
     if not isinstance(given, list | tuple):
         msg = f"{source} must be a list of rules, each with name, when and then"
         raise ConfigurationError(msg)
@@ -322,7 +322,7 @@ class RuleIndex:
         self._left: dict[tuple[object, ...], tuple[ClassificationRule, ...]] = {}
 
     def rules_for(self, evidence: Evidence) -> tuple[ClassificationRule, ...]:
-        """Return the rules that may speak about *evidence*, in order."""
+        """The rules that may speak about *evidence*, in order."""
         asked = tuple(get(evidence) for get in _GETS)
         if (left := self._left.get(asked)) is not None:
             return left
@@ -347,7 +347,7 @@ GROUPING: Final = "analysis.grouping"
 
 @cache
 def built_in_rules() -> tuple[WrittenRule, ...]:
-    """Return the rules that ship with angzarr, in order."""
+    """The rules that ship with angzarr, in order."""
     text = resources.files("angzarr.analysis").joinpath("rules.yaml").read_text("utf-8")
     return rules_from(yaml.safe_load(text), "angzarr's rules")
 

@@ -171,7 +171,7 @@ class PeerStats:
     handled: int = 0
 
     def plus(self, other: PeerStats, times: int = 1) -> PeerStats:
-        """Return the sum, *other* taken *times*, and no more than `MOST` of anything."""
+        """The sum, *other* taken *times*, and no more than `MOST` of anything."""
         return PeerStats(
             events=_bounded(self.events + times * other.events),
             failed=_bounded(self.failed + times * other.failed),

@@ -42,7 +42,7 @@ class Window(NamedTuple):
     end: time
 
     def ends(self, day: date) -> datetime:
-        """Return the local moment at which the window that begins on *day* ends."""
+        """The local moment at which the window that begins on *day* ends."""
         last = day if self.start < self.end else day + _DAY
         return datetime.combine(last, self.end)
 
@@ -62,7 +62,7 @@ class QuietHours:
         return moment.astimezone(UTC) if moment != now else None
 
     def _end_of(self, moment: datetime) -> datetime | None:
-        """Return the latest end of the windows that *moment* is in.
+        """The latest end of the windows that *moment* is in.
 
         A clock that is put back repeats an hour: both are quiet if the window holds that hour.
         """
@@ -82,7 +82,7 @@ class QuietHours:
 
 
 def window_of(text: str) -> Window:
-    """Return the window that *text* says; raises ConfigurationError with the form it wants."""
+    """The window that *text* says; raises ConfigurationError with the form it wants."""
     found = _WINDOW.fullmatch(text.strip())
     days = _days(found["days"]) if found else None
     start, end = (_time(found[part]) if found else None for part in ("start", "end"))
@@ -93,7 +93,7 @@ def window_of(text: str) -> Window:
 
 
 def place_of(name: str) -> ZoneInfo:
-    """Return the place called *name*; raises ConfigurationError if the tz database has none."""
+    """The place called *name*; raises ConfigurationError if the tz database has none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -109,7 +109,7 @@ def _time(text: str) -> time | None:
 
 
 def _days(text: str | None) -> frozenset[int]:
-    """Return the weekdays of ``Mon-Fri,Sun``; none at all where a name is unknown."""
+    """The weekdays of ``Mon-Fri,Sun``; none at all where a name is unknown."""
     if text is None:
         return frozenset(range(7))
     found: set[int] = set()
@@ -207,7 +207,7 @@ def moved(
 
 
 def standing(states: Iterable[BrakeState]) -> BrakeState:
-    """Return the first of *states*, which come newest first, with who began what it holds.
+    """The first of *states*, which come newest first, with who began what it holds.
 
     A pull goes on with an earlier one that held when it was made. No more are read than belong
     together, and of more than `MOST_PULLS` the oldest of these counts for the first.
@@ -274,7 +274,7 @@ def why_not_by_itself(state: BrakeState, quiet: QuietHours, now: datetime) -> st
 
 
 def why_not_now(state: BrakeState, now: datetime) -> str:
-    """Return why a person's wish is refused at *now*, and what to do, or an empty string."""
+    """Why a person's wish is refused at *now*, and what to do, or an empty string."""
     why = why_not_at_all(state, now)
     return f"{why}: release it first (`angzarr dlq brake release`)" if why else ""
 

@@ -245,7 +245,7 @@ _SHOWN: Final = 80
 
 
 def read_word(kind: type[_Word], text: str) -> _Word:
-    """Return the word of *kind* that *text* is; one that is not among them is kept as it is."""
+    """The word of *kind* that *text* is; one that is not among them is kept as it is."""
     try:
         word: _Word = kind(text)
     except ValueError:
@@ -254,7 +254,7 @@ def read_word(kind: type[_Word], text: str) -> _Word:
 
 
 def is_known(word: StrEnum) -> bool:
-    """Tell whether this release knows *word*."""
+    """True if this release knows *word*."""
     return word.name in type(word).__members__
 
 

@@ -169,7 +169,7 @@ def entry_lines(entries: Iterable[Entry], form: Format) -> Iterator[bytes]:
 
 
 def letter_lines(ledger: Ledger, entries: Iterable[Entry]) -> Iterator[bytes]:
-    """Return the letters of *entries* as lines that `dlq import` reads.
+    """The letters of *entries* as lines that `dlq import` reads.
 
     An entry that was removed meanwhile has none any more.
     """
@@ -238,7 +238,7 @@ def _cell(value: Any) -> str:
 
 
 def _row(cells: Iterable[str]) -> bytes:
-    """Return a line of CSV (RFC 4180), every cell in quotes."""
+    """A line of CSV (RFC 4180), every cell in quotes."""
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerow(cells)
     return text.getvalue().encode()

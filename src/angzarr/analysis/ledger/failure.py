@@ -74,7 +74,7 @@ def context_of(failure: Unreadable) -> dict[str, Any]:
 
 
 def entry_id_of(failure: Failure) -> str:
-    """Return the id of *failure*'s entry: one for (handler, event), else its raw hash (21).
+    """The id of *failure*'s entry: one for (handler, event), else its raw hash (21).
 
     What a letter says of itself is not enough: two letters that claim one id have two entries,
     and so has a second body under one event id, which must not replace the first.
@@ -93,7 +93,7 @@ def entry_id_of(failure: Failure) -> str:
 
 
 def replay_of(failure: Failure) -> int:
-    """Return the replay whose failure *failure* tells of; 0: the first delivery."""
+    """The replay whose failure *failure* tells of; 0: the first delivery."""
     return failure.replay if isinstance(failure, DeadLetter) else 0
 
 
@@ -103,7 +103,7 @@ def payload_of(failure: Failure) -> PayloadReference | None:
 
 
 def event_id_of(failure: Failure) -> str:
-    """Return the id of the event inside, or an empty string where it could not be read."""
+    """The id of the event inside, or an empty string where it could not be read."""
     event = _event(failure)
     return event.id if event else ""
 
@@ -116,7 +116,7 @@ def explanation_of(failure: Failure) -> str:
 
 
 def replayed_letter_of(failure: Failure) -> str | None:
-    """Return the id of the letter whose replay failed, or None for a first failure."""
+    """The id of the letter whose replay failed, or None for a first failure."""
     if isinstance(failure, Unreadable) or failure.replay < 1:
         return None
     found = failure.message.headers.get(names.LETTER_ID)
@@ -124,7 +124,7 @@ def replayed_letter_of(failure: Failure) -> str | None:
 
 
 def facts_of(failure: Failure) -> dict[str, Any]:
-    """Return the fields of an entry that its last letter fixes."""
+    """The fields of an entry that its last letter fixes."""
     if isinstance(failure, Unreadable):
         return _facts_of_unreadable(failure)
     letter, event = failure, failure.event

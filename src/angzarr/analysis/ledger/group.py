@@ -34,7 +34,7 @@ def group_address(fingerprint: str) -> str:
 
 
 def fingerprint_at(address: str) -> str:
-    """Return the fingerprint that *address* stands for; raises ValueError if it is spelt wrong.
+    """The fingerprint that *address* stands for; raises ValueError if it is spelt wrong.
 
     What does not begin with ``~`` is the fingerprint itself.
     """
@@ -101,7 +101,7 @@ class Group:
 
 
 def is_poison(group: Group) -> bool:
-    """Tell whether the entry of *group* that failed last kills its worker."""
+    """True if the entry of *group* that failed last kills its worker."""
     return FailureClass.POISON in (group.failure_class, group.reason)
 
 
@@ -196,11 +196,11 @@ class Groups(Protocol):
     def get_groups(
         self, wanted: GroupFilter = OPEN_GROUPS, /, *, limit: int = 100, after: str = ""
     ) -> GroupPage:
-        """Return a page of groups, following the cursor *after*; ValueError if it is none."""
+        """A page of groups, following the cursor *after*; ValueError if it is none."""
 
     @abstractmethod
     def open_group(self, fingerprint: str, /) -> Group | None:
-        """Return the group of this fingerprint."""
+        """The group of this fingerprint."""
 
     @abstractmethod
     def amend(

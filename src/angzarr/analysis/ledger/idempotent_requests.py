@@ -67,7 +67,7 @@ class RequestRecord:
 
 
 def forgotten(write: RequestRecord, now: datetime) -> bool:
-    """Tell whether nobody need remember *write*: its answer was kept, or nobody came back."""
+    """True if nobody need remember *write*: its answer was kept, or nobody came back."""
     return write.until + (timedelta(0) if write.answer else KEPT) <= now
 
 
@@ -85,7 +85,7 @@ def found(write: RequestRecord, fingerprint: str, token: str, now: datetime) -> 
 
 
 def begun(fingerprint: str, token: str, now: datetime, lease: timedelta) -> RequestRecord:
-    """Return a write that *token* works on."""
+    """A write that *token* works on."""
     return RequestRecord(fingerprint=fingerprint, token=token, until=now + lease)
 
 
@@ -100,7 +100,7 @@ def freed(write: RequestRecord, now: datetime) -> RequestRecord | None:
 
 
 def is_of(write: RequestRecord, token: str) -> bool:
-    """Tell whether *token* works on *write*."""
+    """True if *token* works on *write*."""
     return write.token == token and write.answer is None
 
 

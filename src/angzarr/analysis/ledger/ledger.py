@@ -19,7 +19,6 @@ from angzarr.analysis.ledger.operator_actions import Act, acted, compensation_se
 from angzarr.analysis.ledger.plan_filing import Decider
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, ReplayOrder
 from angzarr.analysis.ledger.transition import EntryDecision
-from angzarr.analysis.ledger.upkeep import Prunable
 from angzarr.events.headers import time_of
 
 #: The most entries on one page.
@@ -91,7 +90,7 @@ class Cursor(NamedTuple):
 
 
 def read_cursor(text: str) -> Cursor:
-    """Return the cursor that *text* was made from; raises ValueError if it is none."""
+    """The cursor that *text* was made from; raises ValueError if it is none."""
     at, tilde, entry_id = text.partition("~")
     moment = time_of(at)
     if not tilde or moment is None:
@@ -109,7 +108,7 @@ class EntryPage:
 
 
 def entry_page_of(entries: Sequence[Entry], limit: int) -> EntryPage:
-    """Return the page of *entries*, which hold one more than *limit* if there is another page."""
+    """The page of *entries*, which hold one more than *limit* if there is another page."""
     shown = tuple(entries[:limit])
     if len(entries) <= limit or not shown:
         return EntryPage(entries=shown)
@@ -132,7 +131,7 @@ class FailureStats:
     oldest_open_at: datetime | None = None
 
 
-class Ledger(Prunable, Protocol):
+class Ledger(Protocol):
     """Where entries live. Every verb raises LedgerUnavailable when the database is away.
 
     Each verb is one transaction. A change is made only if the entry is still in the state that
@@ -147,7 +146,7 @@ class Ledger(Prunable, Protocol):
     def add_failed_events(
         self, failures: Sequence[Failure], /, *, decide: Decider | None = None, by: str = ""
     ) -> list[Entry]:
-        """Return the entry of each failure, in order, once all of them are stored.
+        """The entry of each failure, in order, once all of them are stored.
 
         *decide* is asked about those that fail, in the same transaction and perhaps twice; what
         it raises is raised, and nothing is stored. What it says is carried out in the name *by*.
@@ -247,7 +246,7 @@ class Ledger(Prunable, Protocol):
         limit: int = 100,
         after: str = "",
     ) -> EntryPage:
-        """Return a page of entries in *status* (None: any), following the cursor *after*.
+        """A page of entries in *status* (None: any), following the cursor *after*.
 
         At most `LONGEST_PAGE`; raises ValueError on a cursor that is none.
         """
@@ -263,6 +262,15 @@ class Ledger(Prunable, Protocol):
     @abstractmethod
     def get_failure_stats(self) -> FailureStats:
         """Count all entries."""
+
+    @abstractmethod
+    def prune(self, before: Mapping[Status, datetime], /, *, limit: int) -> int:
+        """Remove up to *limit* entries and return how many.
+
+        They are in one of the statuses, nothing happened to them since the time named beside it,
+        and nothing is still to be done. Letter and history go with them. Those that another
+        caller is removing are passed over.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -27,13 +27,13 @@ _GOES_ON: Final = "the later events behind it go on"
 
 
 def passed(entry: Entry) -> bool:
-    """Tell whether *entry*'s lane goes on without it, or will: no replay could be handled."""
+    """True if *entry*'s lane goes on without it, or will: no replay could be handled."""
     ordered_and_closed = entry.is_ordered and entry.status in _PASSED_AS
     return ordered_and_closed and entry.replays > entry.letter_replay
 
 
 def is_parked(entry: Entry) -> bool:
-    """Tell whether what was sent of *entry* waits in its lane, behind an earlier event."""
+    """True if what was sent of *entry* waits in its lane, behind an earlier event."""
     return entry.hold is Hold.LANE
 
 
@@ -84,7 +84,7 @@ def went_on(entry: Entry, replay: int, now: datetime, by: str) -> Change | None:
 
 
 def skip_failed(entry: Entry, failure: Failure) -> bool:
-    """Tell whether *failure* is what became of the skip that *entry* has under way."""
+    """True if *failure* is what became of the skip that *entry* has under way."""
     return replay_of(failure) == entry.replays and _awaits_skip(entry)
 
 
@@ -102,7 +102,7 @@ def brought_back(entry: Entry, failure: Failure) -> Entry:
 
 
 def _awaits_skip(entry: Entry) -> bool:
-    """Tell whether the skip of *entry* is not answered; a compensation is sent before that."""
+    """True if the skip of *entry* is not answered; a compensation is sent before that."""
     if not passed(entry) or (entry.status is Status.COMPENSATED and entry.published_at is None):
         return False
     return entry.wake_at is not None or is_parked(entry)
@@ -175,17 +175,17 @@ def refusal(entry: Entry, verb: Verb) -> str:
 
 
 def is_done(entry: Entry, verb: Verb) -> bool:
-    """Tell whether *entry* is as *verb* leaves it."""
+    """True if *entry* is as *verb* leaves it."""
     return entry.status is _STATUS[verb]
 
 
 def leaves(verb: Verb) -> frozenset[Status]:
-    """Return the statuses that *verb* leads away from."""
+    """The statuses that *verb* leads away from."""
     return _FROM[verb]
 
 
 def asks_for_skip(entry: Entry, verb: Verb) -> bool:
-    """Tell whether a skip must follow *verb*, so that the events behind *entry* go on."""
+    """True if a skip must follow *verb*, so that the events behind *entry* go on."""
     return verb in _PASSING and entry.is_ordered and not passed(entry)
 
 

@@ -38,7 +38,7 @@ Decider: TypeAlias = Callable[[Sequence[Undecided]], Sequence[EntryDecision]]
 
 
 def letter_ids_of(failures: Iterable[Failure]) -> set[str]:
-    """Return the letters whose entries must be known before *failures* are filed."""
+    """The letters whose entries must be known before *failures* are filed."""
     ids = set[str]()
     for failure in failures:
         ids.add(failure.id)
@@ -64,7 +64,7 @@ class Filing:
     _failing: set[str] = field(default_factory=set)
 
     def ids_for(self, failures: Iterable[Failure]) -> set[str]:
-        """Return the ids of all entries that *failures* may belong to."""
+        """The ids of all entries that *failures* may belong to."""
         ids = {entry_id for places in self.letters.values() for _, entry_id in places}
         ids.update(map(entry_id_of, failures))
         return ids
@@ -93,7 +93,7 @@ class Filing:
         ]
 
     def replaced(self) -> list[str]:
-        """Return the ids of entries that are to keep another letter than they have."""
+        """The ids of entries that are to keep another letter than they have."""
         return sorted(self.kept.keys() & self._stored.keys())
 
     def _add(self, failure: Failure) -> str:

@@ -120,7 +120,7 @@ class EntryDecision:
 
 
 def continues(entry: Entry, failure: Failure) -> bool:
-    """Tell whether *failure*, whose replayed letter *entry* holds, is about the same event.
+    """True if *failure*, whose replayed letter *entry* holds, is about the same event.
 
     Only a replay may learn which event an unreadable message held.
     """
@@ -128,7 +128,7 @@ def continues(entry: Entry, failure: Failure) -> bool:
 
 
 def filed(failure: Failure, now: datetime) -> Change:
-    """Return the entry of a failure that the ledger does not know yet."""
+    """The entry of a failure that the ledger does not know yet."""
     entry = Entry(
         id=entry_id_of(failure),
         first_failed_at=believed(first_failed_at(failure), now),
@@ -145,7 +145,7 @@ def failed_again(entry: Entry, failure: Failure, now: datetime) -> Change:
 
 
 def is_given_on(entry: Entry) -> bool:
-    """Tell whether the letter of *entry* is on its way to the app that wrote it."""
+    """True if the letter of *entry* is on its way to the app that wrote it."""
     return entry.status is Status.ARCHIVED and entry.resolved_by.startswith(BY_HANDOVER)
 
 
@@ -158,7 +158,7 @@ def come_back(entry: Entry, now: datetime) -> Change:
 
 
 def holds(entry: Entry, failure: Failure) -> bool:
-    """Tell whether *failure* is the one that *entry* is to keep."""
+    """True if *failure* is the one that *entry* is to keep."""
     return (entry.letter_id, entry.letter_replay) == (failure.id, replay_of(failure))
 
 
@@ -187,12 +187,12 @@ def decided(entry: Entry, decision: EntryDecision, now: datetime, by: str) -> Ch
 
 
 def awaits_look(entry: Entry) -> bool:
-    """Tell whether *entry* waits to be decided again, and not for a replay."""
+    """True if *entry* waits to be decided again, and not for a replay."""
     return entry.status is Status.WAITING and entry.next_replay_at is None
 
 
 def is_judged_here(entry: Entry) -> bool:
-    """Tell whether this release knows the class that *entry* has, so that it may judge it anew."""
+    """True if this release knows the class that *entry* has, so that it may judge it anew."""
     return entry.failure_class is None or is_known(entry.failure_class)
 
 
@@ -202,7 +202,7 @@ def leased(entry: Entry, until: datetime) -> Entry:
 
 
 def replayable(entry: Entry) -> bool:
-    """Tell whether a replay of *entry* may begin: none is under way, and it is not settled."""
+    """True if a replay of *entry* may begin: none is under way, and it is not settled."""
     return entry.status in REPLAYABLE and not passed(entry)
 
 
@@ -291,7 +291,7 @@ def _after_letter(entry: Entry, failure: Failure, now: datetime) -> Entry:
 
 
 def _settled(entry: Entry) -> bool:
-    """Tell whether a person decided about *entry*, or said that it was done by hand."""
+    """True if a person decided about *entry*, or said that it was done by hand."""
     by_hand = entry.status is Status.RESOLVED and not entry.resolved_by.startswith(BY_REPLAY)
     return by_hand or entry.status in DECIDED_BY_PEOPLE
 

@@ -6,12 +6,14 @@ An entry that still needs anything is never removed.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.ledger import Ledger
+from angzarr.analysis.replay.job_store import JobWork
 from angzarr.maintenance.retention import BATCH, Aged, Removed
 from angzarr.maintenance.schema_versions import TablesUpkeep
 
@@ -53,36 +55,11 @@ class EntryRetention:
         return {status: now - span for status, span in spans.items() if span is not None}
 
 
-class Prunable(Protocol):
-    """A ledger whose closed entries can be removed; raises LedgerUnavailable."""
-
-    @abstractmethod
-    def prune(self, before: Mapping[Status, datetime], /, *, limit: int) -> int:
-        """Remove up to *limit* entries and return how many.
-
-        They are in one of the statuses, nothing happened to them since the time named beside it,
-        and nothing is still to be done. Letter and history go with them. Those that another
-        caller is removing are passed over.
-        """
-
-
-class PrunableJobs(Protocol):
-    """Replay jobs that can be removed once they have ended; raises LedgerUnavailable."""
-
-    @abstractmethod
-    def prune(self, before: datetime, /, *, limit: int) -> int:
-        """Remove up to *limit* entries of jobs that ended before then, and the jobs left without.
-
-        Returns how many of both. A job stays while replays of it are under way, and while its group
-        has open entries: what may begin by itself is judged by the jobs before it.
-        """
-
-
 @dataclass(slots=True, kw_only=True)
 class ClosedEntries:
     """Entries that nobody has to do anything about any more."""
 
-    ledger: Prunable
+    ledger: Ledger
     retention: EntryRetention
     batch: int = BATCH
     name: str = field(default="closed entries", init=False)
@@ -96,8 +73,8 @@ class ClosedEntries:
         return Removed(number, number == self.batch)
 
 
-def ended_jobs(jobs: PrunableJobs, keep: timedelta | None, *, batch: int = BATCH) -> Aged:
-    """Return the removal of replay jobs that ended, with their entries and histories.
+def ended_jobs(jobs: JobWork, keep: timedelta | None, *, batch: int = BATCH) -> Aged:
+    """The removal of replay jobs that ended, with their entries and histories.
 
     A large job goes in several batches.
     """

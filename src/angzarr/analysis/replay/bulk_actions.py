@@ -32,14 +32,14 @@ def choose(
 
 
 def mark_of(entry_ids: Iterable[str]) -> str:
-    """Return a digest that is the same for the same entries, in whatever order."""
+    """A digest that is the same for the same entries, in whatever order."""
     return hashlib.sha256("\n".join(sorted(entry_ids)).encode()).hexdigest()
 
 
 def in_statuses(
     ledger: Ledger, wanted: EntryFilter, statuses: Collection[Status]
 ) -> Iterator[Entry]:
-    """Return the entries of a filter in any of *statuses*, those that failed last first.
+    """The entries of a filter in any of *statuses*, those that failed last first.
 
     Each status is asked for by itself: entries in others are not read, however many there are.
     """
@@ -48,7 +48,7 @@ def in_statuses(
 
 
 def in_status(ledger: Ledger, wanted: EntryFilter, status: Status | None) -> Iterator[Entry]:
-    """Return the entries of a filter in *status* (None: any), page by page."""
+    """The entries of a filter in *status* (None: any), page by page."""
     after = ""
     while True:
         page = ledger.get_failed_events(wanted, status=status, limit=LONGEST_PAGE, after=after)

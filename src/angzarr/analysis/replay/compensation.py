@@ -60,7 +60,7 @@ class Compensations(Protocol):
 
     @abstractmethod
     def of(self, handler: str, /) -> str:
-        """Return the task that undoes what *handler* does, or an empty string."""
+        """The task that undoes what *handler* does, or an empty string."""
 
     @abstractmethod
     def send(self, call: Call, /) -> None:
@@ -78,7 +78,7 @@ class Compensator:
     barred: Callable[[], str] = lambda: ""
 
     def problem(self, entry: Entry, failure: Failure) -> str:
-        """Return why *entry* cannot be compensated, or an empty string; changes nothing."""
+        """Why *entry* cannot be compensated, or an empty string; changes nothing."""
         if why := refusal(entry, Verb.COMPENSATE) or self._barred():
             return why
         plan = self._plan(entry, failure)
@@ -146,7 +146,7 @@ def no_compensation(handler: str) -> str:
 
 
 def call_of(letter: DeadLetter, task: str) -> Call | Refusal:
-    """Return the call that gives *task* what *letter*'s handler was given.
+    """The call that gives *task* what *letter*'s handler was given.
 
     Its event is the same but for its id: that of what it undoes is its cause. What followed the
     original (links, a chain, a chord) does not follow its compensation.

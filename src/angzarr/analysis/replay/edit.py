@@ -41,7 +41,7 @@ def hidden_as(data: Any, filed: Any) -> Any:
 
 
 def touches_hidden(view: Any, given: Any) -> bool:
-    """Tell whether *given* has something else where *view* has a mark.
+    """True if *given* has something else where *view* has a mark.
 
     Also if that is the very value that is hidden: nobody may find it out by trying.
     """
@@ -77,7 +77,7 @@ _TOO_DEEP: Final = Unfit(f"the data is nested deeper than {DEEPEST} levels")
 
 
 def read_data(text: str, *, around: int = 0) -> Any:
-    """Return the JSON value that a person wrote, or an Unfit that says what is wrong with it.
+    """The JSON value that a person wrote, or an Unfit that says what is wrong with it.
 
     The data may be within *around* levels of something else.
     """
@@ -95,7 +95,7 @@ def read_data(text: str, *, around: int = 0) -> Any:
 
 
 def data_in(letter: DeadLetter) -> Any:
-    """Return the data in *letter*'s message: an event's, or all arguments of a plain task."""
+    """The data in *letter*'s message: an event's, or all arguments of a plain task."""
     parts = _parts(letter)
     if isinstance(parts, Refusal):
         return parts

@@ -67,7 +67,7 @@ def seen_differences(
 
 
 def is_cut(changes: Iterable[Difference]) -> bool:
-    """Tell whether something of *changes* was left out or cut."""
+    """True if something of *changes* was left out or cut."""
     return any(text.startswith(_CUT) or text.endswith(_CUT) for one in changes for text in one)
 
 
@@ -82,7 +82,7 @@ def short(text: str) -> str:
 
 
 def _pairs(before: Any, after: Any, at: _Place) -> Iterator[_Pair]:
-    """Return the places that differ and what is there on both sides."""
+    """The places that differ and what is there on both sides."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in (*before, *(name for name in after if name not in before)):
             sides = before.get(name, _ABSENT), after.get(name, _ABSENT)

@@ -76,7 +76,7 @@ class Editor:
     protect: Callable[[DeadLetter], DeadLetter]
 
     def shown(self, failure: Failure) -> Any:
-        """Return the data that a person may see and change, or a Refusal."""
+        """The data that a person may see and change, or a Refusal."""
         opened = self._opened(failure)
         return opened if isinstance(opened, Refusal) else opened.view
 
@@ -89,7 +89,7 @@ class Editor:
         now: Failure | None = None,
         to_handler: str = "",
     ) -> Draft | Refusal:
-        """Return the edit of *entry* to *data*, or why there can be none; Unfit: the data's fault.
+        """The edit of *entry* to *data*, or why there can be none; Unfit: the data's fault.
 
         *data* began with *failure*; *now* is what the next replay would send without the edit, if
         that is another: the changes are told against that. It must fit *to_handler*, if the replay
@@ -126,7 +126,7 @@ class Editor:
         return EditChanges(changes, Sides(before.view, after.view))
 
     def _both(self, order: ReplayOrder) -> tuple[Opened, Opened] | Refusal:
-        """Return the letters before the edit that *order* carries and after."""
+        """The letters before the edit that *order* carries and after."""
         if order.letter is None or order.before is None:
             return Refusal("it carries no edit")
         before, after = self._opened(order.before), self._opened(order.letter, order.before)
@@ -177,7 +177,7 @@ class Editor:
         return Draft(order=order, changes=told.changes, whole=told.whole)
 
     def _opened(self, failure: Failure, filed: Failure | None = None) -> Opened | Refusal:
-        """Return a letter as it is and as it may be shown, with what was hidden of *filed*."""
+        """A letter as it is and as it may be shown, with what was hidden of *filed*."""
         whole = self._whole(failure)
         if isinstance(whole, Refusal):
             return whole
@@ -185,7 +185,7 @@ class Editor:
         return view if isinstance(view, Refusal) else Opened(whole, view)
 
     def _whole(self, failure: Failure) -> DeadLetter | Refusal:
-        """Return the letter with its body, opened, and its data as the body has it."""
+        """The letter with its body, opened, and its data as the body has it."""
         letter = self.replayer.sendable(failure)
         if isinstance(letter, Refusal):
             return letter
@@ -196,7 +196,7 @@ class Editor:
         return replace(edit.bare(letter), event=event)
 
     def _view(self, whole: DeadLetter, filed: Failure) -> Any:
-        """Return the data as it may be shown, or a Refusal.
+        """The data as it may be shown, or a Refusal.
 
         It lacks what the settings of this app hide, and what was hidden of the letter as *filed*.
         """
@@ -208,7 +208,7 @@ class Editor:
         return data if isinstance(known, Refusal) else hidden_as(data, known)
 
     def _problem(self, task: str, data: Any, *, hidden: bool) -> Refusal | None:
-        """Return why *data* does not fit; a model's own words may repeat what is *hidden*."""
+        """Why *data* does not fit; a model's own words may repeat what is *hidden*."""
         decode = self.decoder(task)
         try:
             if decode is not None:

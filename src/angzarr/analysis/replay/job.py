@@ -48,7 +48,7 @@ class JobEdit:
 
 
 def job_edit(entry: Entry, order: ReplayOrder, *, needs_approval: bool) -> JobEdit:
-    """Return the edit of *entry* by *order* for a job."""
+    """The edit of *entry* by *order* for a job."""
     return JobEdit(
         entry_id=entry.id,
         replays=entry.replays,
@@ -59,12 +59,12 @@ def job_edit(entry: Entry, order: ReplayOrder, *, needs_approval: bool) -> JobEd
 
 
 def digest_of(order: ReplayOrder) -> str:
-    """Return the SHA-256 of the edit in *order*, in hex: of its letters as they are kept."""
+    """The SHA-256 of the edit in *order*, in hex: of its letters as they are kept."""
     return digest_of_kept(_kept(order.before), _kept(order.letter))
 
 
 def digest_of_kept(before: bytes | None, letter: bytes | None) -> str:
-    """Return the SHA-256 of an edit whose letters are kept as these bytes; of none it is empty."""
+    """The SHA-256 of an edit whose letters are kept as these bytes; of none it is empty."""
     if letter is None:
         return ""
     digest = hashlib.sha256()
@@ -78,7 +78,7 @@ def _kept(letter: DeadLetter | None) -> bytes | None:
 
 
 def outdated(edit: JobEdit, entry: Entry | None) -> str:
-    """Return why *edit* is no longer one of *entry* as it is now, or an empty string."""
+    """Why *edit* is no longer one of *entry* as it is now, or an empty string."""
     if entry is None:
         return "the entry was removed since it was edited"
     if entry.replays != edit.replays:
@@ -158,7 +158,7 @@ ONE_ENTRY: Final = JobPlan(stages=(1,))
 
 
 def plan_for(order: ReplayOrder, *, original: bool = False) -> JobPlan:
-    """Return the plan of a job that sends one entry as *order* says."""
+    """The plan of a job that sends one entry as *order* says."""
     return replace(
         ONE_ENTRY,
         to_queue=order.to_queue,
@@ -308,5 +308,5 @@ AUTOMATIC_PREFIX: Final = "auto-"
 
 
 def is_automatic(job_id: str) -> bool:
-    """Tell whether a job of this id was begun by itself."""
+    """True if a job of this id was begun by itself."""
     return job_id.startswith(AUTOMATIC_PREFIX)

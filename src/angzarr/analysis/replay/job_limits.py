@@ -43,7 +43,7 @@ def waits_for(
 
 
 def others_matter(total: int, approval_over: int | None) -> bool:
-    """Tell whether `besides` can change what becomes of a job of *total* entries."""
+    """True if `besides` can change what becomes of a job of *total* entries."""
     return approval_over is not None and _MANY <= total <= approval_over
 
 
@@ -69,7 +69,7 @@ def _adds_up(one: ReplayJob, job: ReplayJob) -> bool:
 
 
 def same_person(one: str, other: str) -> bool:
-    """Tell whether two names may be one person's: before an ``@`` they have the same login name.
+    """True if two names may be one person's: before an ``@`` they have the same login name.
 
     A person is ``ada@host`` at a terminal, and what his token says in the dashboard. `LOCAL` may be
     any of them.
@@ -78,7 +78,7 @@ def same_person(one: str, other: str) -> bool:
 
 
 def is_anybody(name: str) -> bool:
-    """Tell whether *name* says of nobody who he is."""
+    """True if *name* says of nobody who he is."""
     return _login(name) == LOCAL
 
 
@@ -166,7 +166,7 @@ def _tokens(job: ReplayJob, now: datetime) -> int:
 
 
 def tokens_at(job: ReplayJob, now: datetime) -> float:
-    """Return the tokens of the rate's bucket at *now*; a clock that went back adds none."""
+    """The tokens of the rate's bucket at *now*; a clock that went back adds none."""
     if job.plan.rate is None:
         return 0.0
     most = max(1.0, job.plan.rate * BURST)

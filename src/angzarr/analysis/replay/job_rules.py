@@ -83,7 +83,7 @@ def filled(
     edit: JobEdit | None = None,
     redirects_wait: bool = False,
 ) -> ReplayJob:
-    """Return a new *job* with its entries chosen.
+    """A new *job* with its entries chosen.
 
     *elsewhere*: how many more there are that belong to another job, and one such. *behind*: a job
     that runs over the same group. *besides*: `job_approval.besides`. *redirects_wait*: for a second
@@ -222,7 +222,7 @@ def cancelled(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
 def refusal(
     item: JobItem, seen: EntrySnapshot | None, chosen_as: Status, most_replays: int, edit: str = ""
 ) -> str:
-    """Return why an entry that was chosen as *chosen_as* is not replayed now, or nothing.
+    """Why an entry that was chosen as *chosen_as* is not replayed now, or nothing.
 
     Its letter, and an edit that the next replay sends again, change with a replay or not at all:
     what was chosen is what is sent where the number is that of *item*. *edit*: that of the job.
@@ -259,12 +259,12 @@ def ending(seen: EntrySnapshot | None, replay: int) -> ItemState | None:
 
 
 def altered(job: ReplayJob, edit: JobEdit) -> bool:
-    """Tell whether *edit* is another one than *job* began with."""
+    """True if *edit* is another one than *job* began with."""
     return edit.sha256 != job.edit or job.selection.entry_ids != (edit.entry_id,)
 
 
 def owns(job: JobStatus, item: JobItem, entry: Entry) -> bool:
-    """Tell whether *entry* is left to the job that has *item*.
+    """True if *entry* is left to the job that has *item*.
 
     That is so while the job has it, and for the decision about the failure of the job's replay.
     """
@@ -321,7 +321,7 @@ _PROBE: Final = re.compile(re.escape(NEXT_PROBE) + r"[^)]*\)")
 
 
 def first_line(job: ReplayJob, edit: JobEdit | None = None) -> HistoryLine:
-    """Return the line of a job that was just stored, with the *edit* that it carries."""
+    """The line of a job that was just stored, with the *edit* that it carries."""
     edited = f"edited: {edit.order.said} (SHA-256 {edit.sha256})" if edit else ""
     said = "; ".join(filter(None, (counted(job.total), job.note, job.said, edited)))
     return HistoryLine(at=job.created_at, who=job.created_by, what=job.status.value, detail=said)

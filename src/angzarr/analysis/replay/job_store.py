@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
 from angzarr.analysis.ledger.entry import Entry, HistoryLine
-from angzarr.analysis.ledger.upkeep import PrunableJobs
 from angzarr.analysis.replay import job_rules
 from angzarr.analysis.replay.job import (
     Candidate,
@@ -38,7 +37,7 @@ class ReplayJobs(Protocol):
 
     @abstractmethod
     def would_choose(self, selection: Selection, /, *, limit: int) -> list[Candidate]:
-        """Return the first *limit* that `begin` looks at, as it does; it takes those of no job."""
+        """The first *limit* that `begin` looks at, as it does; it takes those of no job."""
 
     @abstractmethod
     def begin(
@@ -63,14 +62,14 @@ class ReplayJobs(Protocol):
 
     @abstractmethod
     def job_edit(self, job_id: str, /) -> JobEdit | None:
-        """Return the edit that a job carries, as it was given when the job began.
+        """The edit that a job carries, as it was given when the job began.
 
         Raises DecodeError for one that cannot be read.
         """
 
     @abstractmethod
     def open_job(self, job_id: str, /) -> ReplayJob | None:
-        """Return a job."""
+        """A job."""
 
     @abstractmethod
     def get_jobs(
@@ -83,7 +82,7 @@ class ReplayJobs(Protocol):
         limit: int = 50,
         after: str = "",
     ) -> JobPage:
-        """Return a page of jobs in one of *statuses* (none named: any), newest first.
+        """A page of jobs in one of *statuses* (none named: any), newest first.
 
         With *group*, those alone that were begun for this fingerprint; empty: for no one group.
         With *prefix*, those whose ids begin so.
@@ -137,8 +136,16 @@ class Noted(NamedTuple):
     reason: str = ""
 
 
-class JobWork(PrunableJobs, Protocol):
+class JobWork(Protocol):
     """What an engine does with replay jobs; raises LedgerUnavailable when the database is away."""
+
+    @abstractmethod
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Remove up to *limit* entries of jobs that ended before then, and the jobs left without.
+
+        Returns how many of both. A job stays while replays of it are under way, and while its group
+        has open entries: what may begin by itself is judged by the jobs before it.
+        """
 
     @abstractmethod
     def take(self, engine: str, /, *, lease: timedelta, limit: int) -> list[ReplayJob]:
@@ -183,7 +190,7 @@ class JobWork(PrunableJobs, Protocol):
 
     @abstractmethod
     def job_edit(self, job_id: str, /) -> JobEdit | None:
-        """Return the edit that a job carries, as it was given when the job began.
+        """The edit that a job carries, as it was given when the job began.
 
         Raises DecodeError for one that cannot be read.
         """

@@ -52,7 +52,7 @@ class EditReview:
 
 
 def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | None:
-    """Return the review of *job*'s edit; None: it carries none."""
+    """The review of *job*'s edit; None: it carries none."""
     if not job.edit:
         return None
     edit = _edit_of(jobs, job)
@@ -90,7 +90,7 @@ def review_json(review: EditReview | None) -> dict[str, Any] | None:
 
 
 def _edit_of(jobs: ReplayJobs, job: ReplayJob) -> JobEdit | Refusal:
-    """Return the edit that *job* began with, or why there is none."""
+    """The edit that *job* began with, or why there is none."""
     try:
         edit = jobs.job_edit(job.id)
     except DecodeError as error:
@@ -210,7 +210,7 @@ def dry_run(
 def _job_dry_run_problem(
     replayer: Replayer, one: Candidate, most_replays: int, plan: JobPlan
 ) -> str:
-    """Return why a job would not send an entry, or an empty string."""
+    """Why a job would not send an entry, or an empty string."""
     if one.job:
         return f"it is in job {one.job}, which is not finished"
     entry = one.entry

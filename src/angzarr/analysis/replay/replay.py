@@ -106,7 +106,7 @@ class ReplayTargets:
         return ""
 
     def cleared(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> DeadLetter | Refusal:
-        """Return the letter with the message that a replay sends, or why there is none."""
+        """The letter with the message that a replay sends, or why there is none."""
         if isinstance(failure, Unreadable):
             letter = self.clear_record(failure.as_raw_letter())
         else:
@@ -124,7 +124,7 @@ class ReplayTargets:
         return sendable if isinstance(sendable, Refusal) else expecting(sendable, order)
 
     def _strands(self, letter: DeadLetter, order: ReplayOrder) -> bool:
-        """Tell whether *order* would leave a lane behind that nothing moves on any more.
+        """True if *order* would leave a lane behind that nothing moves on any more.
 
         What was renamed has its lanes under the new name: nobody waits in those of the old one.
         """
@@ -192,12 +192,12 @@ def skip_message(letter: DeadLetter, replay: int, reason: str) -> Message:
 
 
 def was_revoked(letter: DeadLetter) -> bool:
-    """Tell whether somebody revoked the task before it ran."""
+    """True if somebody revoked the task before it ran."""
     return letter.reason is Reason.REVOKED
 
 
 def _renamed(letter: DeadLetter, replay: int) -> dict[str, str]:
-    """Return a task id that is new, yet the same each time; the event keeps its own (13)."""
+    """A task id that is new, yet the same each time; the event keeps its own (13)."""
     task_id = str(uuid.uuid5(_NEW_TASK_IDS, f"{letter.message.id}\x00{replay}"))
     event_id = letter.event.id if letter.event else letter.message.id
     return {"id": task_id, names.EVENT_ID: event_id}
@@ -270,13 +270,13 @@ class Replayer:
         return continued(order, detail.unanswered) if detail else order
 
     def problem(self, entry: Entry, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
-        """Return why *entry* cannot be replayed now, or an empty string; changes nothing."""
+        """Why *entry* cannot be replayed now, or an empty string; changes nothing."""
         if not replayable(entry):
             return WENT_ON if passed(entry) else f"the entry is {entry.status}"
         return self.obstacle(failure, order)
 
     def obstacle(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
-        """Return why *failure* can be sent nowhere, or an empty string; asks no server."""
+        """Why *failure* can be sent nowhere, or an empty string; asks no server."""
         failure = order.letter or failure
         if problem := self.targets.problem(failure, order):
             return problem
@@ -297,7 +297,7 @@ class Replayer:
     def sendable(
         self, failure: Failure, order: ReplayOrder = AS_IT_IS, *, too_large: str = _REPLAYED
     ) -> DeadLetter | Refusal:
-        """Return the letter with its body, verified and opened, or why it cannot be had, ever.
+        """The letter with its body, verified and opened, or why it cannot be had, ever.
 
         *too_large*: what helps with a body that is not opened for people.
         """

@@ -53,7 +53,7 @@ class PlannedSkip(NamedTuple):
 
 
 def place_of(failure: Failure) -> LanePlace | None:
-    """Return the place of an event in a lane of ours; None: it has none, nothing waits behind it.
+    """The place of an event in a lane of ours; None: it has none, nothing waits behind it.
 
     A second body under one event id is not the event that its lane waits for.
     """
@@ -79,12 +79,12 @@ def told_behind(failure: Failure, count: int) -> str:
 
 
 def reason_of(line: HistoryLine) -> str:
-    """Return the reason of the skip that follows *line*: what was done, by whom and why."""
+    """The reason of the skip that follows *line*: what was done, by whom and why."""
     return f"{line.what} by {line.who}" + (f": {line.detail}" if line.detail else "")
 
 
 def kept_reason(history: Iterable[HistoryLine]) -> str:
-    """Return the same of an entry that was closed before."""
+    """The same of an entry that was closed before."""
     closed = [line for line in history if line.what in _CLOSED]
     return reason_of(closed[-1]) if closed else "skip"
 
@@ -103,7 +103,7 @@ class Skips:
         return self.replayer.ledger
 
     def problem(self, entry: Entry, failure: Failure, verb: Verb) -> str:
-        """Return why *verb* cannot let the events behind *entry* go on, or an empty string."""
+        """Why *verb* cannot let the events behind *entry* go on, or an empty string."""
         if not asks_for_skip(entry, verb):
             return ""
         made = self._made(entry, failure)
@@ -177,7 +177,7 @@ class Skips:
         return PlannedSkip(entry, letter, place)
 
     def _letter(self, failure: Failure) -> DeadLetter | Refusal:
-        """Return the letter that a skip is made of, or why there is none."""
+        """The letter that a skip is made of, or why there is none."""
         if problem := self.replayer.obstacle(failure):
             return Refusal(problem)
         return self.replayer.sendable(failure, too_large=_AT_A_TERMINAL)

@@ -49,13 +49,13 @@ _NAMES: Final = uuid.UUID("2d5f6a0e-7d2f-5b8e-9c55-3b0c41a9f1d7")
 
 
 def considered(group: Group) -> bool:
-    """Tell whether *group* has entries that are held, and no person said that he looks after it."""
+    """True if *group* has entries that are held, and no person said that he looks after it."""
     held = group.by_status.get(Status.HELD.value, 0)
     return held > 0 and group.status is not GroupStatus.ACKNOWLEDGED
 
 
 def samples(held: Iterable[Entry], most_replays: int) -> list[Entry]:
-    """Return the entries to judge a group by: of each class and release the one that failed last.
+    """The entries to judge a group by: of each class and release the one that failed last.
 
     One that was replayed as often as it may be says nothing of the others, and one of a class that
     only newer workers know is theirs to judge.
@@ -79,7 +79,7 @@ def of_group(jobs: Iterable[ReplayJob], entry: Entry) -> list[ReplayJob]:
 
 
 def left_to_people(jobs: Iterable[ReplayJob], now: datetime) -> bool:
-    """Tell whether a person replays the group, or did so a short while ago."""
+    """True if a person replays the group, or did so a short while ago."""
     return any(
         job.created_by != AUTOMATIC
         and (job.ended_at is None or now < job.ended_at + LEFT_TO_PEOPLE)
@@ -88,7 +88,7 @@ def left_to_people(jobs: Iterable[ReplayJob], now: datetime) -> bool:
 
 
 def job_id_for(entry: Entry, before: Sequence[ReplayJob], newer_release: str = "") -> str:
-    """Return the id of the job for entries like *entry*, which all analysis workers agree on.
+    """The id of the job for entries like *entry*, which all analysis workers agree on.
 
     One for each *newer_release*, where that is the cause; else one behind the job *before*.
     """
@@ -99,7 +99,7 @@ def job_id_for(entry: Entry, before: Sequence[ReplayJob], newer_release: str = "
 
 
 def may_begin(before: Sequence[ReplayJob], now: datetime, newer_release: str = "") -> bool:
-    """Tell whether another job may follow those *before* it; it takes over from one that halted.
+    """True if another job may follow those *before* it; it takes over from one that halted.
 
     A *newer_release* need not wait for the pause: nothing was tried with it.
     """
@@ -123,7 +123,7 @@ def pause_after(before: Sequence[ReplayJob]) -> timedelta:
 
 
 def went_well(job: ReplayJob) -> bool:
-    """Tell whether *job* came to its end, handled something and nothing failed again."""
+    """True if *job* came to its end, handled something and nothing failed again."""
     ended = job.status is JobStatus.DONE and job.handled > 0
     return ended and not job.failed and not job.unanswered
 
@@ -199,7 +199,7 @@ class AutoReplay:
         return self.ledger.get_failed_events(wanted, status=Status.HELD, limit=HELD).entries
 
     def _is_free(self, owner: str) -> bool:
-        """Tell whether no job has it, but for one of ours that halted."""
+        """True if no job has it, but for one of ours that halted."""
         if not owner or not is_automatic(owner):
             return not owner
         job = self.jobs.open_job(owner)

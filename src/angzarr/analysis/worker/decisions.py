@@ -124,7 +124,7 @@ class DecisionMaker:
         return True
 
     def barred(self, entry: Entry) -> bool:
-        """Tell whether a breaker of *entry*'s handler would let no replay through now."""
+        """True if a breaker of *entry*'s handler would let no replay through now."""
         look = self.gathering.breakers
         seen = look.of(entry.handler_name)[0] if look else None
         return any(one.health is Health.ILL for one in seen or ())
@@ -142,7 +142,7 @@ class DecisionMaker:
 
 
 def _compensates(entry: Entry, decision: EntryDecision) -> bool:
-    """Tell whether *entry*, which woke, is to be compensated; any other waits for that first."""
+    """True if *entry*, which woke, is to be compensated; any other waits for that first."""
     return decision.action is Action.COMPENSATE and awaits_look(entry)
 
 
@@ -183,7 +183,7 @@ def _is_of_others(failure: Failure) -> bool:
 
 
 def _hold_of(job: str) -> Hold:
-    """Return why what *job* replayed is held: what began by itself may be recovered again."""
+    """Why what *job* replayed is held: what began by itself may be recovered again."""
     return Hold.RULE if is_automatic(job) else Hold.JOB
 
 

@@ -141,7 +141,7 @@ class DueEntries:
             self.deciding.hold(entry, problem)
 
     def _given_up(self, entry: Entry, error: BrokerUnavailable) -> str:
-        """Return why *entry* is not sent any more, or nothing: it is tried again."""
+        """Why *entry* is not sent any more, or nothing: it is tried again."""
         if not self.refuses(error):
             return ""
         self._tries[entry.id] += 1
@@ -221,5 +221,5 @@ class DueEntries:
 
 
 def _needs_letter(entry: Entry) -> bool:
-    """Tell whether something can be done for *entry*; the answer to a replay can only be missed."""
+    """True if something can be done for *entry*; the answer to a replay can only be missed."""
     return entry.status is not Status.RETRYING or entry.published_at is None

@@ -32,7 +32,7 @@ class WorkerDuty(Protocol):
 
 
 def may_pass(error: Exception) -> bool:
-    """Return True if *error* is not of the entry or job in hand: others may do, it comes again.
+    """True if *error* is not of the entry or job in hand: others may do, it comes again.
 
     Broker or payload store are away, or this machine lacks memory, threads or files.
     """

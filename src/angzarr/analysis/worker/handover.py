@@ -43,7 +43,7 @@ class OtherApps:
     domains: AbstractSet[str]
 
     def domain_of(self, failure: Failure) -> str:
-        """Return the domain of the app that wrote *failure*; empty if that is this app.
+        """The domain of the app that wrote *failure*; empty if that is this app.
 
         It is empty, too, where nobody knows: only apps of angzarr are known by their component,
         and a letter without a Celery task may be of another system.
@@ -95,7 +95,7 @@ class Handover:
 
     @staticmethod
     def looks_at(receipt: Receipt) -> bool:
-        """Tell whether a letter may be given on: once, out of the queue of no domain."""
+        """True if a letter may be given on: once, out of the queue of no domain."""
         return receipt.domain == UNKNOWN_DOMAIN
 
     def give(self, taken: Sequence[tuple[Receipt, Failure]]) -> list[Receipt]:

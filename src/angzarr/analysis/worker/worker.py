@@ -34,7 +34,7 @@ class Stop(Protocol):
     """A threading.Event, or what a test makes of it."""
 
     def is_set(self) -> bool:
-        """Tell whether to stop."""
+        """True if to stop."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait at most *timeout* seconds for it; return whether to stop."""
@@ -117,7 +117,7 @@ class AnalysisHealth:
         self._stopping = stopping
 
     def live(self) -> Report:
-        """Tell whether its rounds go on; a server that is away stops none of them."""
+        """True if its rounds go on; a server that is away stops none of them."""
         still = self._worker.pulse.age()
         if self._stopping():
             return Report(
@@ -127,7 +127,7 @@ class AnalysisHealth:
         return Report("live", [Condition("rounds", holds=still <= self._stalled_after, says=says)])
 
     def ready(self) -> Report:
-        """Tell whether its last round reached all that it needs."""
+        """True if its last round reached all that it needs."""
         stops, failed = self._stopping(), self._worker.failed
         running = Condition(
             "running", holds=not stops, says="it stops" if stops else "it is not stopping"
@@ -147,7 +147,7 @@ def _reached(name: str, kind: type[Exception], failed: Mapping[str, Exception]) 
 
 
 def _others(failed: Mapping[str, Exception]) -> Condition:
-    """Return the condition of what failed otherwise; the log says why, which may hold anything."""
+    """The condition of what failed otherwise; the log says why, which may hold anything."""
     known = tuple(_NEEDED.values())
     waits = {duty: error for duty, error in failed.items() if not isinstance(error, known)}
     says = ", ".join(f"{duty} wait ({type(error).__name__})" for duty, error in waits.items())

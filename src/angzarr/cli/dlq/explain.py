@@ -15,7 +15,7 @@ from rich.table import Table
 
 from angzarr.analysis.classification.classify import ExplainedDecision, deciding, explanation_json
 from angzarr.analysis.classification.evidence_text import EvidenceItem, evidence_items
-from angzarr.analysis.classification.rules import TriedRule
+from angzarr.analysis.classification.rules import RuleTrial
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.plan_filing import as_stored
 from angzarr.analysis.ledger.transition import Action
@@ -88,7 +88,7 @@ def _decision(found: ExplainedDecision) -> str:
     return f"{decision.failure_class}: {decision.action}{at}{by}"
 
 
-def _rules(tried: Sequence[TriedRule], brief: Abridged, *, all_rules: bool) -> Table:
+def _rules(tried: Sequence[RuleTrial], brief: Abridged, *, all_rules: bool) -> Table:
     """Draw all rules in order; or the one that decides, and those that broke before it."""
     table = Table("", "rule", "says", "because")
     chosen = deciding(tried)
@@ -104,13 +104,13 @@ def _rules(tried: Sequence[TriedRule], brief: Abridged, *, all_rules: bool) -> T
     return table
 
 
-def _asked(tried: Sequence[TriedRule]) -> Sequence[TriedRule]:
+def _asked(tried: Sequence[RuleTrial]) -> Sequence[RuleTrial]:
     """Return the rules before the one that decides; those behind it are not asked."""
     chosen = deciding(tried)
     return tried[: tried.index(chosen)] if chosen else tried
 
 
-def _print_number_of_others(out: Console, tried: Sequence[TriedRule]) -> None:
+def _print_number_of_others(out: Console, tried: Sequence[RuleTrial]) -> None:
     others = sum(1 for one in _asked(tried) if not one.failed)
     if others:
         noun = "rule" if others == 1 else "rules"

@@ -36,7 +36,7 @@ def list_alerts(request: Request, services: ServicesHere) -> Response:
 
 
 def _where(alert: Alert) -> str:
-    """Return the page that is about what an alert is about, if there is one."""
+    """The page that is about what an alert is about, if there is one."""
     kind, _, name = alert.subject.partition(":")
     if not name:
         return ""

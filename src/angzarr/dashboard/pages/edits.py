@@ -78,7 +78,7 @@ def laid_out(data: Any) -> str:
 
 
 def both(whole: Sides | None) -> tuple[str, str] | None:
-    """Return all data before and after for a page; None: there is no need, or no room."""
+    """All data before and after for a page; None: there is no need, or no room."""
     if whole is None:
         return None
     before, after = (escaped(json.dumps(one, indent=2, ensure_ascii=False)) for one in whole)
@@ -97,7 +97,7 @@ def _whole(text: str) -> str:
 
 
 def _edit_in(form: dict[str, str], entry_id: str) -> Edit | Unfit:
-    """Return the edit that a person filled in, or what is wrong with its data."""
+    """The edit that a person filled in, or what is wrong with its data."""
     data = read_data(form.get("data", ""))
     if isinstance(data, Unfit):
         return data

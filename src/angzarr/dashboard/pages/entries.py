@@ -16,7 +16,7 @@ from angzarr.analysis.replay.editor import EditChanges
 from angzarr.analysis.replay.job import plan_for
 from angzarr.analysis.replay.skip import told_behind
 from angzarr.dashboard import actions
-from angzarr.dashboard.api.export import EXPORTED
+from angzarr.dashboard.api.export import EXPORTED, ExportQuery, export
 from angzarr.dashboard.api.requests import EntryQuery
 from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.api.shapes import EntryId
@@ -57,6 +57,13 @@ def list_entries(request: Request, services: ServicesHere) -> Response:
         export_query=f"{named}&" if named else "",
         exported=EXPORTED,
     )
+
+
+@router.get("/entries/export")
+def export_entries(request: Request, services: ServicesHere) -> Response:
+    """Give the entries of a filter as a file."""
+    asked = filled(ExportQuery, request)
+    return export(services, request.app.state.streams, asked, caller_of(request))
 
 
 @router.get("/entries/{entry_id}")

@@ -34,13 +34,13 @@ def filled(model: type[M], request: Request, **more: str) -> M:
 
 
 def filter_query(request: Request) -> str:
-    """Return the filter in the address of a page as a query; empty where it names nothing."""
+    """The filter in the address of a page as a query; empty where it names nothing."""
     given = request.query_params.items()
     return urlencode([(name, value) for name, value in given if value and name in _FIELDS])
 
 
 def note_in(form: dict[str, str], most: int = LONGEST_NOTE) -> str:
-    """Return the note that a person wrote; refuses one that would be cut."""
+    """The note that a person wrote; refuses one that would be cut."""
     note = form.get("note", "").replace("\r\n", "\n").strip()
     if len(note) > most:
         msg = f"a note has at most {most} characters"
@@ -60,7 +60,7 @@ def order_in(form: dict[str, str]) -> dict[str, Any]:
 
 
 def number_in(form: dict[str, str], name: str) -> int:
-    """Return the number in a hidden field."""
+    """The number in a hidden field."""
     text = form.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004 - as databases
         raise Problem(422, "invalid", f"the form has no {name}: load its page again")
@@ -68,7 +68,7 @@ def number_in(form: dict[str, str], name: str) -> int:
 
 
 def moment_in(form: dict[str, str], name: str) -> datetime:
-    """Return the moment in a hidden field."""
+    """The moment in a hidden field."""
     moment = time_of(form.get(name, ""))
     if moment is None:
         raise Problem(422, "invalid", f"the form has no {name}: load its page again")

@@ -173,7 +173,7 @@ def _replay_form(
 
 
 def _plan_in(form: dict[str, str]) -> JobPlanRequest:
-    """Return the plan that a person filled in; raises ValueError."""
+    """The plan that a person filled in; raises ValueError."""
     stages = [one.strip() for one in form.get("stages", "").split(",") if one.strip()]
     rate = form.get("rate", "").strip()
     return JobPlanRequest.model_validate(

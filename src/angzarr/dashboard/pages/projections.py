@@ -132,7 +132,7 @@ def _story(request: Request, services: Services, name: str) -> dict[str, Any]:
 
 
 def _told(one: Ordered, lane: Standing, letters: Letters) -> tuple[Any, ...]:
-    """Return a lane, how it stands, the commands that help, and the entry that holds it up."""
+    """A lane, how it stands, the commands that help, and the entry that holds it up."""
     view = view_of(lane)
     letter = view.head if view.state is LaneState.BLOCKED else None
     return lane, view, what_helps(one, view), letter and letters.entry_of(letter)

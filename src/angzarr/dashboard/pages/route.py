@@ -73,7 +73,7 @@ class OpenPageRoute(PageRoute):
 
 
 def pages(*, is_open: bool = False) -> APIRouter:
-    """Return a router for pages."""
+    """A router for pages."""
     kind = OpenPageRoute if is_open else PageRoute
     return APIRouter(route_class=kind, include_in_schema=False)
 
@@ -81,7 +81,7 @@ def pages(*, is_open: bool = False) -> APIRouter:
 def render(
     request: Request, template: str, *, status: int = 200, waits: bool = True, **values: Any
 ) -> Response:
-    """Return a page; what it shows of its caller comes from the request.
+    """A page; what it shows of its caller comes from the request.
 
     It asks how the brake stands, unless it must not wait.
     """
@@ -133,7 +133,7 @@ def read_cookie(request: Request, name: str) -> str:
 
 
 def _cookie_name(request: Request, name: str) -> str:
-    """Return the name under which a browser keeps the cookie *name*.
+    """The name under which a browser keeps the cookie *name*.
 
     Without TLS the port is in it: browsers give the cookies of one port to all, and two dashboards
     of one machine must not throw each other's people out.
@@ -169,12 +169,12 @@ def to_login(request: Request) -> Response:
 
 
 def cookie_of(request: Request) -> str:
-    """Return the session's cookie, or an empty string."""
+    """The session's cookie, or an empty string."""
     return read_cookie(request, COOKIE)
 
 
 def form_of(request: Request) -> dict[str, str]:
-    """Return the fields of the form that was sent."""
+    """The fields of the form that was sent."""
     form: dict[str, str] = request.state.form
     return form
 
@@ -210,7 +210,7 @@ def _holder(request: Request, access: Access) -> tuple[str, str]:
 
 
 def _visit(request: Request, access: Access) -> str:
-    """Return the visit of a browser; a new one where it shows none of ours."""
+    """The visit of a browser; a new one where it shows none of ours."""
     shown = read_cookie(request, VISIT_COOKIE)
     return shown if access.sessions.is_visit(shown) else access.sessions.new_visit()
 

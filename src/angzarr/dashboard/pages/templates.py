@@ -22,7 +22,7 @@ LONGEST_SHOWN: Final = 64 * 1024
 
 
 def write(template: str, **values: Any) -> str:
-    """Return the page of *template*."""
+    """The page of *template*."""
     return _environment().get_template(template).render(values)
 
 
