@@ -288,7 +288,7 @@ class AlertRaiser:
         if self.seldom.now("jobs"):
             _log.warning(
                 "too_many_jobs: more than %s replay jobs are halted or wait for approval: alerts"
-                " look at so many at a time, the others come later; cancel what nobody wants",
+                " look at so many at a time, the others come later; cancel those not needed",
                 f"{JOB_PAGES * JOBS:,}",
             )
 

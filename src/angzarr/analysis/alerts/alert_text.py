@@ -266,7 +266,7 @@ def _oldest_text(found: AlertFinding, too_old: Sequence[Entry], *, more: bool) -
     count = f"{found.count} or more entries" if more else counted(found.count)
     of_these = f"the {found.count} oldest by domain: " if more else ""
     return (
-        f"{count} failed long ago and nobody is done with them"
+        f"{count} failed long ago and are still open"
         f" ({of_these}{_counted(one.domain for one in too_old)}). The oldest failed first at"
         f" {when(found.since)}: {name(too_old[0].error_type or too_old[0].reason)} in"
         f" {name(too_old[0].handler_name)}."

@@ -109,7 +109,7 @@ class Evidence:
     group_fares: PeerStats | None = None
     #: Whether a worker runs a release that is newer than the one that failed.
     newer_release: bool | None = None
-    fit: Fit = Fit(why="nobody tried")
+    fit: Fit = Fit(why="not tried")
     #: The task that undoes what the handler does; empty: it names none; None: nobody asked.
     undone_by: str | None = None
 

@@ -89,7 +89,7 @@ def test_old_entries_name_the_oldest():
     found = AlertFinding(AlertKind.OLDEST_TOO_OLD, SINCE, LAST, 2)
     alert = SPEAKER.of_oldest(found, entries, more=False, at=START, revision=1)
     assert as_text(alert) == (
-        "Open entries are getting old. 2 entries failed long ago and nobody is done with them"
+        "Open entries are getting old. 2 entries failed long ago and are still open"
         " (order: 2). The oldest failed first at 2026-01-01 11:00 UTC: TimeoutError in orders.sync."
         f" Decide what becomes of the oldest: angzarr dlq show {entries[0].id[:12]}"
     )
