@@ -24,6 +24,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from angzarr.adapters.kafka.client import KafkaCluster, reason_of
 from angzarr.runtime.log_throttle import LogThrottle
 
+_LOG: Final = logging.getLogger(__name__)
+
 #: Letters are kept until somebody is done with them, not for Kafka's seven days.
 BASE: Final[Mapping[str, str]] = {"retention.ms": "-1", "cleanup.policy": "delete"}
 _ONE_REPLICA: Final = "one replica (give it 3 and min.insync.replicas=2)"
@@ -79,7 +81,6 @@ def is_worth_a_warning(topic: FoundTopic) -> bool:
     return topic.brokers > 1 or weaknesses(topic) != [_ONE_REPLICA]
 
 
-_LOG: Final = logging.getLogger(__name__)
 #: Seconds between two looks for a topic that was created a moment ago.
 _PAUSE: Final = 0.2
 #: Topics that one line names.

@@ -29,6 +29,8 @@ from angzarr.sagas.escalation import escalation_of
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.rejection import Rejection, notification_task, to_event
 
+_log = logging.getLogger("angzarr.ordering")
+
 
 class CeleryOutbox(Outbox):
     """Sends through *app*."""
@@ -113,8 +115,6 @@ class CeleryCompensations(Compensations):
             headers=OwnHeaders(call.headers),
         )
 
-
-_log = logging.getLogger("angzarr.ordering")
 
 #: Events that are sent for one gap at a time; what is missing after these is found later.
 MOST_RESENT: Final = 500

@@ -20,6 +20,8 @@ from celery.worker import state
 
 from angzarr.delivery.async_runner import cut_shared
 
+_log = logging.getLogger("angzarr.worker")
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -119,8 +121,6 @@ def _nothing() -> None:
     """Wake the loop."""
 
 
-_log = logging.getLogger("angzarr.worker")
-
 #: Seconds that a handler which was cut gets to end, before its process is killed.
 CUT_WITHIN = 0.7
 #: Seconds that a killed child takes to be dead, at most.
@@ -140,9 +140,9 @@ class PoolShutdown:
     #: Whether handlers go on in this process although their messages were given back.
     leaves_running = False
 
-    def __init__(self, worker: Any, turning: DrainLoop) -> None:
+    def __init__(self, worker: Any, drain_loop: DrainLoop) -> None:
         self.worker = worker
-        self.turning = turning
+        self.drain_loop = drain_loop
 
     def begin_no_more(self) -> None:
         """Begin nothing that waits in line; afterwards `state.active_requests` is complete."""
@@ -165,7 +165,7 @@ class PoolShutdown:
         return len(left)
 
     def _wait(self, seconds: float) -> bool:
-        return self.turning.until(lambda: not running(), in_seconds(seconds))
+        return self.drain_loop.until(lambda: not running(), in_seconds(seconds))
 
 
 class ThreadsShutdown(PoolShutdown):
@@ -216,7 +216,7 @@ class PreforkShutdown(PoolShutdown):
         for job in tuple(pool.outbound_buffer):
             job.discard()
         pool.outbound_buffer.clear()
-        self.turning.until(lambda: not self._unread(), in_seconds(1))
+        self.drain_loop.until(lambda: not self._unread(), in_seconds(1))
 
     def _unread(self) -> bool:
         pipes = [process.outq._reader for process in self.billiard._pool]  # noqa: SLF001
@@ -241,7 +241,7 @@ class PreforkShutdown(PoolShutdown):
                 os.kill(pid, number)
 
     def _wait(self, seconds: float) -> bool:
-        return self.turning.until(lambda: self._bury() and not running(), in_seconds(seconds))
+        return self.drain_loop.until(lambda: self._bury() and not running(), in_seconds(seconds))
 
     def _bury(self) -> bool:
         """Notice the dead; billiard does so only while it replaces them."""
@@ -266,7 +266,7 @@ class PreforkShutdown(PoolShutdown):
             self.worker.pool._pool = None  # noqa: SLF001 - Celery would wait half a second for it
 
     def _wait_for_children(self, seconds: float) -> None:
-        self.turning.until(
+        self.drain_loop.until(
             lambda: self._bury() and not self.billiard._pool,  # noqa: SLF001
             in_seconds(seconds),
         )

@@ -108,8 +108,8 @@ class Shutdown:
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._app = worker.app
-        self._turning = DrainLoop(worker)
-        self._pool = POOL_SHUTDOWNS.get(pool_name(worker), PoolShutdown)(worker, self._turning)
+        self._drain_loop = DrainLoop(worker)
+        self._pool = POOL_SHUTDOWNS.get(pool_name(worker), PoolShutdown)(worker, self._drain_loop)
         self._is_asked = False
         #: Wakes the watchdog; unlike an Event it may be used by a signal handler at any point.
         self._asked: SimpleQueue[None] = SimpleQueue()
@@ -164,7 +164,7 @@ class Shutdown:
         if state.should_terminate is not None and state.should_terminate is not False:
             self._deadline = time.monotonic()
         try:
-            with self._turning:
+            with self._drain_loop:
                 self._take_steps()
         except Exception:  # noqa: BLE001 - the process must end; what is unacknowledged comes back
             _log.exception("shutdown_broke")
@@ -180,12 +180,12 @@ class Shutdown:
         _log.info(
             "stopping: %d tasks run for %.1f s at most, %d given back", len(running()), left, back
         )
-        if not self._turning.until(lambda: not running(), lambda: self._deadline):
+        if not self._drain_loop.until(lambda: not running(), lambda: self._deadline):
             _log.warning("grace_ended: %d tasks are cut, they run again elsewhere", len(running()))
             self._app.stopping.cut()
             self._pool.cut()
         self._app.stop_settling(SETTLED_WITHIN)
-        self._turning.settle()
+        self._drain_loop.settle()
         self._pool.end()
         if self._pool.leaves_running and self.owns_process:
             self._leave_when_stopped()

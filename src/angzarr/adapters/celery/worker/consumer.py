@@ -52,7 +52,7 @@ _log = logging.getLogger("angzarr.worker")
 #: Seconds between two looks for dead children.
 LOOKED_EVERY = 0.5
 #: Seconds between two looks whether a domain is held back.
-VALVE_EVERY = 1.0
+TURN_EVERY = 1.0
 
 #: Built-in errors that kombu counts among the signs of a lost connection, and that a malformed
 #: message raises as well.
@@ -74,10 +74,10 @@ class AngzarrConsumer(Consumer):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         # It outlives a connection: what it has closed stays closed when Celery consumes anew.
-        self._valve = QueuePauser(
+        self._queue_pauser = QueuePauser(
             self, self.app.holding, stop=super().cancel_task_queue, resume=super().add_task_queue
         )
-        self._valve_due = 0.0
+        self._turn_due = 0.0
         self._receipts = self.app.movement.receipts
         self._restart_state = ReconnectPauses(look=self._look)
         self.loop = partial(self._go_on_by, self.loop)
@@ -171,7 +171,7 @@ class AngzarrConsumer(Consumer):
         maintain = getattr(getattr(self.pool, "_pool", None), "maintain_pool", None)
         if maintain is not None:
             hub.call_repeatedly(LOOKED_EVERY, maintain)
-        hub.call_repeatedly(VALVE_EVERY, self._turn_valve)
+        hub.call_repeatedly(TURN_EVERY, self._turn_each_second)
 
     def perform_pending_operations(self) -> None:
         """Do what was put off, where no event loop does (gevent, some transports): waves too.
@@ -179,18 +179,18 @@ class AngzarrConsumer(Consumer):
         Celery comes here after each message, and every two seconds where none comes.
         """
         super().perform_pending_operations()
-        if self.hub is None and (now := time.monotonic()) >= self._valve_due:
-            self._valve_due = now + VALVE_EVERY
-            self._turn_valve()
+        if self.hub is None and (now := time.monotonic()) >= self._turn_due:
+            self._turn_due = now + TURN_EVERY
+            self._turn_each_second()
 
     def _look(self) -> None:
         """Look whether the worker stops, in the pause between two connections."""
         self.app.movement.beat()
         maybe_shutdown()
 
-    def _turn_valve(self) -> None:
+    def _turn_each_second(self) -> None:
         self._guarded(partial(self.app.movement.look, self), "movement_not_seen")
-        self._guarded(self._valve.turn, "valve_failed")
+        self._guarded(self._queue_pauser.turn, "valve_failed")
         self._guarded(self.app.keep_settling, "settle_threads_not_kept")
 
     def _guarded(self, step: Callable[[], object], failed: str) -> None:
@@ -203,12 +203,12 @@ class AngzarrConsumer(Consumer):
 
     def add_task_queue(self, queue: str, *args: Any, **options: Any) -> None:
         """Consume from *queue*: an operator's word, by remote control."""
-        self._valve.leave(queue)
+        self._queue_pauser.leave(queue)
         super().add_task_queue(queue, *args, **options)
 
     def cancel_task_queue(self, queue: str) -> None:
         """Consume from *queue* no more, until an operator says otherwise."""
-        self._valve.leave(queue)
+        self._queue_pauser.leave(queue)
         super().cancel_task_queue(queue)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:

@@ -258,7 +258,7 @@ class ConsumerState:
 def _missing(app: Any, tasks: Any) -> dict[str, str]:
     """Return the queues that are to be consumed and are not, with what is missing.
 
-    Those that the valve or an operator closed are not to be consumed: Celery does not select them.
+    A queue that the pauser or an operator stopped is left out: Celery does not select it.
     """
     channel = tasks.channel
     found = {}

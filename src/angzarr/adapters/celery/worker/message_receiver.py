@@ -32,6 +32,8 @@ from angzarr.resilience.idempotency import (
 )
 from angzarr.runtime.json_bounds import Bounds
 
+_log = logging.getLogger("angzarr.worker")
+
 #: The attribute in which a message has the name.
 _NAME: Final = "angzarr_consumed_from"
 
@@ -89,8 +91,6 @@ class NamingConsumer(Consumer):
         setattr(message, _NAME, queue)
         return self._receive_callback(message)
 
-
-_log = logging.getLogger("angzarr.worker")
 
 #: The attribute of a message that is not read, which says why.
 _DIED: Final = "angzarr_readers_died"

@@ -24,6 +24,8 @@ from kombu import Queue
 from angzarr.clock import SystemClock
 from angzarr.delivery.handlers import Handler
 
+_log = logging.getLogger("angzarr.worker")
+
 #: Seconds of `time.monotonic`, one clock for all processes of a machine, until when a domain is
 #: held back: whether the machine's other clock is right, or set meanwhile, matters to none of them.
 _UNTIL = struct.Struct("d")
@@ -155,8 +157,6 @@ def _copies(to: Queue, other: Queue) -> bool:
     wild = exchange.type != "topic" or "*" in key or "#" in key
     return wild or key == to.routing_key
 
-
-_log = logging.getLogger("angzarr.worker")
 
 #: Tells why a handler is held back, or None: it is not.
 Held: TypeAlias = Callable[[Handler], str | None]

@@ -35,6 +35,8 @@ from angzarr.events import headers as names
 from angzarr.events.event import Message
 from angzarr.runtime.log_throttle import LogThrottle
 
+_log = logging.getLogger("angzarr.worker")
+
 #: kombu's queues for delayed messages, which go from one to the next by being dead-lettered.
 _DELAYS: Final = "celery_delayed_"
 
@@ -176,8 +178,6 @@ class HeldRejections:
             count = len(self._held)
             _log.critical("holding %d messages that RabbitMQ gave up: %r", count, error)
 
-
-_log = logging.getLogger("angzarr.worker")
 
 #: Seconds between two looks whether the worker stops, and that the end of a worker waits.
 _TURN, _PATIENCE = 0.5, 1.0

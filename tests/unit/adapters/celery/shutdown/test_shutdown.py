@@ -112,7 +112,7 @@ def world(app, journal, monkeypatch):
         monkeypatch.setattr(module, "release_claims", freed)
     ending = Shutdown(worker)
     monkeypatch.setattr(ending, "_pool", KindOfPool(journal))
-    monkeypatch.setattr(ending._turning, "turn", lambda: time.sleep(0.01))
+    monkeypatch.setattr(ending._drain_loop, "turn", lambda: time.sleep(0.01))
     monkeypatch.setattr(app, "stop_settling", lambda _patience: journal.append("settled"))
     return SimpleNamespace(app=app, worker=worker, channel=channel, ending=ending)
 

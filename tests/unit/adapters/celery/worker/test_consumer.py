@@ -77,7 +77,9 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
     consumer.task_consumer = SimpleNamespace(
         consuming_from=consumed.__contains__, channel=None, _active_tags={}
     )
-    consumer._valve = QueuePauser(consumer, app.holding, stop=consumed.discard, resume=consumed.add)
+    consumer._queue_pauser = QueuePauser(
+        consumer, app.holding, stop=consumed.discard, resume=consumed.add
+    )
 
     def turn():
         consumer.register_with_event_loop(consumer.hub)  # as with every new connection
@@ -99,15 +101,15 @@ def test_a_child_tells_its_parent_of_a_wave_where_no_fleet_shares_its_breakers(m
 
 def test_without_an_event_loop_it_is_turned_between_two_messages(consumer, monkeypatch):
     turns = []
-    monkeypatch.setattr("angzarr.adapters.celery.worker.consumer.VALVE_EVERY", 3600.0)
-    consumer._valve = SimpleNamespace(turn=lambda: turns.append(True))
+    monkeypatch.setattr("angzarr.adapters.celery.worker.consumer.TURN_EVERY", 3600.0)
+    consumer._queue_pauser = SimpleNamespace(turn=lambda: turns.append(True))
     consumer.perform_pending_operations()
     assert not turns, "its loop does it"
     consumer.hub = None
     consumer.perform_pending_operations()
     consumer.perform_pending_operations()
     assert len(turns) == 1
-    consumer._valve_due -= 3600.0
+    consumer._turn_due -= 3600.0
     consumer.perform_pending_operations()
     assert len(turns) == 2
 
@@ -117,7 +119,11 @@ def test_a_valve_that_fails_ends_no_worker_but_a_lost_connection_is_told(consume
         def turn():
             raise error
 
-        consumer._valve, consumer.hub, consumer._valve_due = SimpleNamespace(turn=turn), None, 0.0
+        consumer._queue_pauser, consumer.hub, consumer._turn_due = (
+            SimpleNamespace(turn=turn),
+            None,
+            0.0,
+        )
         consumer.perform_pending_operations()
 
     fail(KeyError("odd"))

@@ -60,7 +60,7 @@ def consumed(worker):
 
 
 def turn(worker):
-    worker._valve.turn()
+    worker._queue_pauser.turn()
 
 
 def test_a_queue_is_closed_while_all_it_serves_is_held_and_opened_afterwards(worker, held, caplog):
