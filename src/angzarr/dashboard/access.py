@@ -230,7 +230,7 @@ def _bearer(header: str) -> str:
     return header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
 
 
-#: Wrong tokens from one place, see `visits.place_of`: a person mistypes, a program guesses.
+#: Wrong tokens from one place, see `access_log.place_of`: a person mistypes, a program guesses.
 _GUESSES: Final = Limit("wrong-tokens", rate=0.2, burst=10)
 
 

@@ -160,7 +160,7 @@ class AnalysisSettings(Section):
     keep_closed: Keep = Field(default=timedelta(days=30))
     keep_archived: Keep = Field(default=timedelta(days=180))
     #: How long replay jobs are kept after they ended; None: for ever. No less than a day, by which
-    #: others are judged (`recovery.LEFT_TO_PEOPLE`, `job_approval.ADDED_UP`).
+    #: others are judged (`auto_replay.LEFT_TO_PEOPLE`, `job_limits.ADDED_UP`).
     keep_jobs: KeepJobs = Field(default=timedelta(days=90))
     automatic: AutomaticSettings = AutomaticSettings()
     alerts: AlertSettings = AlertSettings()

@@ -345,7 +345,7 @@ LOOKED_AT: Final = 100
 
 @dataclass(slots=True, kw_only=True)
 class ForgottenWatches:
-    """Fulfils `pruning.Removal`. A watch goes once its subject is gone and nothing of it is open.
+    """A `retention.Removal`. A watch goes once its subject is gone and nothing of it is open.
 
     While the subject is there its watch is what keeps it from being told a second time.
     """

@@ -1,4 +1,4 @@
-"""Gathering: finds out what is known of failures before they are classified (spec A3).
+"""EvidenceCollector: finds out what is known of failures before they are classified (A3).
 
 For a batch and not for each letter: one question to the ledger, one to the fleet, and a look at the
 breakers once a second at most. Whoever cannot answer leaves the evidence unknown; only the ledger

@@ -110,7 +110,7 @@ def _of(name: str) -> Callable[[Evidence], str]:
     return lambda evidence: str(getattr(evidence.letter, name, "") or "")
 
 
-def _rule_text_breakers(evidence: Evidence) -> str:
+def _breakers_text(evidence: Evidence) -> str:
     if evidence.breakers is None:
         return "no breaker that can be asked"
     return ", ".join(map(str, evidence.breakers)) or "no breaker"
@@ -124,7 +124,7 @@ def _mismatch(evidence: Evidence) -> str:
     return f"{letter.mismatch} ({letter.mismatch.strategy_name})"
 
 
-def _rule_text_fares(name: str) -> Callable[[Evidence], str]:
+def _peers_text(name: str) -> Callable[[Evidence], str]:
     return lambda evidence: str(getattr(evidence, name) or "unknown")
 
 
@@ -139,9 +139,9 @@ SAID: Final[Mapping[str, Callable[[Evidence], str]]] = {
     "reason": lambda evidence: evidence.reason,
     "release": _of("version"),
     "problem": lambda evidence: evidence.target_problem,
-    "breakers": _rule_text_breakers,
-    "handler_fares": _rule_text_fares("handler_fares"),
-    "group_fares": _rule_text_fares("group_fares"),
+    "breakers": _breakers_text,
+    "handler_fares": _peers_text("handler_fares"),
+    "group_fares": _peers_text("group_fares"),
     "mismatch": _mismatch,
     "payload": lambda evidence: evidence.fit.why,
 }

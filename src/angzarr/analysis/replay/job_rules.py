@@ -86,7 +86,7 @@ def filled(
     """A new *job* with its entries chosen.
 
     *elsewhere*: how many more there are that belong to another job, and one such. *behind*: a job
-    that runs over the same group. *besides*: `job_approval.besides`. *redirects_wait*: for a second
+    that runs over the same group. *besides*: `job_limits.besides`. *redirects_wait*: for a second
     person, if it sends its entries elsewhere than their letters say.
     """
     count, other = elsewhere

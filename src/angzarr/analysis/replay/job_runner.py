@@ -127,7 +127,7 @@ class JobRunner:
     def _send(self, job: ReplayJob, begun: Sequence[Begun]) -> int:
         """Send what has begun, in half the lease at most; the next turn puts back what is left.
 
-        What the broker did not take has begun: `Waking` sends it, the next turn counts it.
+        A replay that the broker did not take has begun: `DueEntries` sends it.
         """
         until = self.replayer.clock.now() + self.lease / 2
         noted: list[Noted] = []

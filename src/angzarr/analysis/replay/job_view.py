@@ -193,7 +193,7 @@ def dry_run(
     found = jobs.would_choose(selection, limit=MOST_COUNTED + 1)
     looked_at = found[:MOST_COUNTED]
     for one in looked_at:
-        if problem := _job_dry_run_problem(replayer, one, most_replays, plan):
+        if problem := _obstacle(replayer, one, most_replays, plan):
             refused[problem] += 1
         else:
             sendable.append(one.entry.id)
@@ -207,9 +207,7 @@ def dry_run(
     )
 
 
-def _job_dry_run_problem(
-    replayer: Replayer, one: Candidate, most_replays: int, plan: JobPlan
-) -> str:
+def _obstacle(replayer: Replayer, one: Candidate, most_replays: int, plan: JobPlan) -> str:
     """Why a job would not send an entry, or an empty string."""
     if one.job:
         return f"it is in job {one.job}, which is not finished"

@@ -1,4 +1,4 @@
-"""Deciding: classifies entries and has the ledger carry out what that says (spec A3)."""
+"""DecisionMaker: classifies entries and has the ledger carry the decisions out (spec A3)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DecisionMaker:
     def file(self, failures: Sequence[Failure]) -> list[Entry]:
         """File *failures* and decide about those that are new, in one transaction of the ledger.
 
-        Where nobody can decide they are filed all the same, and wake a minute later.
+        If classification fails, entries are stored and retried after one minute.
         """
         try:
             outlook = self.gathering.look()

@@ -1,4 +1,4 @@
-"""Waking: the analysis worker's duty that does what an entry waited for, once its time has come."""
+"""DueEntries: the duty that does what an entry waited for, once its time has come."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ statement may take, whatever the size of the whole.
 
 Adding up: the entries of a person's other replay jobs, summed by the database.
 
-`job_approval.besides` says which count; only names and sums leave the database.
+`job_limits.besides` says which count; only names and sums leave the database.
 """
 
 from __future__ import annotations
