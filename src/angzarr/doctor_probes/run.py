@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
-from types import ModuleType
 from typing import Final
 
 from angzarr.adapters.celery import doctor
@@ -26,7 +25,6 @@ from angzarr.doctor import (
 from angzarr.doctor.finding import Finding, Fix, Probe, look_at_all, refusing
 from angzarr.doctor.report import DoctorReport, chosen
 from angzarr.doctor_probes import DoctorTarget, databases, fleet, letters, rabbitmq, redis, sqs
-from angzarr.doctor_probes import letters as payloads
 from angzarr.errors import ConfigurationError
 from angzarr.wiring import startup_checks as checks
 from angzarr.wiring.ledger import ledger_url
@@ -73,7 +71,6 @@ def _refusals(target: DoctorTarget) -> tuple[Callable[[], object], ...]:
 #: How much longer than one answer all of them together may take: connects, second tries and many
 #: questions, on a machine that has other work. A client ends its own waits much sooner.
 _ROOM: Final = timedelta(seconds=16)
-_PARTS: Final[tuple[ModuleType, ...]] = (redis, rabbitmq, sqs, letters, payloads, databases, fleet)
 #: Brokers of which something is known.
 _KNOWN: Final = ("redis", "rediss", "sentinel", "sqs", "memory", "filesystem")
 
@@ -112,9 +109,18 @@ def _probes(target: DoctorTarget) -> tuple[list[Probe], list[Finding]]:
     """Return what is to be looked at, and what cannot be."""
     probes = [Probe(at=target.at, look=lambda: app_findings(target))]
     findings: list[Finding] = list(_unknown_broker(target))
-    for part in _PARTS:
+    parts = (
+        redis.probes,
+        rabbitmq.probes,
+        sqs.probes,
+        letters.probes,
+        letters.payload_probes,
+        databases.probes,
+        fleet.probes,
+    )
+    for part in parts:
         try:
-            probes.extend(part.probes(target))
+            probes.extend(part(target))
         except ConfigurationError as error:
             findings.append(finding.refused(target.at, str(error)))
         except Exception as error:  # noqa: BLE001 - an odd setting must not hide the other parts
