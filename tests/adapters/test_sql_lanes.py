@@ -16,7 +16,7 @@ from angzarr.adapters.sql.ordering.tables import at, ordering_lanes
 from angzarr.ordering.lane import Moved, Place
 from hand_clock import HandClock
 
-PATIENT = timedelta(seconds=30)
+PATIENT = timedelta(minutes=5)
 
 
 class OnSql(LaneRacesContract, LanesContract):
