@@ -109,7 +109,7 @@ verify: env $(UV)
 	$(BIN)/python tools/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 
-CHECKS := wire-check lint format types imports
+CHECKS := wire-check lint format types types-tests imports
 .PHONY: $(CHECKS)
 
 check: env ## lint, format, types, import rules, generated code up to date
