@@ -109,7 +109,7 @@ verify: env $(UV)
 	$(BIN)/python tools/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
 
-CHECKS := wire-check lint format types types-tests imports
+CHECKS := wire-check lint format types types-tests imports names
 .PHONY: $(CHECKS)
 
 check: env ## lint, format, types, import rules, generated code up to date
@@ -124,6 +124,7 @@ format:
 types:
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing
+	$(BIN)/mypy tools/check_names.py
 	MYPYPATH=localstack $(BIN)/mypy -p angzarr_aws
 	$(BIN)/mypy --explicit-package-bases -p release -p website
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases \
@@ -134,6 +135,9 @@ types-tests: # calls that a changed signature breaks
 
 imports:
 	$(BIN)/lint-imports
+
+names:
+	$(BIN)/python tools/check_names.py
 
 unit: env ## the tests without any server
 	$(BIN)/pytest tests/unit

@@ -1,11 +1,4 @@
-"""The app that a command works on: found by name, checked, with errors that say the cure.
-
-The option that says how much a process of ours logs.
-
-What waits behind dead letters of ordered handlers: asked of the lanes, and never insisted on.
-
-angzarr completion: what a shell needs to complete commands, options and ids of entries.
-"""
+"""The app that a command works on: found by name and checked; completion of its entry ids."""
 
 from __future__ import annotations
 
@@ -128,7 +121,7 @@ _LEFT_ALONE: Final = 30.0
 
 
 class WaitingBehind:
-    """Counts what waits behind entries; safe to use from threads. Asks nobody where none can."""
+    """Counts the events that wait behind entries; safe to use from threads."""
 
     def __init__(self, open_lanes: Callable[[], Lanes], asks: LogThrottle | None = None) -> None:
         self._open = open_lanes

@@ -69,7 +69,7 @@ def show(app_name: str | None, name: str, *, as_json: bool) -> None:
 
 @breaker.command()
 @click.argument("name")
-@click.option("--create", is_flag=True, help="Also if nobody has used a breaker of this name.")
+@click.option("--create", is_flag=True, help="Also if no breaker of this name has been used.")
 @click.pass_obj
 def isolate(app_name: str | None, name: str, *, create: bool) -> None:
     """Hold the breaker NAME open until it is reset: nothing calls its dependency."""

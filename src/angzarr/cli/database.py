@@ -1,9 +1,4 @@
-"""angzarr database: the tables of all that an app keeps in SQL, by the names of their schemas.
-
-Revisions of tables for people and programs.
-
-angzarr books: event books and what is kept beside them.
-"""
+"""angzarr database, angzarr books: the SQL tables of an app, and pruning of its event books."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""angzarr doctor: a set-up that runs, checked for what loses messages; of any Celery app.
-
-The doctor's findings for people: by severity, the worst first.
-"""
+"""angzarr doctor: checks a running set-up, of any Celery app, for what loses messages."""
 
 from __future__ import annotations
 
@@ -123,7 +120,7 @@ def _apply_fixes(target: Any, report: DoctorReport, *, yes: bool) -> list[dict[s
     """Make the fixes that a person, or --yes, agrees to; tell on stderr what was done."""
     fixes = {(one.kind, one.at, one.arguments): one for one in map(_fix_of, report.findings) if one}
     if not fixes:
-        click.echo("nothing that was found can be mended by --fix", err=True)
+        click.echo("--fix can fix none of the findings", err=True)
     return [_make(target, one, yes=yes) for one in fixes.values()]
 
 
@@ -148,7 +145,7 @@ def _make(target: Any, fix: Fix, *, yes: bool) -> dict[str, Any]:
 
 
 def _agrees(what: str) -> bool:
-    """Ask; nobody who could answer means no."""
+    """Ask for confirmation; without a terminal the answer is no."""
     try:
         return click.confirm(f"{what}?", default=False, err=True)
     except click.Abort:

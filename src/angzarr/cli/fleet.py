@@ -15,7 +15,7 @@ from angzarr.cli.terminal import JSON, console, print_json, safe
 from angzarr.fleet import FleetRelease, Member
 from angzarr.runtime.text import ago
 
-#: Stands for a release that nobody named.
+#: Stands for a release without a name.
 _UNNAMED: Final = "-"
 
 

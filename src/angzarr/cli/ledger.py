@@ -1,8 +1,6 @@
-"""angzarr ledger: its tables (upgrade them, check them, count anew), and all that is in them.
+"""angzarr ledger: upgrade and check its tables, recount its groups, and export its entries.
 
-angzarr ledger export: entries, or their letters, into a file or another program.
-
-New file: it has its name once it is written to the end, and else it never was there.
+An exported file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -220,7 +218,7 @@ def check(app_name: str | None, *, as_json: bool) -> None:
 @JSON
 @click.pass_obj
 def recount(app_name: str | None, *, dry_run: bool, as_json: bool) -> None:
-    """Compare the counts of groups with their entries and mend those that are wrong.
+    """Compare the counts of groups with their entries and correct wrong ones.
 
     Workers go on meanwhile. With --dry-run the exit code is 1 if a count is wrong.
     """

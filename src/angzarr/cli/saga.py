@@ -1,10 +1,6 @@
-"""angzarr saga: what became of rejected commands, and having a source asked anew (spec C4, C5).
+"""angzarr saga: registered sagas, rejected commands, and asking a source again (spec C4, C5).
 
-Cases of rejected commands for people: tables. What came from outside is shown, never obeyed.
-
-Which cases a command is about: by how an id begins, or by a filter, a page at a time.
-
-What an app registers of sagas, process managers and aggregates, and where it is sent.
+Text that came from outside is shown, never obeyed.
 """
 
 from __future__ import annotations
@@ -107,11 +103,6 @@ def _of_aggregate(app: Application, kind: AggregateType) -> Registration:
 
 def _queues(app: Application, tasks: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({app.queue_for(task) for task in tasks}))
-
-
-def registered_json(found: Iterable[Registration]) -> list[dict[str, Any]]:
-    """Return *found* as JSON objects."""
-    return [asdict(one) for one in found]
 
 
 def print_registered(found: list[Registration]) -> None:
@@ -248,7 +239,7 @@ def registered(app_name: str | None, *, as_json: bool) -> None:
     """List sagas, process managers and aggregates of the app, and the queues they read."""
     found = registered_in(load_application(app_name))
     if as_json:
-        print_json(registered_json(found))
+        print_json([asdict(one) for one in found])
     else:
         print_registered(found)
 
@@ -281,7 +272,7 @@ def show(app_name: str | None, case: str, *, data: bool, as_json: bool) -> None:
 @JSON
 @click.pass_obj
 def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json: bool) -> None:
-    """Have the source of CASE asked anew, after what failed was mended.
+    """Ask the source of CASE again, after you fixed the cause.
 
     However often it is asked, it compensates once.
     """
@@ -306,7 +297,7 @@ def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json
 
 
 def _asking(app: Application, shelves: EventStores) -> Asking:
-    app.known_handlers()  # which say the queue of whoever is asked
+    app.known_handlers()  # they name the queue of the source
     return Asking(
         log=shelves.rejections, outbox=app.outbox, facts=lambda: app.facts, clock=SystemClock()
     )

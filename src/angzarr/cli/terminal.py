@@ -1,13 +1,7 @@
-"""Standard output for lines that messages filled: a file or a program has them as they are.
+"""What people type and read: spans, moments, tables, and JSON for programs.
 
-A terminal would act on what stands in them; there it is spelt out, and a line of JSON stays the
-same JSON.
-
-JSON on standard output, for programs.
-
-Spans of time and moments as a person writes them: ``90s``, ``1d12h``, ``2026-11-22T14:30Z``.
-
-Local time: how every table tells when something was; JSON has UTC.
+Text that came from outside is spelled out: a terminal never acts on it. Tables show local time,
+JSON has UTC.
 """
 
 from __future__ import annotations

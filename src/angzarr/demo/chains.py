@@ -1,7 +1,4 @@
-"""Chains: the script of an example, which accounts for its aggregates and for each rejection.
-
-View of chains: what the demo prints of an example at its end.
-"""
+"""The script of an example: it accounts for its aggregates and for each rejected command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""angzarr demo: publish events, watch them handled, failed and healed, then account for each.
-
-Course: one run of the demo from its first event to its account.
-"""
+"""angzarr demo: publishes events, shows how they are handled, and accounts for each of them."""
 
 from __future__ import annotations
 
@@ -285,7 +282,7 @@ def _terminated(_signal: int, _frame: object) -> NoReturn:
 
 @contextmanager
 def _folder(parent: Path | None, run_id: str) -> Iterator[Path]:
-    """Make a folder for the run that nobody else may read: URLs hold passwords.
+    """Make a folder for the run that only this user may read: URLs hold passwords.
 
     A temporary one is removed if the run could not take place.
     """

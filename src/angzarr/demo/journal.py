@@ -1,12 +1,7 @@
-"""Journal: what the demo's handlers and its publisher themselves say happened, line by line.
+"""The demo's witnesses: a journal of every call, and the account of every published pair.
 
-It is evidence that does not come from the framework: a line is written in the handler's own call,
-just before and just after it. One SQLite file, shared by all processes of one host.
-
-Account: does every (event, handler) that was published stand somewhere, and once? Pure.
-
-published = handled + skipped + in the ledger, none lost, none handled twice (decisions 31). The
-witnesses are the handlers' journal, the ledger and the facts; the framework's counters are not.
+An account adds up if published = handled + skipped + in the ledger, none lost, none handled
+twice (decisions 31). The framework's own counters are not used.
 """
 
 from __future__ import annotations
@@ -146,7 +141,7 @@ class JournalHook:
         self._journal.write(SETTLED, pair, WORDS[type(outcome)], delivery.position.replay)
 
 
-#: Entries whose replay has not ended, or about which nobody has decided.
+#: Entries whose replay has not ended, or which wait for a decision.
 UNDER_WAY: Final = frozenset({Status.FAILED, Status.WAITING, Status.RETRYING})
 #: Outcomes after which a message is gone from the broker for good.
 ENDINGS: Final = frozenset({"handled", "skipped", "duplicate", "dead_lettered"})

@@ -1,9 +1,4 @@
-"""Run: one run of the demo, with names of its own on every server, and the settings it works by.
-
-The settings go where a user's would: a YAML file named by ANGZARR_CONFIG, and the environment.
-
-Example: one that has event books, sagas and an app of its own, as a run of the demo.
-"""
+"""One run of the demo: its own names on every server, its settings, and the example it plays."""
 
 from __future__ import annotations
 
@@ -62,7 +57,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What queues and keys on shared servers begin with; nobody else's do."""
+        """The prefix of this run's queues and keys on shared servers."""
         return f"angzarr-demo-{self.id}"
 
     @property

@@ -1,9 +1,4 @@
-"""Script: what a run of the demo publishes, how far that is, and whether it adds up.
-
-Events: the script of the ordinary demo, which accounts for every (event, handler) pair.
-
-Traffic: what the demo publishes, some of it twice, and the journal line for each.
-"""
+"""What a demo run publishes, how far it is, and whether it adds up."""
 
 from __future__ import annotations
 

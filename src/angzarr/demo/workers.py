@@ -1,7 +1,4 @@
-"""Fleet: the worker and the analysis worker of a demo run, in this process or as real ones.
-
-Servers of a demo run: where its dead letters go, whether all of them answer, and cleaning up.
-"""
+"""The workers of a demo run and its servers: started, checked, and cleaned up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What settings of Celery's lose: acknowledgements, serializers, confirms, transports, delays.
-
-How long things take against how long a broker, a pod or a clock waits for them.
-"""
+"""What Celery's settings and time limits lose: transports, results, visibility, grace periods."""
 
 from __future__ import annotations
 
@@ -250,7 +247,7 @@ class TimesSeen:
     """Spans of a set-up; None is unknown, or none."""
 
     at: str
-    #: After what a broker hands a message out again that nobody let go; None: it does not.
+    #: After this time a broker redelivers an unacknowledged message; None: never.
     visibility: timedelta | None = None
     #: The longest that this can be set to; None: any time.
     most_visibility: timedelta | None = None

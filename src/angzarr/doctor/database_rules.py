@@ -43,7 +43,7 @@ BEHIND: Final = Check(
     area=_DATABASE,
     severity=_WARNING,
     looks_at="revisions of the tables of ledger, books and ordering",
-    why="whoever needs the tables upgrades them first, or where that is off refuses: messages wait",
+    why="a process upgrades the tables at start, or refuses to start if that is off: messages wait",
 )
 NEWER: Final = Check(
     id="tables-newer",
@@ -77,7 +77,7 @@ class TablesSeen:
 
     schema: str
     revision: Revision
-    #: Whether whoever uses them upgrades them.
+    #: Whether processes upgrade them automatically.
     migrates: bool = True
 
 

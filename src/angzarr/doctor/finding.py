@@ -1,16 +1,7 @@
-"""Finding: something that was seen of a set-up, what becomes of messages by it, and the change.
+"""A finding: what was seen, what it costs, and the change; and the probe that makes findings.
 
-A `Check` is what is looked for. It has one id for ever: scripts leave it out by that.
-
-Unsafe: a setting of Celery's under which messages are lost.
-
-`adapters.celery.safety` finds them, for the worker that refuses to start and for the doctor alike.
-
-What holds for any server: that it answers, that its clock is right, that it is used at all.
-
-Probe: one look at one server, and many looks at once within a bounded time.
-
-A server that does not answer is one finding; it takes nothing from the others.
+A `Check` keeps its id for ever, because scripts exclude checks by id. A server that does not
+answer is one finding and delays no other probe.
 """
 
 from __future__ import annotations
@@ -92,7 +83,7 @@ class Check:
     #: What is looked at.
     looks_at: str
     why: str
-    #: Whether some of its findings can be mended by the doctor.
+    #: Whether the doctor can fix some of its findings.
     fixable: bool = False
 
     def found(
@@ -115,7 +106,7 @@ class Check:
         )
 
     def unknown(self, at: str, seen: str, by_hand: str) -> Finding:
-        """Return that nobody can tell, and how a person can: never an alarm."""
+        """The finding that something is unknown, and how a person checks it: never an alarm."""
         return Finding(
             check=self, severity=Severity.INFO, at=at, seen=seen, change=by_hand, known=False
         )
@@ -160,7 +151,7 @@ LOOK_FAILED: Final = Check(
     area=Area.ANY,
     severity=Severity.ERROR,
     looks_at="whether each look came to its end",
-    why="it may lose messages and nobody knows: the doctor met what it was not made for",
+    why="it may lose messages unseen: the doctor met an unexpected error",
 )
 CLOCK: Final = Check(
     id="clock-skew",
@@ -174,13 +165,13 @@ REFUSED: Final = Check(
     area=Area.APP,
     severity=Severity.ERROR,
     looks_at="what a worker or the analysis worker refuses to start with",
-    why="no worker starts: messages wait until the setting is mended",
+    why="no worker starts: messages wait until the setting is fixed",
 )
 SERVER_CHECKS: Final = (AWAY, NOT_LOOKED_AT, LOOK_FAILED, CLOCK, REFUSED)
 
 
 def away(at: str, reason: str) -> Finding:
-    """Return that a server does not answer, or lets nobody in."""
+    """The finding that a server does not answer, or refuses the login."""
     return AWAY.found(at, reason, "start it, or check its address, credentials and network")
 
 
@@ -190,7 +181,7 @@ def not_looked_at(at: str, reason: str, by_hand: str) -> Finding:
 
 
 def look_failed(at: str, kind: str) -> Finding:
-    """Return that a look ended with an error of a *kind* that nobody foresaw; never its text."""
+    """The finding that a look ended with an unexpected error of a *kind*; never its text."""
     return LOOK_FAILED.found(
         at, f"the look ended with {kind}", "see by hand whether it works, and report this"
     )

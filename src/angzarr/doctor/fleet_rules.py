@@ -1,4 +1,4 @@
-"""What a fleet loses: releases side by side, handlers nobody runs, queues nobody reads."""
+"""What a fleet loses: mixed releases, handlers without a worker, queues without a reader."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNNAMED: Final = Check(
     area=_FLEET,
     severity=Severity.INFO,
     looks_at="ANGZARR_RELEASE of all living workers",
-    why="nobody can tell which letters a new release has fixed, so they are not replayed for it",
+    why="it is unknown which letters a new release has fixed, so they are not replayed for it",
 )
 NOWHERE: Final = Check(
     id="handler-nowhere",

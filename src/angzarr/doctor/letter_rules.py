@@ -1,7 +1,4 @@
-"""What becomes of dead letters: where they go, whether they stay, whether anybody reads them.
-
-What a payload store loses: the bodies of letters that were too large for their queue.
-"""
+"""What becomes of dead letters and of their payloads: where they are kept, who reads them."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ UNREAD: Final = Check(
     area=_LETTERS,
     severity=_WARNING,
     looks_at="queues angzarr-dlq-* whose domain this app's analysis worker does not read",
-    why="letters wait in a queue that nobody reads, until its retention ends",
+    why="letters wait in a queue without a reader, until its retention ends",
 )
 SHARED: Final = Check(
     id="letters-of-any-app",
@@ -129,7 +126,7 @@ class LetterQueueSeen:
     domain: str
     name: str
     exists: bool = True
-    #: Whether whoever puts a letter makes it.
+    #: Whether the first put of a letter creates it.
     made_when_missing: bool = True
     #: What is missing before it that letters come by, in words.
     lacks: str = ""
@@ -142,7 +139,7 @@ class LetterQueueSeen:
     #: Why it takes no letters.
     unfit: str = ""
     waiting: int = 0
-    #: None: nobody can tell.
+    #: None: unknown.
     readers: int | None = None
     #: Whether this app's analysis worker reads it.
     read: bool = True
@@ -224,7 +221,7 @@ def _queue(seen: LettersSeen, queue: LetterQueueSeen, at: str) -> Iterator[Findi
 
 def _create(seen: LettersSeen, queue: LetterQueueSeen) -> Fix | None:
     if seen.backend not in ("amqp", "kafka", "sqs"):
-        return None  # a topic and its subscription belong together: whoever puts makes both
+        return None  # a topic and its subscription belong together: the first put makes both
     return Fix(
         kind=CREATE,
         at=seen.at,
@@ -280,7 +277,7 @@ DELETED: Final = Check(
     area=_LETTERS,
     severity=_CRITICAL,
     looks_at="lifecycle rules of the bucket of dlq.payloads.url",
-    why="S3 deletes the bodies of letters that nobody has handled yet: the messages are gone",
+    why="S3 deletes the bodies of letters that are still open: the messages are gone",
 )
 FLEETS: Final = Check(
     id="payload-store-not-durable",

@@ -1,7 +1,4 @@
-"""What a RabbitMQ loses: queues that drop, exchanges that lead elsewhere.
-
-What RabbitMQ's own delays lose: queues that lead nowhere, or hand on without a confirm.
-"""
+"""What RabbitMQ loses: queues that drop, exchanges that lead elsewhere, delays without confirms."""
 
 from __future__ import annotations
 
@@ -106,7 +103,7 @@ MISSING: Final = Check(
     area=_RABBITMQ,
     severity=_WARNING,
     looks_at="the task queues of the app (also on SQS)",
-    why="nobody has ever read the queue: a message for it waits until the first worker comes, or"
+    why="no worker has ever read the queue: a message for it waits until the first one comes, or"
     " comes back to its publisher",
     fixable=True,
 )
@@ -136,7 +133,7 @@ DROPS: Final = Check(
     area=_RABBITMQ,
     severity=_CRITICAL,
     looks_at="x-message-ttl, x-expires, x-max-length, x-delivery-limit, policies",
-    why="RabbitMQ drops messages out of the queue by its own rules, and nobody is told",
+    why="RabbitMQ silently drops messages out of the queue by its own rules",
 )
 CLASSIC: Final = Check(
     id="queue-classic",
@@ -197,7 +194,7 @@ class QueueSeen:
     mirrored: bool = False
     #: By what it loses messages, each with what to do.
     drops: Sequence[str] = ()
-    #: Whether RabbitMQ's own delivery limit holds unless a policy, which nobody saw, has another.
+    #: Whether RabbitMQ's own delivery limit holds unless an unseen policy has another.
     limit_untold: bool = False
     messages: int = 0
     consumers: int | None = None

@@ -29,7 +29,7 @@ EVICTS: Final = Check(
     area=_REDIS,
     severity=_CRITICAL,
     looks_at="maxmemory, maxmemory-policy",
-    why="a full Redis deletes keys, be it queues, delays or claims, and tells nobody",
+    why="a full Redis silently deletes keys: queues, delays and claims",
     fixable=True,
 )
 EVICTS_LATER: Final = Check(
@@ -37,7 +37,7 @@ EVICTS_LATER: Final = Check(
     area=_REDIS,
     severity=_WARNING,
     looks_at="maxmemory-policy where maxmemory is not set",
-    why="whoever sets maxmemory one day has a Redis that deletes queues, delays and claims",
+    why="if maxmemory is set one day, Redis deletes queues, delays and claims",
     fixable=True,
 )
 NOT_PERSISTENT: Final = Check(

@@ -1,9 +1,4 @@
-"""What a worker of ours refuses to start with: each such setting, and what it loses.
-
-What a Celery app without us loses, whatever its settings are.
-
-An app of ours has none of these: they are what its road is for.
-"""
+"""What a worker refuses to start with, and what a Celery app without angzarr loses."""
 
 from __future__ import annotations
 
@@ -50,7 +45,7 @@ SERIALIZER: Final = Check(
     area=_APP,
     severity=_CRITICAL,
     looks_at="task_serializer, result_serializer, accept_content, result_accept_content",
-    why="whoever may write to the broker has a worker run any code, with all messages in its reach",
+    why="anyone who may write to the broker can run any code in a worker, near all messages",
 )
 TRANSIENT: Final = Check(
     id="transient-messages",
@@ -64,8 +59,8 @@ UNCONFIRMED: Final = Check(
     area=_APP,
     severity=_CRITICAL,
     looks_at="broker_transport_options: confirm_publish (RabbitMQ)",
-    why="a publish returns before RabbitMQ has the message: one that was on its way is gone and"
-    " nobody is told",
+    why="a publish returns before RabbitMQ has the message: one that was on its way is silently"
+    " gone",
 )
 DELAY_UNCONFIRMED: Final = Check(
     id="delay-unconfirmed",

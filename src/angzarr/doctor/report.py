@@ -1,4 +1,4 @@
-"""Report: the findings of one examination, the worst first, and whether they fail it.
+"""The report of one run of the doctor, the worst finding first, and every check there is.
 
 Catalogue: every check there is, in the order of the pages.
 """

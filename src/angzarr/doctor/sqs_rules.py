@@ -22,7 +22,7 @@ RETENTION: Final = Check(
     area=Area.SQS,
     severity=Severity.WARNING,
     looks_at="MessageRetentionPeriod of the task queues",
-    why="SQS deletes a message that nobody took for so long: an outage that lasts longer loses it",
+    why="SQS deletes a message that waited so long: an outage that lasts longer loses it",
 )
 MOVES: Final = Check(
     id="sqs-redrive",

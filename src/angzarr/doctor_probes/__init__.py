@@ -1,7 +1,4 @@
-"""What the doctor asks of servers: it only reads, and judges nothing.
-
-Patient: the app that is examined, ours or any Celery app, and what a person says of it.
-"""
+"""What the doctor asks of servers: it only reads, and judges nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ ANSWER: Final = timedelta(seconds=4)
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorTarget:
-    """An app, and what nobody but a person knows of it."""
+    """An app, and what only a person knows of it."""
 
     app: Any
     #: How long a server may take.

@@ -1,7 +1,4 @@
-"""Every database that an app uses: ledger, event books, order, facts, store of claims.
-
-The register of the fleet, read without making it: a look changes nothing.
-"""
+"""Every database of an app: ledger, event books, ordering, facts, claims, registry of workers."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ def probes(target: DoctorTarget) -> Iterator[Probe]:
 
 
 def standing(target: DoctorTarget, schema: str) -> Revision | None:
-    """Return the revision of *schema*'s tables; None where nobody keeps any."""
+    """The revision of *schema*'s tables; None where there are none."""
     url = _urls(target).get(schema)
     if url is None or not url.startswith(SQL) or is_unmade(url):
         return None
@@ -134,7 +131,7 @@ def _tables(target: DoctorTarget, schema: str) -> Iterator[TablesSeen]:
 
 
 def _workers(target: DoctorTarget) -> int | None:
-    """Return how many workers live; None where nobody can tell now."""
+    """The number of live workers; None if it is unknown now."""
     try:
         return len(members(target))
     except Exception:  # noqa: BLE001 - another probe tells why

@@ -1,7 +1,4 @@
-"""Where dead letters go: each place that the settings name, and the spool of this machine.
-
-The payload store: where bodies of letters go that are too large for their queue.
-"""
+"""Where dead letters and large payloads go: each configured place, and this machine's spool."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from angzarr.wiring.ledger import ledger_url
 _INSIDE: Final = ("channel", "none")
 
 
-class _Place(NamedTuple):
+class _QueueProbes(NamedTuple):
     """How the queues of a backend are looked at, and made."""
 
     at: str
@@ -70,7 +67,9 @@ def _inside(target: DoctorTarget, backend: str) -> Callable[[], Iterator[Finding
     return lambda: letter_rules.findings(seen)
 
 
-def _look(target: DoctorTarget, backend: str, place: _Place) -> Callable[[], Iterator[Finding]]:
+def _look(
+    target: DoctorTarget, backend: str, place: _QueueProbes
+) -> Callable[[], Iterator[Finding]]:
     def look() -> Iterator[Finding]:
         queues = place.look(target.app.dead_letter_domains())
         yield from letter_rules.findings(
@@ -100,7 +99,7 @@ def _counted(
     return [replace(one, waiting=counts.get(one.domain, 0)) for one in queues]
 
 
-def _amqp(target: DoctorTarget) -> _Place:
+def _amqp(target: DoctorTarget) -> _QueueProbes:
     given = target.settings.dlq
     adapter = importlib.import_module("angzarr.adapters.rabbitmq.doctor")
     link = importlib.import_module("angzarr.adapters.rabbitmq.link")
@@ -120,7 +119,7 @@ def _amqp(target: DoctorTarget) -> _Place:
             )
         return found
 
-    return _Place(
+    return _QueueProbes(
         at=f"RabbitMQ at {cluster}",
         look=look,
         make=lambda domain: adapter.make_letter_queue(cluster, domain, timeout),
@@ -129,7 +128,7 @@ def _amqp(target: DoctorTarget) -> _Place:
     )
 
 
-def _kafka(target: DoctorTarget) -> _Place:
+def _kafka(target: DoctorTarget) -> _QueueProbes:
     given = target.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.kafka.doctor", "confluent_kafka")
     client = wiring.adapter("angzarr.adapters.kafka.client", "confluent_kafka")
@@ -138,7 +137,7 @@ def _kafka(target: DoctorTarget) -> _Place:
         timeout=target.timeout.total_seconds(),
         options=given.plain_kafka_options(),
     )
-    return _Place(
+    return _QueueProbes(
         at=f"Kafka at {given.kafka_brokers} (dead letters)",
         look=lambda domains: adapter.letter_queues(
             cluster, domains, given.kafka_group, create_missing=given.create_missing
@@ -154,12 +153,12 @@ def _kafka(target: DoctorTarget) -> _Place:
     )
 
 
-def _sqs(target: DoctorTarget, *, topics: bool = False) -> _Place:
+def _sqs(target: DoctorTarget, *, topics: bool = False) -> _QueueProbes:
     given = target.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3")
     client = wiring.adapter("angzarr.adapters.sqs.client", "boto3")
     service = _aws(given, client, target.timeout.total_seconds())
-    return _Place(
+    return _QueueProbes(
         at=f"SQS in {given.aws_region or 'the default region'} (dead letters)",
         look=lambda domains: adapter.letter_queues(
             service,
@@ -184,7 +183,7 @@ def _aws(given: DeadLetterSettings, client: Any, timeout: float) -> Any:
     )
 
 
-def _pubsub(target: DoctorTarget) -> _Place:
+def _pubsub(target: DoctorTarget) -> _QueueProbes:
     given = target.settings.dlq
     adapter = wiring.adapter("angzarr.adapters.pubsub.doctor", "google.cloud.pubsub")
     client = wiring.adapter("angzarr.adapters.pubsub.client", "google.cloud.pubsub")
@@ -195,7 +194,7 @@ def _pubsub(target: DoctorTarget) -> _Place:
         ordering=given.pubsub_ordering,
         options={},
     )
-    return _Place(
+    return _QueueProbes(
         at=f"Pub/Sub project {given.pubsub_project} (dead letters)",
         look=lambda domains: adapter.letter_queues(
             service, domains, create_missing=given.create_missing
@@ -206,7 +205,7 @@ def _pubsub(target: DoctorTarget) -> _Place:
     )
 
 
-_PLACES: Final[dict[str, Callable[[DoctorTarget], _Place]]] = {
+_PLACES: Final[dict[str, Callable[[DoctorTarget], _QueueProbes]]] = {
     "amqp": _amqp,
     "kafka": _kafka,
     "sqs": _sqs,

@@ -1,8 +1,6 @@
-"""The doctor's run: every probe at once within a bounded time, and the fixes of what it found.
+"""One run of the doctor: every probe at once within a bounded time, and the fixes.
 
-A probe that cannot even be set up is a finding of its own, as a server that is away is.
-
-The app itself: its settings, without asking a server.
+A probe that cannot be set up is a finding of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""AnalysisSettings: the part that says how dead letters are analysed and replayed.
-
-The settings of alerts: what is worth one, and where they go (spec A5).
-"""
+"""Settings of analysis, replays and alerts (spec A4, A5)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Sections: the parts of the settings, each with what it means and what is refused.
-
-The settings of the health endpoint: where a process tells how it does.
-
-OrderingSettings: the part that says where the order of events is kept, and how much may wait.
-"""
+"""Sections of the settings, each checked: base class, retries, messages, flow, routes, health."""
 
 from __future__ import annotations
 
@@ -324,7 +319,7 @@ class OrderingSettings(Section):
 
     #: A database; by default that of the event books, else the claim store if it is a PostgreSQL.
     url: str | None = Field(default=None, repr=False)
-    #: Whether whoever uses tables of the order that are behind upgrades them.
+    #: Migrate the tables of ordering automatically.
     migrate: bool = True
     #: Events that are parked in one lane at most; what comes beyond is postponed, never lost.
     most_parked: int = Field(default=10_000, ge=1)

@@ -73,7 +73,7 @@ class DashboardToken(Section):
 class DashboardSettings(Section):
     """Who may use the HTTP API and the dashboard (spec A5, A6)."""
 
-    #: Without any, it serves this machine alone, to whoever has the token that its start printed.
+    #: Without any, it serves this machine alone, to callers with the token that its start printed.
     tokens: tuple[DashboardToken, ...] = ()
     #: Names under which people reach it, besides those of this machine.
     hosts: tuple[str, ...] = Field(default=(), repr=False)

@@ -1,7 +1,4 @@
-"""The settings of dead letters: where they go, how they travel, what they may show (spec L5).
-
-The settings of dead letters on AWS: where it is, who asks, how letters are kept there.
-"""
+"""Settings of dead letters: backends, their servers, redaction, spool."""
 
 from __future__ import annotations
 

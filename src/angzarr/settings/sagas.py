@@ -84,7 +84,7 @@ class SagaCompensationSettings(Section):
         return self
 
     def fallback(self) -> Flags:
-        """Return what is done where nobody compensates."""
+        """The steps to take where no handler compensates."""
         return Flags(
             emit_system_revocation=self.fallback_emit_system_revocation,
             send_to_dead_letter_queue=self.fallback_send_to_dlq,

@@ -67,15 +67,15 @@ class Settings(BaseSettings):
 
     store: str | None = Field(default=None, repr=False)
     ledger: str | None = Field(default=None, repr=False)
-    #: Whether whoever uses a ledger whose tables are behind upgrades them.
+    #: Migrate the ledger schema automatically.
     ledger_migrate: bool = True
     #: A database for the event books of aggregates and process managers.
     books: str | None = Field(default=None, repr=False)
     ordering: OrderingSettings = OrderingSettings()
-    #: Whether whoever uses event books whose tables are behind upgrades them.
+    #: Migrate the schema of event books automatically.
     books_migrate: bool = True
     #: How long it is known what was decided of a cause, and what became of a rejected command that
-    #: nobody has to do anything about; None: for ever. As long as archived letters, by default.
+    #: needs no action; None: for ever. As long as archived letters, by default.
     books_keep_decisions: KeepBooks = Field(default=timedelta(days=180))
     books_keep_rejections: KeepBooks = Field(default=timedelta(days=180))
     prefix: str = DEFAULT_PREFIX
@@ -104,7 +104,7 @@ class Settings(BaseSettings):
     amqp_queues: Literal["guarded", "plain"] = "guarded"
     #: Whose log lines a worker writes: ours (JSON, or coloured on a terminal) or Celery's own.
     logs: Literal["structured", "celery"] = "structured"
-    #: Starts that nobody settled before an event counts as poison (spec D4).
+    #: Unsettled starts before an event counts as poison (spec D4).
     most_starts: int = Field(default=3, ge=1)
 
     @classmethod

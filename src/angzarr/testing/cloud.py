@@ -70,7 +70,7 @@ def open_moto() -> Iterator[Aws]:
 
 
 def open_localstack() -> Aws:
-    """Return an account of LocalStack that nobody else uses; skips the test as it must."""
+    """A fresh account of LocalStack; skips the test without one."""
     return Aws(endpoint_url=localstack_address(), key=str(random.randrange(10**11, 10**12)))  # noqa: S311 - no secret
 
 

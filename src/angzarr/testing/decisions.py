@@ -1,7 +1,7 @@
 """Decisions of aggregates: given what happened, when a command comes, then this happens.
 
 The class decides as it does behind a book: events and the command are written as JSON and read
-again. No book is kept, no handler runs, nobody races: for those there is `angzarr_worker`.
+again. No book is kept, no handler runs, no writer races: for those there is `angzarr_worker`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
-"""InProcess: a Celery worker without a loop of its own, whose turns somebody takes by hand.
+"""A Celery worker without its own loop: a test steps it by hand, and an alarm ends what hangs.
 
-It is the worker that `celery worker --pool solo` would be: the same consumer, road and settling.
-Only what would wait is left out: its event loop, its threads that look at the clock, its signals.
-
-Alarm: ends what hangs on the main thread, and says where it hung.
-
-The signal is that of pytest-timeout's `signal` method; its timer is kept and runs on.
+The alarm uses the signal of pytest-timeout's `signal` method; that timer is kept and runs on.
 """
 
 from __future__ import annotations

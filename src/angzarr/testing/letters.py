@@ -1,7 +1,4 @@
-"""DeadLetters: what this test's handlers could not handle, as values that read well.
-
-LedgerInTest: the analysis worker in this process, and what it makes of this test's letters.
-"""
+"""Dead letters and ledger entries of a test, as values that read well."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ class Letter:
     def __repr__(self) -> str:
         runs = "" if self.attempts == 1 else f" after {self.attempts} runs"
         return (
-            f"<{self.reason} letter of {self.handler or 'nobody'} for {self.event_type}"
+            f"<{self.reason} letter of {self.handler or 'no handler'} for {self.event_type}"
             f" {self.event_id!r}{runs}: {self.explanation}>"
         )
 

@@ -1,9 +1,4 @@
-"""Settled: how one delivery ended, as a test reads it, and the hook that notes it.
-
-Waiting: what waits for its time, as a test reads it.
-
-FactsSeen: the facts of this test, as docs/reference/facts.md lists them.
-"""
+"""How deliveries ended, which messages wait, and which facts were written, as a test reads them."""
 
 from __future__ import annotations
 

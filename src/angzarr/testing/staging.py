@@ -1,10 +1,4 @@
-"""Staging: a user's app put on servers of this process, and back as it was.
-
-The app itself is used, not a copy: its handlers are its tasks. What it has opened elsewhere stays
-open and is its own again afterwards.
-
-Overlay: settings put over those of an app, checked as those of a file are.
-"""
+"""Puts a user's app on servers of this process, with overlaid settings, and takes it back."""
 
 from __future__ import annotations
 

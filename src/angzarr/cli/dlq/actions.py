@@ -1,9 +1,4 @@
-"""angzarr dlq skip, archive, restore, escalate, resolve: what a person says of entries (A5).
-
-angzarr dlq compensate: undo what events set off (spec A5).
-
-angzarr dlq edit: give an event other data, and replay it, or propose that (spec A5).
-"""
+"""angzarr dlq skip, archive, restore, escalate, resolve, compensate, edit: a person's actions."""
 
 from __future__ import annotations
 
@@ -233,7 +228,7 @@ def edit(
         cap = None if force else app.settings.analysis.most_replays
         barred = "" if dry_run or proposes else open_barred(app, doors)()
         cure = "no job goes beyond" if proposes else "--force sends it"
-        looks = dry_run and file is not None  # nobody writes in vain
+        looks = dry_run and file is not None  # a dry run with a file needs no editor
         closed = "" if looks or replayable(detail.entry) else f"the entry is {detail.entry.status}"
         if problem := closed or barred or over(detail.entry, cap, cure):
             raise click.ClickException(problem)

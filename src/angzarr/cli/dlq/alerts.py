@@ -1,7 +1,4 @@
-"""angzarr dlq alerts: what people were told, and whether it would arrive (spec A5).
-
-angzarr dlq brake: stop replays everywhere at once, and let them go on.
-"""
+"""angzarr dlq alerts, brake: alerts and their webhooks, and the emergency stop of replays (A5)."""
 
 from __future__ import annotations
 

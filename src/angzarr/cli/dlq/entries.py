@@ -1,8 +1,6 @@
-"""angzarr dlq list, show, stats: what a person can see of the ledger (spec A5).
+"""angzarr dlq list, show, stats: the ledger for people (spec A5).
 
-Entries for people: rich tables. What came from outside is shown, never obeyed.
-
-Abridged: texts that repeat a long error message, which is shown whole elsewhere. Pure.
+Text that came from outside is shown, never obeyed.
 """
 
 from __future__ import annotations

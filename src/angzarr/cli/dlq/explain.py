@@ -35,7 +35,7 @@ from angzarr.wiring.analysis_worker import open_gathering, open_replayer
 def explain(app_name: str | None, entry: str, *, all_rules: bool, as_json: bool) -> None:
     """Tell how ENTRY (its id, or how it begins) would be classified now, and why.
 
-    It changes nothing, and asks whoever the analysis worker would ask.
+    It changes nothing, and asks the same sources as the analysis worker.
     """
     app = load_application(app_name)
     with ExitStack() as doors:

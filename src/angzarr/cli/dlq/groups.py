@@ -1,7 +1,4 @@
-"""angzarr dlq groups, group: failures that look alike, and who looks after them (spec A3, A5).
-
-Groups for people. What came from outside is shown, never obeyed.
-"""
+"""angzarr dlq groups, group: failures that look alike, and who looks after them (spec A3, A5)."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from angzarr.cli.terminal import JSON, Moment, Span, console, moment, pairs, pri
 from angzarr.wiring.analysis_worker import person
 
 _STATUSES: Final = [status.value for status in GroupStatus]
-#: A mute is not for ever: whoever wants that says so once a year.
+#: A mute ends after a year; renew it to keep it.
 
 
 @click.command("groups")
@@ -72,7 +69,7 @@ def groups(
 
 @click.command("group")
 @click.argument("fingerprint")
-@click.option("--owner", help="Who looks after it from now on; empty: nobody.")
+@click.option("--owner", help="The person who looks after it from now on; empty: none.")
 @click.option("--note", help="What is known of it; empty: nothing.")
 @click.option("--status", type=click.Choice(_STATUSES), help="Where it stands from now on.")
 @click.option("--mute", type=Span(), help="No alert speaks of it for so long: 30m, 12h, 2d.")

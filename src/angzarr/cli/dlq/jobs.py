@@ -167,7 +167,7 @@ def _asked(
 
 
 def _check_edit(job: ReplayJob, edit: EditReview | None, mark: str, *, yes: bool) -> None:
-    """Refuse to approve an edit that is not sent, or that nobody says he has read."""
+    """Refuse to approve an edit that is not sent, or that was not confirmed as read."""
     if edit is None:
         if mark:
             raise click.UsageError("the job carries no edit: leave --edit out")

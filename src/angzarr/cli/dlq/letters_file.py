@@ -1,7 +1,4 @@
-"""Files of exported letters: written so that what is told as written is, read a line at a time.
-
-Opens the dead-letter queues that a person names: by URL, or `app` for the app's own.
-"""
+"""Queues and files that letters are moved between: named by a person, opened, written whole."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ class LetterFile:
                 _write(self._file, to_line(receipt))
             os.fsync(self._file.fileno())
         except OSError as error:
-            with suppress(OSError):  # what is half there is mended by the next export
+            with suppress(OSError):  # the next export repairs a half-written file
                 self._file.truncate(whole)
             msg = f"{self._path} cannot be written: {error.strerror or error}"
             raise click.ClickException(msg) from error

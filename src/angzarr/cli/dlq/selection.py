@@ -1,7 +1,4 @@
-"""Which entries of the ledger a command is about: ids, or a filter.
-
-Which group of failures a person means, who gives the beginning of its fingerprint.
-"""
+"""Which entries and groups of the ledger a command is about: ids, fingerprints or a filter."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Policies for people: tables, a schedule drawn in text.
-
-Policies as JSON, for programs. Spans are seconds.
-
-Explanation: which policy a failure gets, and all that led there. A value; it prints nothing.
-"""
+"""Policies for people and programs: tables, a schedule drawn in text, and why a failure has one."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _with_lags(
 
 
 def _check_types(one: Ordered, found: Lag, types: tuple[str, ...]) -> None:
-    """Refuse a type of which nobody has heard: 0 would look like good news."""
+    """Refuse an unknown event type: 0 would look like good news."""
     known = one.order.types | {pending.type for pending in found.by_type}
     for unknown in sorted(set(types) - known):
         listed = ", ".join(sorted(one.order.types))
@@ -184,7 +184,7 @@ def _show_lane(
     print_lane(one, view, pending)
     if not (view.waiting or pending or _is_known(one, stores, books, place)):
         book = ", and it has no event book" if books is not None else ""
-        unknown = f"nobody knows of {place}: {one.name} has handled nothing of it{book}"
+        unknown = f"unknown aggregate {place}: {one.name} has handled none of its events{book}"
         click.echo(printable(unknown))
         return
     print_waiting(one, [view] if view.waiting else [], datetime.now(UTC))

@@ -1,7 +1,4 @@
-"""angzarr projection rebuild: a read model made anew from the event books (spec P4).
-
-How a rebuild goes and how it ended, for people and programs.
-"""
+"""angzarr projection rebuild: builds a read model again from the event books (spec P4)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""angzarr projection skip: gives up on events that will not come (spec P3).
-
-What a skip passes, and which skips are refused. Pure.
-
-angzarr projection reset: a projection begins anew, with an empty read model (spec P4).
-
-angzarr projection begin: a handler that is newly ordered leaves what was before (spec P3).
-"""
+"""angzarr projection skip, reset, begin: moves lanes past events, or back to their start."""
 
 from __future__ import annotations
 
@@ -42,7 +35,7 @@ from angzarr.wiring.projections import reset_projection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passing:
-    """What nobody will handle where a lane moves on to `to`."""
+    """The events that stay unhandled when a lane moves on to `to`."""
 
     view: LaneView
     to: int
@@ -101,7 +94,7 @@ def up_to(one: Ordered, view: LaneView, sequence: int, *, in_book: bool) -> Pass
     if sequence > known and not in_book:
         instead = f"skip to #{known}" if known > view.next_sequence else "wait until it is there"
         msg = (
-            f"nobody knows of an event #{sequence - 1} of {place}, and a skip beyond what is known"
+            f"there is no known event #{sequence - 1} of {place}, and a skip beyond what is known"
             f" would pass events that are still to come: {instead}"
         )
         raise click.ClickException(msg)
@@ -230,14 +223,14 @@ def reset(app_name: str | None, name: str, *, force: bool, yes: bool, as_json: b
 
 
 def _check_books(app: Application, one: Ordered) -> None:
-    """Refuse where lanes would wait for events that nobody has any more."""
+    """Refuse where lanes would wait for events that no longer exist."""
     with opened_lanes(app) as stores, opened_books(app) as books:
         lost = bookless_of(
             one.task, one.order, store=books, lanes=stores.lanes, checkpoints=stores.checkpoints
         )
     if lost:
         msg = (
-            f"{one.name} has handled {lost} events or more that are in no event book: nobody could"
+            f"{one.name} has handled {lost} events or more that are in no event book: no source can"
             " send them again, and what follows them in their aggregates would wait for ever."
             " Publish them again afterwards, or skip those gaps, and say --force"
         )

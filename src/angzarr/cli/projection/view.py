@@ -1,6 +1,6 @@
-"""Ordered handlers for people: tables. What came from outside is shown, never obeyed.
+"""Ordered handlers for people, and which handler and lanes a command is about.
 
-Which ordered handler a command is about, which of its lanes, and where those are kept.
+Text that came from outside is shown, never obeyed.
 """
 
 from __future__ import annotations
