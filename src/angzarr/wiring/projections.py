@@ -94,7 +94,7 @@ def _green(engine: Any, plan: Plan, kind: type[Projection], *, in_place: bool) -
     clock = SystemClock()
     if not in_place:
         sql = importlib.import_module("angzarr.adapters.sql.rebuild.shadow")
-        return sql.SqlGreen(engine, plan, work, clock)
+        return sql.SqlShadowTables(engine, plan, work, clock)
     sql = importlib.import_module("angzarr.adapters.sql.rebuild.in_place")
     return sql.InPlace(engine, plan, work, clock, lambda connection: kind(connection).reset())
 

@@ -178,7 +178,7 @@ def test_yes_is_an_answer_to_a_question_that_must_be_asked(stock):
 def test_where_nothing_can_be_mended_that_is_said(stock):
     result = run("--fix", "--fail-on", "never")
     assert result.exit_code == 0
-    assert "nothing that was found can be mended" in result.stderr
+    assert "--fix can fix none of the findings" in result.stderr
 
 
 def test_a_broker_whose_client_is_missing_or_unknown_is_told(monkeypatch):
