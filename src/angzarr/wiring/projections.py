@@ -96,7 +96,9 @@ def _green(engine: Any, plan: Plan, kind: type[Projection], *, in_place: bool) -
         sql = importlib.import_module("angzarr.adapters.sql.rebuild.shadow")
         return sql.SqlShadowTables(engine, plan, work, clock)
     sql = importlib.import_module("angzarr.adapters.sql.rebuild.in_place")
-    return sql.InPlace(engine, plan, work, clock, lambda connection: kind(connection).reset())
+    return sql.RebuildInPlace(
+        engine, plan, work, clock, lambda connection: kind(connection).reset()
+    )
 
 
 def _ordering(app: Rebuildable) -> str:
