@@ -17,7 +17,7 @@ PREFETCH = int(os.environ.get("BENCH_PREFETCH", "4"))
 #: wakes another costs more than the task. kombu's rate does not hang on it.
 PREFETCH_IN = {"prefork": PREFETCH, "threads": int(os.environ.get("BENCH_PREFETCH", "64"))}
 
-TRANSPORT = "angzarr.adapters.redis.transport:Transport"
+TRANSPORT = "angzarr.adapters.redis.transport:RedisTransport"
 
 #: Plain Celery on kombu's own transport.
 STOCK = Side(app="workers.noop_celery", environment={})

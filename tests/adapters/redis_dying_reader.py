@@ -30,7 +30,7 @@ def main(url: str, queue: str) -> None:
         "on_fetched": lambda messages: [read(message) for message in messages],
         "on_returned": read,
     }
-    transport = "angzarr.adapters.redis.transport:Transport"
+    transport = "angzarr.adapters.redis.transport:RedisTransport"
     with (
         Connection(url, transport=transport, transport_options=options) as connection,
         connection.channel() as channel,

@@ -14,7 +14,7 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 import angzarr.adapters.redis.transport  # noqa: F401 - registers our schemes
 from polling import PATIENCE
 
-OURS = "angzarr.adapters.redis.transport:Transport"
+OURS = "angzarr.adapters.redis.transport:RedisTransport"
 STOCK = "kombu.transport.redis:Transport"
 
 #: A claim about what users of stock kombu rely on: stock itself must keep it as well.

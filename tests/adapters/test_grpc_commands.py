@@ -30,8 +30,7 @@ from tests.contracts.command_clients import (
     shape,
 )
 
-from angzarr.adapters.grpc.async_commands import AsyncGrpcCommandClient
-from angzarr.adapters.grpc.commands import GrpcCommandClient
+from angzarr.adapters.grpc.commands import AsyncGrpcCommandClient, GrpcCommandClient
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.books import SqlEventBooks

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from angzarr.adapters.http import health_server
-from angzarr.adapters.http.health_server import MOST, Answer, HealthServer
+from angzarr.adapters.http.health_server import MOST, HealthServer, HttpAnswer
 from angzarr.cli.main import main
 from angzarr.errors import ConfigurationError
 from angzarr.runtime.health_report import Condition, Report
@@ -20,7 +20,7 @@ from polling import wait_until
 from redis_servers import free_port
 
 
-def broken() -> Answer:
+def broken() -> HttpAnswer:
     raise RuntimeError("postgresql://me:secret@host")
 
 
@@ -32,7 +32,7 @@ def place():
 @pytest.fixture
 def answers():
     report = Report("live", [Condition("loop", holds=True, says="it moved 0.1 s ago")])
-    return {"/livez": lambda: Answer(200, report.body()), "/broken": broken}
+    return {"/livez": lambda: HttpAnswer(200, report.body()), "/broken": broken}
 
 
 @pytest.fixture
@@ -67,13 +67,13 @@ def test_the_command_asks_it(server, place, answers):
     result = CliRunner().invoke(main, ["health", "live", "--url", url])
     assert (result.exit_code, result.output) == (0, "live: loop: it moved 0.1 s ago\n")
     bad = Report("live", [Condition("loop", holds=False, says="it moved\x1b[31m 99 s ago")])
-    answers["/livez"] = lambda: Answer(503, bad.body())
+    answers["/livez"] = lambda: HttpAnswer(503, bad.body())
     result = CliRunner().invoke(main, ["health", "live", "--url", url])
     assert (result.exit_code, result.output) == (
         1, "Error: not live: loop: it moved\ufffd[31m 99 s ago\n"
     )  # fmt: skip
     for odd in (b"[]", b"\xff", b"null", b'{"conditions": 7}', b'{"probe": "ready", "ok": true}'):
-        answers["/livez"] = lambda odd=odd: Answer(200, odd)
+        answers["/livez"] = lambda odd=odd: HttpAnswer(200, odd)
         result = CliRunner().invoke(main, ["health", "live", "--url", url])
         assert (result.exit_code, result.output[:15]) == (1, "Error: not live")
 

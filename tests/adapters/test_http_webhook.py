@@ -12,8 +12,7 @@ from tools.certificates import make_certificates
 from tools.polling import wait_until
 from tools.tcp_proxy import unused_port
 
-from angzarr.adapters.http.signature import signed_headers
-from angzarr.adapters.http.webhook import Webhook
+from angzarr.adapters.http.poster import Webhook, signed_headers
 from angzarr.analysis.alerts.alert import BodyFormat, Fate
 from angzarr.settings.settings import load
 from angzarr.wiring import alerts as alert_wiring
@@ -124,7 +123,7 @@ def test_an_alert_that_cannot_be_written_is_told_as_any_other_problem(hook, monk
     def broken(_alert, _form):
         raise OverflowError
 
-    monkeypatch.setattr("angzarr.adapters.http.webhook.body_of", broken)
+    monkeypatch.setattr("angzarr.adapters.http.poster.body_of", broken)
     said = send(hook("http://127.0.0.1:9/"))
     assert (said.arrived, said.ill) == (False, True)
     assert said.problem == "OverflowError while writing it"

@@ -6,11 +6,11 @@ import os
 import signal
 
 from angzarr.adapters.prometheus.folder import _PREFIX, Folder, sweep
-from angzarr.adapters.prometheus.snapshot import COUNTER, GAUGE, Series, Snapshot
+from angzarr.adapters.prometheus.snapshot import COUNTER, GAUGE, MetricsSnapshot, Series
 
 
-def measured(count: float) -> Snapshot:
-    return Snapshot(
+def measured(count: float) -> MetricsSnapshot:
+    return MetricsSnapshot(
         {
             "done": Series(COUNTER, "", points={(): [count]}),
             "age": Series(GAUGE, "", points={(): [count]}),

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.contracts.breakers import DEFAULTS, LONG, TOUCHY, Diary, call, fresh, phase, refused
 
-from angzarr.adapters.redis import breaker_seen
+from angzarr.adapters.redis import breaker_state as breaker_seen
 from angzarr.adapters.redis.breaker import RedisBreakers
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.resilience.breaker import BreakerSettings, Permit, Phase

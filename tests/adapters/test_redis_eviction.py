@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 from tests.apps import apps
 
-from angzarr.adapters.redis import eviction
+from angzarr.adapters.redis import server as eviction
 from angzarr.errors import ConfigurationError, StoreUnavailable, UnsafeSetting
 
 pytestmark = pytest.mark.server("redis")

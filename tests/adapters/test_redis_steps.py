@@ -9,8 +9,7 @@ from tests.contracts.idempotency import fresh
 from tests.contracts.steps import RESERVE, StepLogContract
 
 from angzarr.adapters.redis.client import RedisClient
-from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, log_of
-from angzarr.adapters.redis.steps import RedisStepLog
+from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, RedisStepLog, log_of
 from angzarr.delivery.compensation import LOG_LIFE, FinishedStep, Logged, StepLogKey
 from angzarr.resilience.completed_cache import CompletedCache
 from angzarr.resilience.idempotency import Claim, Claimed, Complete

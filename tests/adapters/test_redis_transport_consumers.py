@@ -12,7 +12,7 @@ from tests.adapters.redis_sides import connect, consuming, each_side, held, publ
 
 from adapters.redis_loop import looped
 from angzarr.adapters.redis.damaged import Damaged
-from angzarr.adapters.redis.doorbell import Doorbell
+from angzarr.adapters.redis.keyspace_listener import KeyspaceListener
 from lateness import lateness
 
 
@@ -146,7 +146,7 @@ def no_bell(monkeypatch):
     def refuse(*_):
         raise redis.ResponseError("NOPERM this user has no permissions to run 'client|tracking'")
 
-    monkeypatch.setattr(Doorbell, "_track", refuse)
+    monkeypatch.setattr(KeyspaceListener, "_track", refuse)
 
 
 #: Seconds; a look every 0.1 s is the promise, one every 5 s is what there is with a bell.

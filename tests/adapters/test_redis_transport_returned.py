@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.adapters.redis_sides import OURS, STOCK, connect, consuming, held, publish
 
-from angzarr.adapters.redis import returned
+from angzarr.adapters.redis import step as returned
 from angzarr.adapters.redis.session import _returned, split_held
 from angzarr.adapters.redis.step import Fetched
 from angzarr.delivery.unreadable import MOST_DEATHS, ReadersDied

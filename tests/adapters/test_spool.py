@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from angzarr.adapters.files.folder_lock import FolderLock
-from angzarr.adapters.files.spool import UNLOOKED_SHARE, Spool
-from angzarr.adapters.files.spooled import FolderOfLetters
+from angzarr.adapters.files.spool import UNLOOKED_SHARE, FolderOfLetters, Spool
+from angzarr.adapters.files.whole_files import FolderLock
 from angzarr.dead_letters.forwarding import Aside, Forwarder
 from contracts.dead_letters import a_letter
 from polling import wait_until
@@ -143,7 +142,7 @@ def test_the_lock_of_a_killed_forwarder_is_free(path):
     script = """
         import sys, time
         from pathlib import Path
-        from angzarr.adapters.files.folder_lock import FolderLock
+        from angzarr.adapters.files.whole_files import FolderLock
 
         lock = FolderLock(Path(sys.argv[1]))
         print(lock.take(), flush=True)

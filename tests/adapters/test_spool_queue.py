@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from angzarr.adapters.files import spool_queue
-from angzarr.adapters.files.spool import Spool
+from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.adapters.files.spool_queue import SpoolQueue
-from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import RawLetter, TellsDamaged, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable

@@ -25,9 +25,9 @@ def total(chart, part="worker-default"):
 
 
 def test_keda_looks_at_every_list_that_our_redis_transport_reads():
-    from angzarr.adapters.redis.transport import Transport
+    from angzarr.adapters.redis.transport import RedisTransport
 
-    channel = object.__new__(Transport.Channel)  # it names lists; no server is asked
+    channel = object.__new__(RedisTransport.Channel)  # it names lists; no server is asked
     channel.global_keyprefix = "shop:"
     named = [channel._name("celery", step) for step in channel.priority_steps]
     lists = [one["metadata"]["listName"] for one in triggers(rendered("keda-redis"))

@@ -13,7 +13,7 @@ from celery import Celery
 
 import journal
 
-TRANSPORT = "angzarr.adapters.redis.transport:Transport"
+TRANSPORT = "angzarr.adapters.redis.transport:RedisTransport"
 
 
 def make(url: str, lease: float) -> Celery:

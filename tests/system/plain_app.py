@@ -22,7 +22,7 @@ import journal
 PREFIX = os.environ.get("PLAIN_PREFIX", "plain")
 URL = os.environ.get("PLAIN_REDIS", "redis://")
 FOLDER = Path(os.environ.get("PLAIN_FOLDER", "."))
-TRANSPORT = os.environ.get("PLAIN_TRANSPORT", "angzarr.adapters.redis.transport:Transport")
+TRANSPORT = os.environ.get("PLAIN_TRANSPORT", "angzarr.adapters.redis.transport:RedisTransport")
 
 
 def _make() -> Celery:

@@ -8,7 +8,7 @@ import signal
 
 import redis
 
-from angzarr.adapters.files.spooled import FolderOfLetters
+from angzarr.adapters.files.spool import FolderOfLetters
 from polling import wait_until
 
 

@@ -136,7 +136,7 @@ def _log_sink() -> Sink:
 
 
 def _webhook(name: str, given: WebhookSettings) -> Sink:
-    adapter = wiring.adapter("angzarr.adapters.http.webhook", "httpx")
+    adapter = wiring.adapter("angzarr.adapters.http.poster", "httpx")
     try:
         sink: Sink = adapter.Webhook(
             name,

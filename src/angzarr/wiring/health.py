@@ -6,7 +6,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Protocol
 
-from angzarr.adapters.http.health_server import Answer, HealthServer
+from angzarr.adapters.http.health_server import HealthServer, HttpAnswer
 from angzarr.runtime.health_report import Report
 from angzarr.settings.base import HealthSettings
 from angzarr.wiring.telemetry import METRICS
@@ -34,10 +34,10 @@ def open_health(settings: HealthSettings, health: Health) -> HealthServer | None
     return HealthServer(settings.host, settings.port, answers)
 
 
-def _answering(probe: Callable[[], Report]) -> Callable[[], Answer]:
-    def answer() -> Answer:
+def _answering(probe: Callable[[], Report]) -> Callable[[], HttpAnswer]:
+    def answer() -> HttpAnswer:
         report = probe()
         status = HTTPStatus.OK if report.holds else HTTPStatus.SERVICE_UNAVAILABLE
-        return Answer(status, report.body())
+        return HttpAnswer(status, report.body())
 
     return answer

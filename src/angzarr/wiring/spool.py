@@ -52,7 +52,7 @@ def open_forwarder_thread(settings: Settings, broker: str) -> PeriodicThread | N
 
 def open_folder(path: Path) -> Any:
     """Return the way out of the spool at *path*."""
-    return importlib.import_module("angzarr.adapters.files.spooled").FolderOfLetters(path)
+    return importlib.import_module("angzarr.adapters.files.spool").FolderOfLetters(path)
 
 
 def open_queue(given: SpoolSettings, *, create_missing: bool) -> DeadLetterQueue:

@@ -129,7 +129,7 @@ def _start() -> Iterator[None]:
 
 
 def _eviction() -> Any:
-    return importlib.import_module("angzarr.adapters.redis.eviction")
+    return importlib.import_module("angzarr.adapters.redis.server")
 
 
 def check_compensations(handlers: Handlers) -> None:

@@ -127,7 +127,9 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         store = claims.RedisIdempotencyStore(client, prefix=prefix, one=one)
         leases = claims.RedisOwnerLeases(client, prefix=prefix)
         fleet = adapter("angzarr.adapters.redis.fleet", "redis").RedisFleet(client, prefix=prefix)
-        steps = adapter("angzarr.adapters.redis.steps", "redis").RedisStepLog(client, prefix=prefix)
+        steps = adapter("angzarr.adapters.redis.idempotency", "redis").RedisStepLog(
+            client, prefix=prefix
+        )
         return Claims(
             store,
             leases,
@@ -262,32 +264,32 @@ def _meters(module: str, name: str) -> Any:
 
 
 _LETTERS: Final = OncePerProcess(
-    partial(_meters, "angzarr.adapters.opentelemetry.letters", "LetterMeters")
+    partial(_meters, "angzarr.adapters.opentelemetry.letter_meters", "LetterMeters")
 )
 _DEPTHS: Final = OncePerProcess(
-    partial(_meters, "angzarr.adapters.opentelemetry.depths", "DepthMeters")
+    partial(_meters, "angzarr.adapters.opentelemetry.letter_meters", "DepthMeters")
 )
 _SAGAS: Final = OncePerProcess(
-    partial(_meters, "angzarr.adapters.opentelemetry.sagas", "SagaMeters")
+    partial(_meters, "angzarr.adapters.opentelemetry.worker_meters", "SagaMeters")
 )
 _ORDERING: Final = OncePerProcess(
-    partial(_meters, "angzarr.adapters.opentelemetry.ordering", "OrderingMeters")
+    partial(_meters, "angzarr.adapters.opentelemetry.worker_meters", "OrderingMeters")
 )
 
 
 def breaker_meters() -> Any:
     """Return what tells OpenTelemetry of breakers."""
-    return _meters("angzarr.adapters.opentelemetry.breakers", "BreakerMeters")
+    return _meters("angzarr.adapters.opentelemetry.worker_meters", "BreakerMeters")
 
 
 def clock_meters() -> Any:
     """Return what tells OpenTelemetry how wrong this machine's clock is."""
-    return _meters("angzarr.adapters.opentelemetry.clocks", "ClockMeters")
+    return _meters("angzarr.adapters.opentelemetry.worker_meters", "ClockMeters")
 
 
 def alert_meters() -> Any:
     """Return what tells OpenTelemetry of alerts."""
-    return _meters("angzarr.adapters.opentelemetry.alerts", "AlertMeters")
+    return _meters("angzarr.adapters.opentelemetry.letter_meters", "AlertMeters")
 
 
 def depth_meters() -> Any:
@@ -351,7 +353,7 @@ def guard_logs() -> Callable[[], str]:
     Meant for a parent: its children share the count, and it shows the metric of all.
     """
     loss = guard_handlers()
-    shows = importlib.import_module("angzarr.adapters.opentelemetry.log_lines")
+    shows = importlib.import_module("angzarr.adapters.opentelemetry.letter_meters")
     shows.show_lost_lines(lambda: loss.lines, METRICS.provider())
     says: Callable[[], str] = loss.says
     return says

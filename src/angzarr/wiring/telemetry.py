@@ -14,7 +14,7 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final
 
-from angzarr.adapters.http.health_server import Answer
+from angzarr.adapters.http.health_server import HttpAnswer
 from angzarr.errors import MissingExtra
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.runtime.periodic_thread import PeriodicThread
@@ -43,7 +43,7 @@ class Metrics:
         self._pid = 0
         self._here = OncePerProcess(self._measure)
         self._threads: list[PeriodicThread] = []
-        self._told: Answer | None = None
+        self._told: HttpAnswer | None = None
         self._told_at = 0.0
         self._lock = threading.Lock()
 
@@ -85,13 +85,15 @@ class Metrics:
             atexit.unregister(folder.remove)
             folder.remove()
 
-    def answer(self) -> Answer:
+    def answer(self) -> HttpAnswer:
         """Return what all processes have measured, as Prometheus reads it; or why not.
 
         It is made anew once a second at most, and for one at a time.
         """
         if not self._lock.acquire(timeout=WAITED_FOR):
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, json.dumps({"error": _HANGS}).encode())
+            return HttpAnswer(
+                HTTPStatus.SERVICE_UNAVAILABLE, json.dumps({"error": _HANGS}).encode()
+            )
         try:
             if self._told is None or time.monotonic() - self._told_at > TOLD_FOR:
                 self._told, self._told_at = self._answer(), time.monotonic()
@@ -99,16 +101,16 @@ class Metrics:
         finally:
             self._lock.release()
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> HttpAnswer:
         folder = self._folder
         if folder is None or folder.is_elsewhere():
             said = {"error": _ELSEWHERE if folder is not None else self._why_not}
-            return Answer(HTTPStatus.NOT_IMPLEMENTED, json.dumps(said).encode())
+            return HttpAnswer(HTTPStatus.NOT_IMPLEMENTED, json.dumps(said).encode())
         total = folder.total()
         if (here := self._here.get()) is not None:
             total.add(here.snapshot())
         text = _adapter("angzarr.adapters.prometheus.text")
-        return Answer(HTTPStatus.OK, text.text_of(total), text.CONTENT_TYPE)
+        return HttpAnswer(HTTPStatus.OK, text.text_of(total), text.CONTENT_TYPE)
 
     # -- in every process ----------------------------------------------------------------------
 

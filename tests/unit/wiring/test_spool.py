@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from angzarr.adapters.memory.dead_letters import DiscardedDeadLetterQueue, MemoryDeadLetterQueue
-from angzarr.adapters.opentelemetry.letters import LetterMeters
+from angzarr.adapters.opentelemetry.letter_meters import LetterMeters
 from angzarr.errors import ConfigurationError
 from angzarr.settings.settings import load
 from angzarr.wiring import dead_letters as letter_wiring

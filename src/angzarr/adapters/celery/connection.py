@@ -24,8 +24,8 @@ from angzarr.errors import MissingExtra
 
 #: Scheme of a broker URL → the transport it gets here. Named, not imported: a client is an extra.
 _REDIS: Final = {
-    "redis": "angzarr.adapters.redis.transport:Transport",
-    "rediss": "angzarr.adapters.redis.transport:TlsTransport",
+    "redis": "angzarr.adapters.redis.transport:RedisTransport",
+    "rediss": "angzarr.adapters.redis.transport:RedisTlsTransport",
     "sentinel": "angzarr.adapters.redis.transport:SentinelTransport",
 }
 _OTHERS: Final = {

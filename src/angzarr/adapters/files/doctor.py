@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from angzarr.adapters.files.spool_names import letters_among
+from angzarr.adapters.files.spool_file import letters_among
 from angzarr.doctor.letter_rules import SpoolSeen
 
 _MOUNTS: Final = Path("/proc/self/mounts")

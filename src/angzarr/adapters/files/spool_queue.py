@@ -12,8 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from angzarr.adapters.files.spool import Spool
-from angzarr.adapters.files.spooled import FolderOfLetters
+from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.forwarding import Spooled
 from angzarr.dead_letters.letter import DeadLetter

@@ -1,11 +1,16 @@
-"""Files that are there whole or not at all, in folders that are there after a power cut, too."""
+"""Files that are there whole or not at all, and the lock of the process that works on a folder.
+
+Folders are there after a power cut, too. The lock ends with its process.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -89,3 +94,44 @@ def _write_all(file: int, raw: bytes) -> None:
     left = memoryview(raw)
     while left:
         left = left[os.write(file, left) :]
+
+
+#: The file that is locked. It is empty, and stays.
+LOCK_FILE: Final = ".lock"
+_TAKEN: Final = frozenset({errno.EAGAIN, errno.EACCES})
+
+
+class FolderLock:
+    """A lock on *folder*, which exists; for one thread. OSError where there can be none.
+
+    A forked child would keep its parent's lock alive: it closes what it inherited.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_FILE
+        self._file: int | None = None
+        leave = weakref.WeakMethod(self._leave)
+        os.register_at_fork(after_in_child=lambda: (alive := leave()) and alive())
+
+    def take(self) -> bool:
+        """Take the lock; return False, at once, if somebody else has it."""
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._leave()
+            if error.errno in _TAKEN:
+                return False
+            raise
+        return True
+
+    def free(self) -> None:
+        """Let it go, also for children that were forked meanwhile."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._leave()
+
+    def _leave(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)

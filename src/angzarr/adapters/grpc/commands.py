@@ -1,12 +1,15 @@
-"""GrpcCommandClient: commands to aggregates behind a gRPC server (spec C3)."""
+"""Commands to aggregates behind a gRPC server (spec C3), with a client that is awaited, too."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import grpc
+import grpc.aio
 
 from angzarr.adapters.grpc.exchange import (
     book_of,
@@ -16,11 +19,10 @@ from angzarr.adapters.grpc.exchange import (
     decision_of,
 )
 from angzarr.adapters.grpc.server import CommandServer
-from angzarr.adapters.grpc.status import refusal, told
-from angzarr.adapters.grpc.trying import Trying
+from angzarr.adapters.grpc.status import Trying, refusal, told
 from angzarr.aggregates.book import Address, Book, Decision
 from angzarr.aggregates.command import Command
-from angzarr.aggregates.execute import CommandClient
+from angzarr.aggregates.execute import AsyncCommandClient, CommandClient
 from angzarr.clock import Clock, SystemClock
 from angzarr.runtime.per_process import OncePerProcess
 
@@ -96,3 +98,73 @@ class GrpcCommandClient(CommandClient):
         if tls is None:
             return grpc.insecure_channel(target, options)
         return grpc.secure_channel(target, tls, options)
+
+
+_Channels: TypeAlias = WeakKeyDictionary[asyncio.AbstractEventLoop, grpc.aio.Channel]
+
+
+class AsyncGrpcCommandClient(AsyncCommandClient):
+    """Does as `GrpcCommandClient`. Each event loop has a channel of its own."""
+
+    def __init__(
+        self,
+        server: CommandServer,
+        *,
+        clock: Clock | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._server = server
+        self._clock = clock or SystemClock()
+        self._chance = chance
+        self._channels: OncePerProcess[_Channels] = OncePerProcess(WeakKeyDictionary)
+
+    async def book(self, address: Address, /) -> Book:
+        """See `GrpcCommandClient.book`."""
+        answered = await self._call(self._server.get_event_book, book_request(address))
+        return book_of(answered, address)
+
+    async def execute(self, command: Command, /) -> Decision:
+        """See `GrpcCommandClient.execute`."""
+        request, metadata = command_request(command), command_metadata(command)
+        try:
+            answered = await self._call(self._server.execute, request, metadata)
+        except grpc.RpcError as error:
+            if (refused := refusal(told(error), command.address)) is None:
+                raise
+            raise refused from error
+        return decision_of(answered, command)
+
+    async def close(self) -> None:
+        """Close the channel of the running loop; safe to call twice. A later call opens another."""
+        channel = self._channels.get().pop(asyncio.get_running_loop(), None)
+        if channel is not None:
+            await channel.close()
+
+    async def _call(self, path: str, request: bytes, metadata: Any = ()) -> bytes:
+        trying = Trying(self._server.policy, self._clock.now() + self._server.deadline)
+        while True:
+            method = self._channel().unary_unary(path)
+            left = trying.left(self._clock.now())
+            try:
+                answered: bytes = await method(request, timeout=left, metadata=metadata)
+            except grpc.RpcError as error:
+                pause = trying.after(told(error), self._clock.now(), self._chance())
+                if pause is None:
+                    raise
+            else:
+                return answered
+            await self._clock.asleep(pause)
+
+    def _channel(self) -> grpc.aio.Channel:
+        """Return the channel of the running loop: in another one gRPC would not answer."""
+        channels, loop = self._channels.get(), asyncio.get_running_loop()
+        found = channels.get(loop)
+        if found is None:
+            found = channels[loop] = self._open()
+        return found
+
+    def _open(self) -> grpc.aio.Channel:
+        target, options, tls = self._server.target, self._server.options(), self._server.tls()
+        if tls is None:
+            return grpc.aio.insecure_channel(target, options)
+        return grpc.aio.secure_channel(target, tls, options)

@@ -3,11 +3,15 @@
 FAILED_PRECONDITION is a conflict, with the current book in the trailing metadata or without it;
 ABORTED is refused for good; INVALID_ARGUMENT, or an ErrorInfo with the reason COMMAND_REJECTED
 under any code, is a business rejection. Whatever else there is says nothing of the command.
+
+Trying: a call that is made again while its server is away, within one deadline. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
@@ -24,6 +28,8 @@ from angzarr.errors import (
     CommandRejectedError,
     SequenceConflictError,
 )
+from angzarr.resilience.backoff import Policy, next_delay
+from angzarr.resilience.retry_after import from_grpc_metadata
 from angzarr.runtime.text import printable
 from angzarr.wire.book_pb2 import EventBook
 from angzarr.wire.command_service_pb2 import CallErrorInfo, CallStatus
@@ -44,7 +50,7 @@ _MANUAL: Final = {
 _ERROR_INFO: Final = "google.rpc.ErrorInfo"
 
 
-class Told(NamedTuple):
+class ReportedStatus(NamedTuple):
     """What gRPC has of a failed call."""
 
     code: grpc.StatusCode
@@ -52,13 +58,13 @@ class Told(NamedTuple):
     metadata: tuple[tuple[str, str | bytes], ...] = ()
 
 
-def told(error: grpc.RpcError) -> Told:
+def told(error: grpc.RpcError) -> ReportedStatus:
     """Return what *error*, of either colour, says."""
     call: Any = error
-    return Told(call.code(), call.details() or "", tuple(call.trailing_metadata() or ()))
+    return ReportedStatus(call.code(), call.details() or "", tuple(call.trailing_metadata() or ()))
 
 
-def refusal(said: Told, address: Address) -> AngzarrError | None:
+def refusal(said: ReportedStatus, address: Address) -> AngzarrError | None:
     """Return the error that a call for the aggregate at *address* ended with, if it says one."""
     details = list(_details(said))
     text = printable(said.text)[:MAX_REASON]
@@ -71,11 +77,11 @@ def refusal(said: Told, address: Address) -> AngzarrError | None:
     return None
 
 
-def _raw(said: Told) -> Iterator[bytes]:
+def _raw(said: ReportedStatus) -> Iterator[bytes]:
     return (value for key, value in said.metadata if key == DETAILS and isinstance(value, bytes))
 
 
-def _details(said: Told) -> Iterator[AnyMessage]:
+def _details(said: ReportedStatus) -> Iterator[AnyMessage]:
     """Yield the details of each Status that has the code of its call; any other is forged."""
     for raw in _raw(said):
         status = _parsed(CallStatus, raw)
@@ -83,7 +89,7 @@ def _details(said: Told) -> Iterator[AnyMessage]:
             yield from status.details
 
 
-def _book(said: Told, details: Iterable[AnyMessage], address: Address) -> Book | None:
+def _book(said: ReportedStatus, details: Iterable[AnyMessage], address: Address) -> Book | None:
     """Return the first book of *address*, out of a Status or by itself.
 
     A Status begins with its code, a number; in a book the same field is the cover, which is no
@@ -136,3 +142,28 @@ def _parsed(kind: type[_Wanted], raw: bytes) -> _Wanted | None:
         return kind.FromString(raw)
     except DecodeError:
         return None
+
+
+@dataclass(slots=True)
+class Trying:
+    """One call, and the tries it has made so far."""
+
+    policy: Policy
+    until: datetime
+    tries: int = 0
+
+    def left(self, now: datetime) -> float:
+        """Return the seconds that a try which begins *now* may take."""
+        return max((self.until - now).total_seconds(), 0.0)
+
+    def after(self, said: ReportedStatus, now: datetime, chance: float) -> timedelta | None:
+        """Return the pause before the next try; None if what was *said* is final.
+
+        It is never shorter than what the server asked for, and none that outlasts the deadline.
+        """
+        self.tries += 1
+        if said.code is not grpc.StatusCode.UNAVAILABLE:
+            return None
+        least = from_grpc_metadata(said.metadata)
+        pause = next_delay(self.policy, self.tries, chance, least)
+        return pause if pause is not None and now + pause < self.until else None

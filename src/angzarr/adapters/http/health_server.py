@@ -38,7 +38,7 @@ _LONGEST_PATH: Final = 100
 JSON: Final = "application/json"
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What is answered to a GET."""
 
     status: int
@@ -49,15 +49,17 @@ class Answer(NamedTuple):
 class HealthServer:
     """Serves *answers*, by path, on *host* and *port* from threads of its own."""
 
-    def __init__(self, host: str, port: int, answers: Mapping[str, Callable[[], Answer]]) -> None:
+    def __init__(
+        self, host: str, port: int, answers: Mapping[str, Callable[[], HttpAnswer]]
+    ) -> None:
         self._host, self._port = host, port
         self._answers = answers
-        self._server: _Server | None = None
+        self._server: _HealthHttpServer | None = None
 
     def start(self) -> None:
         """Listen from now on; raises ConfigurationError where that cannot be."""
         try:
-            self._server = _Server(_address(self._host, self._port), self._answers)
+            self._server = _HealthHttpServer(_address(self._host, self._port), self._answers)
         except OSError as error:
             msg = (
                 f"health.port {self._port} on {self._host} cannot be listened on"
@@ -79,7 +81,7 @@ class HealthServer:
             server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
+class _HealthHttpServer(ThreadingHTTPServer):
     """Bounded in connections and in time."""
 
     daemon_threads = True
@@ -89,7 +91,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(
         self,
         address: tuple[socket.AddressFamily, tuple[Any, ...]],
-        answers: Mapping[str, Callable[[], Answer]],
+        answers: Mapping[str, Callable[[], HttpAnswer]],
     ) -> None:
         self.address_family, at = address
         self.answers = answers
@@ -156,7 +158,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
-    server: _Server
+    server: _HealthHttpServer
     timeout = LONGEST
 
     def do_GET(self) -> None:
@@ -182,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.METHOD_NOT_ALLOWED
         known = ", ".join(self.server.answers)
         said = {"error": f"{status.phrase}: this port answers to GET {known}"}
-        self._send(Answer(status, json.dumps(said).encode()))
+        self._send(HttpAnswer(status, json.dumps(said).encode()))
 
     def version_string(self) -> str:
         """Return what serves, without versions."""
@@ -191,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Write no line for each probe."""
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: HttpAnswer) -> None:
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))

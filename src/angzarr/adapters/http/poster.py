@@ -1,10 +1,18 @@
 """Poster: posts to one address, signed, within a bound, and reads nothing of the answer.
 
-Neither its secrets nor its address, which may be one, are in anything that it says.
+Neither its secrets nor its address, which may be one, are in anything that it says. `Webhook`
+posts alerts through it.
+
+Signatures follow the Standard Webhooks specification (standardwebhooks.com), v1: signed is
+``id.timestamp.body``, and the header holds one signature for each secret, so that a receiver may
+know the old one or the new one while they are changed.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import logging
 import socket
 import ssl
@@ -14,17 +22,36 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
 
-from angzarr.adapters.http.signature import signed_headers
+from angzarr.analysis.alerts.alert import Alert, BodyFormat
+from angzarr.analysis.alerts.alert_json import body_of
 from angzarr.clock import Clock, SystemClock
 from angzarr.resilience.retry_after import from_header
 from angzarr.webhooks import Answer
+
+
+def signed_headers(
+    message_id: str, at: datetime, body: bytes, keys: Sequence[bytes]
+) -> dict[str, str]:
+    """Return the headers that identify and sign *body*; without keys there is no signature."""
+    timestamp = str(int(at.timestamp()))
+    headers = {"webhook-id": message_id, "webhook-timestamp": timestamp}
+    if keys:
+        content = b".".join((message_id.encode(), timestamp.encode(), body))
+        headers["webhook-signature"] = " ".join(_signature(content, key) for key in keys)
+    return headers
+
+
+def _signature(content: bytes, key: bytes) -> str:
+    digest = hmac.new(key, content, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
 
 #: To connect, and between two pieces of what is sent and read.
 TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
@@ -201,3 +228,31 @@ def _shut(sock: socket.socket | None) -> None:
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
     except OSError:  # it was closed meanwhile
         return
+
+
+class Webhook:
+    """Fulfils `Sink`; *options* are those of its `Poster`."""
+
+    def __init__(
+        self, name: str, url: str, *, form: BodyFormat = BodyFormat.GENERIC, **options: Any
+    ) -> None:
+        self.name = name
+        self._form = form
+        self._poster = Poster(url, **options)
+
+    @property
+    def place(self) -> str:
+        """Scheme, host and port; path and query of an address are often its secret."""
+        return self._poster.place
+
+    def send(self, alert: Alert) -> Answer:
+        """Post *alert* once."""
+        try:
+            body = body_of(alert, self._form)
+        except Exception as error:  # noqa: BLE001 - one odd alert must not hold up the others
+            return Answer(problem=f"{type(error).__name__} while writing it", ill=True)
+        return self._poster.post(alert.id, body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._poster.close()

@@ -25,7 +25,7 @@ class _Taken(NamedTuple):
     encoded: Encoded
 
 
-class Channel:
+class LetterChannel:
     """Queues by name, shared by every MemoryDeadLetterQueue of one channel."""
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class Channel:
 
 
 _LOG: Final = logging.getLogger(__name__)
-_CHANNELS: Final[dict[str, Channel]] = {}
+_CHANNELS: Final[dict[str, LetterChannel]] = {}
 _CHANNELS_LOCK: Final = threading.Lock()
 
 
-def channel(name: str) -> Channel:
+def channel(name: str) -> LetterChannel:
     """Return this process's channel *name*."""
     with _CHANNELS_LOCK:
-        return _CHANNELS.setdefault(name, Channel())
+        return _CHANNELS.setdefault(name, LetterChannel())
 
 
 def forget_channel(name: str) -> None:

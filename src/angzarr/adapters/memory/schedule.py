@@ -14,7 +14,7 @@ from angzarr.events.event import Message
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingMessage:
     row: Row
     due_at: datetime
     token: str = ""
@@ -26,13 +26,13 @@ class MemorySchedule:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _WaitingMessage] = {}
 
     def put(self, copy: Message, at: datetime, /) -> None:
         """Let *copy* wait until *at*."""
         row = row_of(copy)
         with self._lock:
-            self._waiting[row.id] = _Waiting(row, at)
+            self._waiting[row.id] = _WaitingMessage(row, at)
 
     def take(self, token: str, limit: int, lease: timedelta, /) -> TakenRows:
         """Lend what is due."""
@@ -70,6 +70,6 @@ class MemorySchedule:
     def close(self) -> None:
         """Keep what waits: there is no connection to close."""
 
-    def _held(self, token: str, ids: Sequence[str]) -> list[_Waiting]:
+    def _held(self, token: str, ids: Sequence[str]) -> list[_WaitingMessage]:
         found = (self._waiting.get(name) for name in ids)
         return [one for one in found if one is not None and one.token == token]

@@ -20,7 +20,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 
-from angzarr.adapters.opentelemetry import names
+from angzarr.adapters.opentelemetry import meters as names
 from angzarr.adapters.opentelemetry.meters import Meters
 from angzarr.adapters.opentelemetry.propagation import (
     PASSED_ON,
@@ -81,7 +81,7 @@ class OpenTelemetryHook:
         if not (self._measures or self._traces or delivery.event.traceparent):
             return _NOTHING
         span = self._begin(delivery, "process") if self._traces else None
-        self._thread.run = run = Run(delivery, self._meters if self._measures else None, span)
+        self._thread.run = run = TracedRun(delivery, self._meters if self._measures else None, span)
         return run
 
     def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
@@ -90,7 +90,7 @@ class OpenTelemetryHook:
             self._look_for_an_sdk()
         if self._measures:
             self._meters.settled(delivery, outcome, self._clock.now())
-        run: Run | None = getattr(self._thread, "run", None)
+        run: TracedRun | None = getattr(self._thread, "run", None)
         if run is not None and run.delivery.token == delivery.token:
             self._thread.run = None
             _end(run.span, outcome, run.ended_at)
@@ -135,7 +135,7 @@ class OpenTelemetryHook:
         }
         return {name: value for name, value in said.items() if value is not None}
 
-    def _end_unsettled(self, run: Run) -> None:
+    def _end_unsettled(self, run: TracedRun) -> None:
         """End what this thread left open: its message was given back and runs elsewhere."""
         if run.span is not None:
             run.span.set_attribute(names.OUTCOME, "given_back")
@@ -143,7 +143,7 @@ class OpenTelemetryHook:
         self._thread.run = None
 
 
-class Run:
+class TracedRun:
     """One run of a handler: its span is current meanwhile, and outlives it until it is settled."""
 
     __slots__ = ("_began", "_meters", "_reset", "delivery", "ended_at", "span")

@@ -1,7 +1,11 @@
-"""Counters and histograms of settled deliveries (spec O1).
+"""Counters and histograms of settled deliveries (spec O1), and the names of attributes and labels.
 
 Counters are named without ``_total`` and instruments carry no unit: Prometheus exporters add both
 to the name themselves, and the names of O1 are those that Prometheus must see.
+
+Span attributes follow the messaging semantic conventions (1.43). They are written out here because
+the conventions' package marks them as incubating and moves them; docs/reference/metrics.md lists
+them. The SDK bounds how many values a label has.
 """
 
 from __future__ import annotations
@@ -12,10 +16,20 @@ from typing import Final
 
 from opentelemetry.metrics import Meter
 
-from angzarr.adapters.opentelemetry.labels import label
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.delivery import DeadLettered, Delivery, Handled, Outcome, Retried
 from angzarr.resilience.taxonomy import Category
+
+_LONGEST: Final = 200
+
+
+def label(text: str) -> str:
+    """Return *text* as a label's value, cut: whoever publishes may have chosen it.
+
+    Halves of characters are marked: no exporter can write them.
+    """
+    return text[:_LONGEST].encode("utf-8", "replace").decode()
+
 
 #: Why an event may be dead-lettered by its handler's own doing; else no run failed.
 _RAN: Final = frozenset({Reason.REFUSED, Reason.EXHAUSTED, Reason.OUT_OF_TIME, Reason.POISON})
@@ -109,3 +123,28 @@ class Meters:
         if delivery.first_attempt_at is not None:
             took = (now - delivery.first_attempt_at).total_seconds()
             self.retry_duration.record(max(took, 0.0))  # the clocks of two hosts differ
+
+
+SYSTEM: Final = "messaging.system"
+DESTINATION: Final = "messaging.destination.name"
+MESSAGE_ID: Final = "messaging.message.id"
+CONVERSATION_ID: Final = "messaging.message.conversation_id"
+OPERATION_NAME: Final = "messaging.operation.name"
+OPERATION_TYPE: Final = "messaging.operation.type"
+ERROR_TYPE: Final = "error.type"
+
+EVENT_ID: Final = "angzarr.event.id"
+EVENT_TYPE: Final = "angzarr.event.type"
+DOMAIN: Final = "angzarr.domain"
+HANDLER: Final = "angzarr.handler"
+ATTEMPT: Final = "angzarr.attempt"
+REPLAY: Final = "angzarr.replay"
+OUTCOME: Final = "angzarr.outcome"
+ERROR_CATEGORY: Final = "angzarr.error.category"
+ERROR_CODE: Final = "angzarr.error.code"
+LETTER_ID: Final = "angzarr.letter.id"
+REASON: Final = "angzarr.reason"
+DELAY: Final = "angzarr.delay_ms"
+
+#: kombu's names of brokers → the conventions' names.
+SYSTEMS: Final = {"amqp": "rabbitmq", "pyamqp": "rabbitmq", "sqs": "aws_sqs"}

@@ -17,7 +17,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanKind, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from angzarr.adapters.opentelemetry import names
+from angzarr.adapters.opentelemetry import meters as names
 
 SCOPE = "angzarr"
 _W3C = TraceContextTextMapPropagator()

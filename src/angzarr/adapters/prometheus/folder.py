@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from angzarr.adapters.prometheus.snapshot import Snapshot
+from angzarr.adapters.prometheus.snapshot import MetricsSnapshot
 
 _log = logging.getLogger("angzarr.health")
 
@@ -35,10 +35,10 @@ class Folder:
         sweep(parent)
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
         self._pid = os.getpid()
-        self._ended = Snapshot()
+        self._ended = MetricsSnapshot()
         self._lock = threading.Lock()
 
-    def leave(self, snapshot: Snapshot) -> None:
+    def leave(self, snapshot: MetricsSnapshot) -> None:
         """Write this process's snapshot over its last one; raises OSError."""
         name = f"{os.getpid()}-{_started(os.getpid())}"
         fresh = self.path / f"{name}{_FRESH}"
@@ -54,7 +54,7 @@ class Folder:
         """Tell whether a process said so."""
         return (self.path / _ELSEWHERE).exists()
 
-    def total(self) -> Snapshot:
+    def total(self) -> MetricsSnapshot:
         """Return what all processes but this one have measured, those that ended as well.
 
         Only the parent calls this; what ended processes left is kept in memory from then on.
@@ -64,7 +64,7 @@ class Folder:
                 if not _lives(half.stem):  # killed while it wrote
                     half.unlink(missing_ok=True)
             living = [self._take(file) for file in sorted(self.path.glob(f"*{_SUFFIX}"))]
-            total = Snapshot()
+            total = MetricsSnapshot()
             for one in (self._ended, *living):  # what ended keeps its place, where there are many
                 total.add(one)
             return total
@@ -74,21 +74,21 @@ class Folder:
         if os.getpid() == self._pid:
             shutil.rmtree(self.path, ignore_errors=True)
 
-    def _take(self, file: Path) -> Snapshot:
+    def _take(self, file: Path) -> MetricsSnapshot:
         """Return what a living process left; of one that has ended nothing, it is kept here."""
         # Looked at first: what one that has ended left does not change any more.
         ended = not _lives(file.stem)
         try:
-            found = Snapshot.from_json(file.read_bytes())
+            found = MetricsSnapshot.from_json(file.read_bytes())
         except (OSError, ValueError) as error:
             _log.warning("metrics_unreadable: %s: %s", file.name, error)
-            found = Snapshot()
+            found = MetricsSnapshot()
         if not ended:
             return found
         with suppress(FileNotFoundError):
             file.unlink()
         self._ended.add(found, ended=True)
-        return Snapshot()
+        return MetricsSnapshot()
 
 
 def sweep(parent: str | None = None) -> None:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from angzarr.adapters.prometheus.folder import Folder
-from angzarr.adapters.prometheus.snapshot import Snapshot, snapshot_of
+from angzarr.adapters.prometheus.snapshot import MetricsSnapshot, snapshot_of
 from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.health")
@@ -48,7 +48,7 @@ class Measuring:
         self._seldom = LogThrottle()
         self._lock = threading.Lock()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetricsSnapshot:
         """Return what was measured so far."""
         return snapshot_of(self._reader.get_metrics_data())
 

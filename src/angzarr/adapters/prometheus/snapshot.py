@@ -1,4 +1,9 @@
-"""Snapshot: all that one process has measured so far, and how several are added up."""
+"""Snapshot: all that one process has measured so far, and how several are added up.
+
+prometheus_client's multiprocess mode does not serve here: it keeps only its own metric objects,
+while we measure through OpenTelemetry's API, and it runs no custom collectors or callbacks in
+children. All our observable gauges would be lost.
+"""
 
 from __future__ import annotations
 
@@ -56,12 +61,12 @@ class Series:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class MetricsSnapshot:
     """The metrics of a process, or of several, by name."""
 
     series: dict[str, Series] = field(default_factory=dict)
 
-    def add(self, other: Snapshot, *, ended: bool = False) -> None:
+    def add(self, other: MetricsSnapshot, *, ended: bool = False) -> None:
         """Add what another process measured; of one that has *ended* only what lasts."""
         for name, found in other.series.items():
             if ended and found.kind not in _LASTING:
@@ -80,7 +85,7 @@ class Snapshot:
         return json.dumps(told).encode()
 
     @classmethod
-    def from_json(cls, raw: bytes) -> Snapshot:
+    def from_json(cls, raw: bytes) -> MetricsSnapshot:
         """Return what `to_json` wrote; raises ValueError for anything else."""
         try:
             return cls({name: _series(*parts) for name, parts in json.loads(raw).items()})
@@ -97,9 +102,9 @@ def _series(kind: str, about: str, bounds: list[float], points: list[Any]) -> Se
     )
 
 
-def snapshot_of(data: MetricsData | None) -> Snapshot:
+def snapshot_of(data: MetricsData | None) -> MetricsSnapshot:
     """Return what an SDK's reader found, whose counts go on from the start of the process."""
-    taken = Snapshot()
+    taken = MetricsSnapshot()
     for metric in _metrics(data):
         if (series := _read(metric)) is not None:
             known = taken.series.setdefault(metric.name, series)

@@ -16,14 +16,14 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from angzarr.adapters.prometheus.snapshot import COUNTER, HISTOGRAM, Labels, Series, Snapshot
+from angzarr.adapters.prometheus.snapshot import COUNTER, HISTOGRAM, Labels, MetricsSnapshot, Series
 
 #: What the text is, for the answer's header: what every Prometheus reads.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
-def text_of(snapshot: Snapshot) -> bytes:
+def text_of(snapshot: MetricsSnapshot) -> bytes:
     """Return *snapshot* in Prometheus's text format; counters get their ``_total`` here."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Told(snapshot))
@@ -31,7 +31,7 @@ def text_of(snapshot: Snapshot) -> bytes:
 
 
 class _Told(Collector):
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
         self._snapshot = snapshot
 
     def collect(self) -> Iterator[Metric]:

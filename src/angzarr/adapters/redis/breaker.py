@@ -16,8 +16,12 @@ from functools import partial
 from threading import Lock
 from typing import Any, Final
 
-from angzarr.adapters.redis.breaker_seen import Seen
-from angzarr.adapters.redis.breaker_state import read_state, read_transition, told_settings
+from angzarr.adapters.redis.breaker_state import (
+    HeardBreakers,
+    read_state,
+    read_transition,
+    told_settings,
+)
 from angzarr.adapters.redis.flow_line import FlowLine, flow_key
 from angzarr.adapters.redis.link import Argument, Script
 from angzarr.resilience import breaker_rules as rules
@@ -68,7 +72,7 @@ class RedisBreakers:
         self._seldom = LogThrottle()
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count()
-        self._seen = Seen()
+        self._seen = HeardBreakers()
         self._batches: dict[tuple[str, int], rules.CallBatch] = {}
         #: Names that somebody wants to hear of.
         self._wanted: set[str] = set()

@@ -37,7 +37,7 @@ class _Report:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownBudget:
     """A budget that is spent, and the line before it."""
 
     until: datetime
@@ -61,7 +61,7 @@ class RedisBudgets:
         self._settings = dict(settings or {})
         self._default = default
         self._reports: dict[str, _Report] = {}
-        self._spent: dict[str, _Known] = {}
+        self._spent: dict[str, _KnownBudget] = {}
         self._lock = Lock()
         line.each_turn(self._tell)
 
@@ -112,7 +112,7 @@ class RedisBudgets:
         with self._lock:
             for name, line in lines.items():
                 after, wait = rules.refused(line, now, self._of(name))
-                self._spent[name] = _Known(now + SPENT_FOR, after)
+                self._spent[name] = _KnownBudget(now + SPENT_FOR, after)
                 spent.append(Spent(name, wait))
         return max(spent, key=lambda one: one.wait.by(1.0), default=None)
 

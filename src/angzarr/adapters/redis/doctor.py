@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from angzarr.adapters.redis.eviction import fields_of, may_not_be_asked
+from angzarr.adapters.redis.server import fields_of, may_not_be_asked
 from angzarr.doctor.redis_rules import RedisSeen
 from angzarr.errors import StoreUnavailable
 

@@ -2,6 +2,8 @@
 
 A step is sent and its reply read when it is there, so that a loop goes on meanwhile; what is
 acknowledged in the time waits for the next step. One step is under way at a time.
+
+Aftermath: what a step could not do as it was told, and what follows from that.
 """
 
 from __future__ import annotations
@@ -15,12 +17,47 @@ from typing import Any, NamedTuple, Protocol
 
 from redis.exceptions import NoScriptError
 
-from angzarr.adapters.redis.aftermath import Aftermath
-from angzarr.adapters.redis.doorbell import Doorbell
+from angzarr.adapters.redis.keyspace_listener import KeyspaceListener
 from angzarr.adapters.redis.link import Argument, Link
 from angzarr.adapters.redis.session import Session
 from angzarr.adapters.redis.step import STEP, Done, Ending, Fetched, Lists, flat
 from angzarr.runtime.log_throttle import LogThrottle
+
+
+class StepErrors:
+    """Reads the parts of a step's reply that are empty nearly always."""
+
+    def __init__(self) -> None:
+        self._odd: set[str] = set()
+
+    def tell(  # noqa: PLR0917 - the parts of the reply, in their order
+        self,
+        session: Session | None,
+        done: list[Done],
+        missing: list[bytes],
+        fenced: list[bytes],
+        kept: list[bytes],
+        odd: list[bytes],
+    ) -> None:
+        """Tell what did not go as it should; usually all are empty."""
+        for key in {name.decode(errors="replace") for name in odd} - self._odd:
+            self._odd.add(key)
+            _log.error("queue_unreadable: the key %s is not a list; another program wrote it", key)
+        if missing:
+            _log.warning(
+                "acknowledged_too_late: %d messages were given to others, since the lease of this"
+                " worker had ended, or had been acknowledged before a connection broke",
+                len(missing),
+            )
+        if fenced:
+            told = {tag.decode() for tag in fenced}
+            for one in done:
+                if one.tag in told and one.ending is not None:
+                    one.ending.on_fenced()
+        if kept and session is not None:
+            _log.error("claims_not_ended: %d messages are given back", len(kept))
+            session.give_back([tag.decode() for tag in kept])
+
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -71,7 +108,12 @@ class Fetcher:
     """Fetches for *consumer* into *session*, or without one where nobody acknowledges."""
 
     def __init__(
-        self, doorbell: Doorbell, link: Link, session: Session | None, consumer: Consumer, name: str
+        self,
+        doorbell: KeyspaceListener,
+        link: Link,
+        session: Session | None,
+        consumer: Consumer,
+        name: str,
     ) -> None:
         self.doorbell = doorbell
         self.session = session
@@ -91,7 +133,7 @@ class Fetcher:
         self._lost_at: float | None = None
         self._told_lost = False
         self._seldom = LogThrottle()
-        self._aftermath = Aftermath()
+        self._aftermath = StepErrors()
 
     # -- what the channel says -----------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """A kombu transport for Redis that loses nothing: wire-compatible with kombu's own.
 
-Plain Celery uses it by ``broker_transport = "angzarr.adapters.redis.transport:Transport"`` or,
+Plain Celery uses it by ``broker_transport = "angzarr.adapters.redis.transport:RedisTransport"`` or,
 once this module is imported, by URLs like ``angzarr-redis://localhost``. `Angzarr` apps use it for
 ``redis://``, ``rediss://`` and ``sentinel://``.
 """
@@ -42,7 +42,7 @@ class SentinelChannel(Channel, stock.SentinelChannel):
     )
 
 
-class Transport(stock.Transport):
+class RedisTransport(stock.Transport):
     """Redis as a broker: fetched in one atomic step, kept under a lease, acknowledged in batches.
 
     Options besides kombu's: see `Channel`.
@@ -77,7 +77,7 @@ class Transport(stock.Transport):
         self.cycle.leave()
 
 
-class TlsTransport(Transport):
+class RedisTlsTransport(RedisTransport):
     """The same over TLS; the server's certificate is checked unless ``broker_use_ssl`` says not."""
 
     def __init__(self, client: Any, *args: Any, **kwargs: Any) -> None:
@@ -86,7 +86,7 @@ class TlsTransport(Transport):
         super().__init__(client, *args, **kwargs)
 
 
-class SentinelTransport(Transport):
+class SentinelTransport(RedisTransport):
     """The same behind Sentinel; ``master_name`` is a transport option, as with kombu's own."""
 
     default_port = 26379
@@ -96,7 +96,7 @@ class SentinelTransport(Transport):
 TRANSPORT_ALIASES.update(
     {
         "angzarr-redis": f"{__name__}:Transport",
-        "angzarr-rediss": f"{__name__}:TlsTransport",
+        "angzarr-rediss": f"{__name__}:RedisTlsTransport",
         "angzarr-sentinel": f"{__name__}:SentinelTransport",
     }
 )

@@ -32,24 +32,24 @@ MAX_ERROR = 500
 MAX_STACK = 4000
 
 
-class Said(NamedTuple):
+class LineFields(NamedTuple):
     """What an outcome is called in the log."""
 
     level: int
     event: str
 
 
-_SEEN_BEFORE = Said(logging.INFO, "event_already_processed_skipping")
-_SAID: dict[type[Outcome], Said] = {
-    Handled: Said(logging.INFO, "event_handled"),
+_SEEN_BEFORE = LineFields(logging.INFO, "event_already_processed_skipping")
+_SAID: dict[type[Outcome], LineFields] = {
+    Handled: LineFields(logging.INFO, "event_handled"),
     Duplicate: _SEEN_BEFORE,
     Refused: _SEEN_BEFORE,
     Superseded: _SEEN_BEFORE,
-    Skipped: Said(logging.WARNING, "permanent_error_skipping"),
-    Postponed: Said(logging.INFO, "event_postponed"),
-    Parked: Said(logging.INFO, "event_parked"),
-    Retried: Said(logging.WARNING, "retrying_after_failure"),
-    DeadLettered: Said(logging.ERROR, "event_sent_to_dlq"),
+    Skipped: LineFields(logging.WARNING, "permanent_error_skipping"),
+    Postponed: LineFields(logging.INFO, "event_postponed"),
+    Parked: LineFields(logging.INFO, "event_parked"),
+    Retried: LineFields(logging.WARNING, "retrying_after_failure"),
+    DeadLettered: LineFields(logging.ERROR, "event_sent_to_dlq"),
 }
 
 
@@ -86,12 +86,14 @@ class _InHand:
         IN_HAND.reset(self._reset)
 
 
-def said_of(outcome: Outcome) -> Said:
+def said_of(outcome: Outcome) -> LineFields:
     """Return level and event name of *outcome*."""
     if isinstance(outcome, Postponed) and outcome.breaker is not None:
-        return Said(logging.INFO, "circuit_breaker_open_postponing")  # its opening was a warning
+        return LineFields(
+            logging.INFO, "circuit_breaker_open_postponing"
+        )  # its opening was a warning
     if isinstance(outcome, Skipped) and outcome.switch is not None:
-        return Said(logging.WARNING, "event_dropped")
+        return LineFields(logging.WARNING, "event_dropped")
     return _SAID[type(outcome)]
 
 

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from angzarr.adapters.structlog.lines import Line
-from angzarr.adapters.structlog.logs import bound_logger, complete, is_ours
+from angzarr.adapters.structlog.logs import Line, bound_logger, complete, is_ours
 
 _WORDS = {logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
 

@@ -21,8 +21,8 @@ def transport_of(connection):
 @pytest.mark.parametrize(
     ("url", "used"),
     [
-        ("redis://h", "angzarr.adapters.redis.transport:Transport"),
-        ("rediss://h", "angzarr.adapters.redis.transport:TlsTransport"),
+        ("redis://h", "angzarr.adapters.redis.transport:RedisTransport"),
+        ("rediss://h", "angzarr.adapters.redis.transport:RedisTlsTransport"),
         ("sentinel://h", "angzarr.adapters.redis.transport:SentinelTransport"),
         ("amqp://h", f"{AMQP}:Transport"),
         ("pyamqp://h", f"{AMQP}:Transport"),
@@ -49,7 +49,7 @@ def test_what_publishes_goes_over_the_transport_that_consumes(make_app, monkeypa
 def test_the_next_of_several_brokers_gets_it_too():
     connection = AngzarrConnection("memory://;redis://h")
     connection.maybe_switch_next()
-    assert transport_of(connection) == "angzarr.adapters.redis.transport:Transport"
+    assert transport_of(connection) == "angzarr.adapters.redis.transport:RedisTransport"
 
 
 def test_stock_is_one_setting_away(make_app, monkeypatch):

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from angzarr.adapters.files import spool_file, whole_files
-from angzarr.adapters.files.spool import UNLOOKED_SHARE, Spool
-from angzarr.adapters.files.spooled import FolderOfLetters
+from angzarr.adapters.files.spool import UNLOOKED_SHARE, FolderOfLetters, Spool
 from angzarr.dead_letters.forwarding import Aside
 from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError

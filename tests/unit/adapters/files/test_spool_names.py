@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.files.spool_names import letters_among, name_of
+from angzarr.adapters.files.spool_file import letters_among, name_of
 from angzarr.adapters.files.whole_files import unfinished
 
 AT = datetime(2026, 11, 22, 8, 32, 56, 123456, tzinfo=UTC)

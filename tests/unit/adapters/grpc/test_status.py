@@ -10,7 +10,7 @@ from google.rpc.status_pb2 import Status
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.grpc.status import DETAILS, Told, refusal, told
+from angzarr.adapters.grpc.status import DETAILS, ReportedStatus, refusal, told
 from angzarr.aggregates.book import Address, Book, Snapshot
 from angzarr.aggregates.wire_form import book_from_wire, book_to_wire
 from angzarr.errors import CommandAbortedError, CommandRejectedError, SequenceConflictError
@@ -67,7 +67,9 @@ def bare(written: EventBook) -> bytes:
 
 
 def conflict(*raw: bytes, address: Address = ADDRESS) -> SequenceConflictError:
-    found = refusal(Told(CONFLICT, "stale", tuple((DETAILS, one) for one in raw)), address)
+    found = refusal(
+        ReportedStatus(CONFLICT, "stale", tuple((DETAILS, one) for one in raw)), address
+    )
     assert isinstance(found, SequenceConflictError)
     return found
 
@@ -113,7 +115,7 @@ def test_damaged_details_end_in_no_crash_and_no_book_of_another(book, encoded, d
 
 @given(st.binary(max_size=300), st.sampled_from(list(grpc.StatusCode)))
 def test_no_bytes_end_in_a_crash(raw, code):
-    refusal(Told(code, "", ((DETAILS, raw), ("other", "text"))), ADDRESS)
+    refusal(ReportedStatus(code, "", ((DETAILS, raw), ("other", "text"))), ADDRESS)
 
 
 def test_a_book_that_can_be_read_as_a_status_is_a_book():
@@ -179,7 +181,7 @@ def test_details_of_another_type_are_left_alone(name):
 
 
 def test_a_text_in_the_place_of_details_is_left_alone():
-    found = refusal(Told(CONFLICT, "stale", ((DETAILS, "text"),)), ADDRESS)
+    found = refusal(ReportedStatus(CONFLICT, "stale", ((DETAILS, "text"),)), ADDRESS)
     assert isinstance(found, SequenceConflictError)
     assert found.book is None
 
@@ -206,13 +208,13 @@ def test_what_was_expected_is_read_in_the_numbers_of_its_generation(package, str
         type_url=f"type.googleapis.com/{package}.SequenceMismatchDetails",
         value=details.SerializeToString(),
     )
-    error = refusal(Told(ABORTED, "stale", ((DETAILS, status(ABORTED, one)),)), ADDRESS)
+    error = refusal(ReportedStatus(ABORTED, "stale", ((DETAILS, status(ABORTED, one)),)), ADDRESS)
     assert isinstance(error, CommandAbortedError)
     assert (error.expected, error.actual, error.review) == (4, 7, review)
 
 
 def test_an_abort_that_says_nothing_more_is_final_all_the_same():
-    error = refusal(Told(ABORTED, "no"), ADDRESS)
+    error = refusal(ReportedStatus(ABORTED, "no"), ADDRESS)
     assert isinstance(error, CommandAbortedError)
     assert (str(error), error.expected, error.actual, error.review) == ("no", None, None, False)
 
@@ -220,7 +222,7 @@ def test_an_abort_that_says_nothing_more_is_final_all_the_same():
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code.value[0]])
 def test_an_error_info_rejects_under_any_code(code):
     info = packed(ErrorInfo(reason="COMMAND_REJECTED", domain="d", metadata={"a": "b"}))
-    said = Told(code, "no funds", ((DETAILS, status(code, info)),))
+    said = ReportedStatus(code, "no funds", ((DETAILS, status(code, info)),))
     assert isinstance(refusal(said, ADDRESS), CommandRejectedError)
 
 
@@ -230,13 +232,13 @@ def test_an_error_info_with_another_reason_rejects_nothing():
 
 
 def test_an_invalid_argument_is_a_rejection():
-    error = refusal(Told(grpc.StatusCode.INVALID_ARGUMENT, "no\x1b[2J funds"), ADDRESS)
+    error = refusal(ReportedStatus(grpc.StatusCode.INVALID_ARGUMENT, "no\x1b[2J funds"), ADDRESS)
     assert isinstance(error, CommandRejectedError)
     assert str(error) == "no\ufffd[2J funds"
 
 
 def test_a_reason_is_bounded():
-    error = refusal(Told(grpc.StatusCode.INVALID_ARGUMENT, "x" * 10_000), ADDRESS)
+    error = refusal(ReportedStatus(grpc.StatusCode.INVALID_ARGUMENT, "x" * 10_000), ADDRESS)
     assert len(str(error)) == 4_000
 
 
@@ -246,7 +248,7 @@ _SAYING = {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "ABORTED"}
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code.name not in _SAYING])
 def test_other_codes_say_nothing_of_the_command(code):
     written = in_status(book_to_wire(book()))
-    assert refusal(Told(code, "x", ((DETAILS, written),)), ADDRESS) is None
+    assert refusal(ReportedStatus(code, "x", ((DETAILS, written),)), ADDRESS) is None
 
 
 def test_errors_of_asyncio_are_read_alike():

@@ -11,17 +11,16 @@ from google.rpc.status_pb2 import Status
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.grpc.status import DETAILS, Told
-from angzarr.adapters.grpc.trying import Trying
+from angzarr.adapters.grpc.status import DETAILS, ReportedStatus, Trying
 from angzarr.resilience.policies import POLICIES
 from hand_clock import START
 
 POLICY = POLICIES["grpc_connection"]
-AWAY = Told(grpc.StatusCode.UNAVAILABLE, "away")
+AWAY = ReportedStatus(grpc.StatusCode.UNAVAILABLE, "away")
 HOUR = timedelta(hours=1)
 
 
-def asking(seconds: int) -> Told:
+def asking(seconds: int) -> ReportedStatus:
     wish = AnyMessage()
     wish.Pack(RetryInfo(retry_delay=Duration(seconds=seconds)))
     raw = Status(code=14, details=[wish]).SerializeToString()
@@ -49,7 +48,7 @@ def test_a_server_that_stays_away_is_tried_as_often_as_the_policy_says():
     "code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.UNAVAILABLE]
 )
 def test_any_other_code_is_final(code):
-    assert Trying(POLICY, START + HOUR).after(Told(code, ""), START, 0.0) is None
+    assert Trying(POLICY, START + HOUR).after(ReportedStatus(code, ""), START, 0.0) is None
 
 
 def test_the_server_is_given_the_time_that_it_asks_for():

@@ -6,7 +6,7 @@ import pytest
 from tests.contracts.alerts import alert_of
 from tests.hand_clock import START, HandClock
 
-from angzarr.adapters.opentelemetry.alerts import AlertMeters
+from angzarr.adapters.opentelemetry.letter_meters import AlertMeters
 from angzarr.analysis.alerts.alert_raiser import Depth
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from angzarr.adapters.opentelemetry.clocks import ClockMeters
+from angzarr.adapters.opentelemetry.worker_meters import ClockMeters
 
 
 def test_how_wrong_a_clock_is_is_told_once_it_is_known(meters, reader):

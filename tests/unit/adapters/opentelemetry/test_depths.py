@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.adapters.opentelemetry.depths import DepthMeters
+from angzarr.adapters.opentelemetry.letter_meters import DepthMeters
 from angzarr.dead_letters.depth import QueueDepth
 from hand_clock import START
 

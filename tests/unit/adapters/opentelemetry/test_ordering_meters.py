@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.adapters.opentelemetry.ordering import OrderingMeters
+from angzarr.adapters.opentelemetry.worker_meters import OrderingMeters
 from angzarr.ordering.lane_view import OrderingSample
 
 GAUGES = ("events_behind", "parked_events", "blocked_lanes", "gaps")

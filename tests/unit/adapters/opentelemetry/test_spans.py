@@ -70,7 +70,7 @@ def test_our_attribute_names_are_those_of_the_conventions():
     from opentelemetry.semconv._incubating.attributes import messaging_attributes as messaging
     from opentelemetry.semconv.attributes import error_attributes as error
 
-    from angzarr.adapters.opentelemetry import names
+    from angzarr.adapters.opentelemetry import meters as names
 
     assert names.SYSTEM == messaging.MESSAGING_SYSTEM
     assert names.DESTINATION == messaging.MESSAGING_DESTINATION_NAME

@@ -9,14 +9,11 @@ import pytest
 from opentelemetry.metrics import Observation
 from prometheus_client.parser import text_string_to_metric_families
 
-from angzarr.adapters.opentelemetry.alerts import AlertMeters
-from angzarr.adapters.opentelemetry.breakers import BreakerMeters
-from angzarr.adapters.opentelemetry.letters import LetterMeters
+from angzarr.adapters.opentelemetry.letter_meters import AlertMeters, LetterMeters
 from angzarr.adapters.opentelemetry.meters import Meters
-from angzarr.adapters.opentelemetry.ordering import OrderingMeters
-from angzarr.adapters.opentelemetry.sagas import SagaMeters
+from angzarr.adapters.opentelemetry.worker_meters import BreakerMeters, OrderingMeters, SagaMeters
 from angzarr.adapters.prometheus.measuring import Measuring
-from angzarr.adapters.prometheus.snapshot import COUNTER, MOST, Series, Snapshot
+from angzarr.adapters.prometheus.snapshot import COUNTER, MOST, MetricsSnapshot, Series
 from angzarr.adapters.prometheus.text import text_of
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
@@ -36,11 +33,11 @@ class Process:
         for _ in range(count):
             took.record(5)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetricsSnapshot:
         return self.measuring.snapshot()
 
 
-def told(snapshot: Snapshot) -> dict[str, float]:
+def told(snapshot: MetricsSnapshot) -> dict[str, float]:
     """Return the samples that Prometheus's own reader finds."""
     return {
         sample.name + "".join(f"{{{k}={v}}}" for k, v in sample.labels.items()): sample.value
@@ -50,7 +47,7 @@ def told(snapshot: Snapshot) -> dict[str, float]:
 
 
 def test_counters_and_histograms_are_added_and_the_greatest_gauge_counts():
-    total = Snapshot()
+    total = MetricsSnapshot()
     for process in (Process(count=2, level=1, gauge=3.5), Process(count=5, level=2, gauge=1.5)):
         total.add(process.snapshot())
     assert told(total) == {
@@ -66,7 +63,7 @@ def test_counters_and_histograms_are_added_and_the_greatest_gauge_counts():
 
 
 def test_of_a_process_that_ended_only_what_lasts_is_kept():
-    total = Snapshot()
+    total = MetricsSnapshot()
     total.add(Process(count=2, level=1, gauge=3.5).snapshot(), ended=True)
     assert {name.partition("{")[0] for name in told(total)} == {
         "dlq_letters_put_total", "took_ms_bucket", "took_ms_count", "took_ms_sum"
@@ -74,7 +71,7 @@ def test_of_a_process_that_ended_only_what_lasts_is_kept():
 
 
 def test_adding_changes_nobody_elses_numbers():
-    one, total = Process(count=1).snapshot(), Snapshot()
+    one, total = Process(count=1).snapshot(), MetricsSnapshot()
     for _ in range(2):
         total.add(one)
     assert told(one)["dlq_letters_put_total{target=kafka}"] == 1
@@ -82,7 +79,7 @@ def test_adding_changes_nobody_elses_numbers():
 
 def test_a_snapshot_outlives_its_way_through_a_file():
     taken = Process(count=3, level=1, gauge=2).snapshot()
-    assert Snapshot.from_json(taken.to_json()) == taken
+    assert MetricsSnapshot.from_json(taken.to_json()) == taken
 
 
 @pytest.mark.parametrize(
@@ -91,7 +88,7 @@ def test_a_snapshot_outlives_its_way_through_a_file():
 )
 def test_garbage_in_a_file_is_a_value_error(raw):
     with pytest.raises(ValueError):
-        Snapshot.from_json(raw)
+        MetricsSnapshot.from_json(raw)
 
 
 def test_histograms_of_other_buckets_are_left_out():
@@ -101,10 +98,10 @@ def test_histograms_of_other_buckets_are_left_out():
 
 
 def test_hostile_labels_of_many_children_are_one_series_in_the_end():
-    total = Snapshot()
+    total = MetricsSnapshot()
     for child in range(3):
         points = {(("type", f"{child}-{n}"),): [1.0] for n in range(MOST - 1)}
-        total.add(Snapshot({"errors": Series(COUNTER, "", points=points)}), ended=True)
+        total.add(MetricsSnapshot({"errors": Series(COUNTER, "", points=points)}), ended=True)
     kept = total.series["errors"].points
     assert len(kept) == MOST + 1
     assert sum(value for (value,) in kept.values()) == 3 * (MOST - 1), "none is lost"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.redis.switch_entry import read_change, read_switch, told_person, told_switch
+from angzarr.adapters.redis.switches import read_change, read_switch, told_person, told_switch
 from angzarr.resilience.switches import Selector, SwitchAction
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

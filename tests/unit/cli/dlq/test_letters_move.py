@@ -14,9 +14,8 @@ import pytest
 from click.testing import CliRunner
 from tests.contracts.dead_letters import a_letter, letters_of
 
-from angzarr.adapters.files.spool import Spool
+from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.adapters.files.spool_queue import SpoolQueue
-from angzarr.adapters.files.spooled import FolderOfLetters
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
 from angzarr.cli.dlq import letters_file as letter_places
 from angzarr.cli.dlq import letters_import

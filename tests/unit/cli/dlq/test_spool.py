@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from angzarr.adapters.files.spool import Spool
-from angzarr.adapters.files.spooled import FolderOfLetters
+from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.cli.main import main
 from angzarr.dead_letters.forwarding import Aside, Forwarder
 from angzarr.dead_letters.queue import RawLetter, TooLarge

@@ -22,7 +22,7 @@ _CHANNEL = "__redis__:invalidate"
 _PASSING = ("BUSY", "MISCONF", "MASTERDOWN", "READONLY", "NOAUTH", "WRONGPASS")
 
 
-class Doorbell:
+class KeyspaceListener:
     """Two connections: commands sent on `connection` are tracked, `bell.connection` rings.
 
     Where the server does not allow tracking `rings` is false, and the consumer has to look.

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.adapters.opentelemetry import letters
-from angzarr.adapters.opentelemetry.letters import LetterMeters
+from angzarr.adapters.opentelemetry import letter_meters as letters
+from angzarr.adapters.opentelemetry.letter_meters import LetterMeters
 from angzarr.dead_letters.forwarding import SpoolTally
 from angzarr.errors import DeadLetterQueueUnavailable
 from hand_clock import START

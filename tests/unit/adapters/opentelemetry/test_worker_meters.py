@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
-from angzarr.adapters.opentelemetry.breakers import BreakerMeters
+from angzarr.adapters.opentelemetry.worker_meters import BreakerMeters
 from angzarr.resilience.breaker import Breakers, BreakerSettings
 
 TOUCHY = BreakerSettings(min_calls=1, failures_in_a_row=1, ramp_up=timedelta(0))
