@@ -143,7 +143,7 @@ def test_plain_celery_over_our_transport_is_not_asked(made):
     from angzarr.adapters.redis import transport
 
     app = Celery("plain", broker=made("allkeys-lru").url)
-    app.conf.broker_transport = f"{transport.__name__}:Transport"
+    app.conf.broker_transport = f"{transport.__name__}:RedisTransport"
     with app.connection_for_write() as connection:
         connection.SimpleQueue("q").put("x")
     app.close()
