@@ -17,7 +17,6 @@ from angzarr.delivery import settle
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.invoke import Hooks
-from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.settle import Settler
 from angzarr.resilience.completed_cache import CompletedCache
 from profiles.course import one_round
@@ -60,7 +59,7 @@ def seams(app: Any) -> list[tuple[str, Any, str]]:
         ("message of the envelope", tasks, "_delivery"),
         ("read", tasks, "read"),
         ("road, hold", DeliveryExecutor, "take"),
-        ("pipeline", Pipeline, "decide"),
+        ("decide", DeliveryExecutor, "decide"),
         ("claim: fingerprint", Delivery, "claim"),
         ("claim, settle: cache and stub", CompletedCache, "claim"),
         ("claim, settle: cache and stub", CompletedCache, "settle"),
@@ -70,8 +69,8 @@ def seams(app: Any) -> list[tuple[str, Any, str]]:
         ("hooks: log", LogHook, "settled"),
         ("hooks: telemetry", OpenTelemetryHook, "attempt"),
         ("hooks: telemetry", OpenTelemetryHook, "settled"),
-        ("breaker", type(app.road.pipeline.breakers), "admit"),
-        ("breaker", type(app.road.pipeline.breakers), "record"),
+        ("breaker", type(app.road.admission.breakers), "admit"),
+        ("breaker", type(app.road.admission.breakers), "record"),
         ("settle", Settler, "settle"),
         ("followers", CeleryFollowers, "publish"),
         ("fact: build", settle, "fact_of"),

@@ -281,13 +281,12 @@ class OrderedBroker:
         ordering = dataclasses.replace(
             road.settler.ordering, lanes=lambda: lanes, schedule=schedule
         )
-        claiming = dataclasses.replace(road.pipeline.claiming, store=store)
-        pipeline = dataclasses.replace(road.pipeline, claiming=claiming, ordering=ordering)
+        claiming = dataclasses.replace(road.claiming, store=store)
         settler = dataclasses.replace(
             road.settler, store=store, schedule=schedule, dead_letters=letters, facts=facts,
             ordering=ordering,
         )  # fmt: skip
-        return dataclasses.replace(road, pipeline=pipeline, settler=settler, store=store)
+        return dataclasses.replace(road, claiming=claiming, ordering=ordering, settler=settler)
 
     def keeper(self):
         road = self.world.road()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from angzarr.delivery.delivery import Delivery, Outcome, Postponed
+from angzarr.delivery.delivery import Delivery, Duplicate, Postponed
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.errors import DeliveryError, text_of
 from angzarr.resilience.idempotency import (
@@ -27,6 +27,9 @@ from angzarr.resilience.idempotency import (
     Release,
 )
 from angzarr.resilience.tenure import Tenure
+from angzarr.runtime.failures import is_machine_fault
+
+_log = logging.getLogger("angzarr.delivery")
 
 #: A copy asks again after these before it waits: it was published before its predecessor ended its
 #: claim (10), which takes some milliseconds. In all no more than a slot may sleep (15).
@@ -72,6 +75,16 @@ class Claimer:
             return True
         return self.hold.until_done(ask, what="ask for it", delivery=delivery)
 
+    def release(self, delivery: Delivery, *, counted: bool, last_words: str = "") -> None:
+        """End the claim (decisions 4); where the store is away the owner's lease ends it."""
+        try:
+            release = Release(
+                counted=counted, was_counted=not delivery.rides, last_words=last_words
+            )
+            self.store.settle(delivery.key, delivery.token, release)
+        except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
+            _log.warning("claim_not_released of event %s: %s", delivery.event.id, error)
+
 
 #: How long an event waits beside whose last start another's runs.
 WAIT = timedelta(seconds=2)
@@ -86,27 +99,26 @@ class LastStarts:
     #: Held by the event whose last start runs.
     _running: threading.Lock = field(default_factory=threading.Lock)
 
-    def alone(self, delivery: Delivery, run: Callable[[], Outcome]) -> Outcome:
-        """Return what *run* returns, which runs beside no other last start of this process.
+    def begin(self, delivery: Delivery) -> Postponed | None:
+        """None if *delivery* runs beside no other last start of this process: then `end` it.
 
-        Whatever ran beside an event that kills its process has its starts too. Who must wait
-        waits as for an event in other hands, its claim given back.
+        Whatever ran beside an event that kills its process has its starts too. Else it waits as
+        for an event in other hands, its claim given back.
         """
-        if not self._running.acquire(blocking=False):
-            release = Release(counted=False, was_counted=not delivery.rides)
-            self.hold.until_done(
-                lambda: self.store.settle(delivery.key, delivery.token, release),
-                what="give its claim back",
-                delivery=delivery,
-            )
-            return Postponed(delay=WAIT, why="last start", claimed=False)
-        try:
-            return run()
-        finally:
-            self._running.release()
+        if self._running.acquire(blocking=False):
+            return None
+        release = Release(counted=False, was_counted=not delivery.rides)
+        self.hold.until_done(
+            lambda: self.store.settle(delivery.key, delivery.token, release),
+            what="give its claim back",
+            delivery=delivery,
+        )
+        return Postponed(delay=WAIT, why="last start", claimed=False)
 
+    def end(self) -> None:
+        """Let the next one begin."""
+        self._running.release()
 
-_log = logging.getLogger("angzarr.delivery")
 
 #: Kept as the result of what was skipped. It is no JSON: a release that does not know it takes it
 #: for a result that was not kept.
@@ -134,9 +146,17 @@ class Results:
             return None
         return text if len(text) <= MAX_RESULT else None
 
-    def read(self, text: str) -> Any:
-        """Return the value that `write` wrote."""
-        return self.loads(text)
+    def duplicate(self, text: str) -> Duplicate:
+        """The duplicate of an event of which `write` wrote *text*, or of a skipped one."""
+        if text == SKIPPED:
+            return Duplicate(kept=False, skipped=True)
+        try:
+            return Duplicate(value=self.loads(text))
+        except Exception as error:  # text of another release is no reason to hold
+            if is_machine_fault(error):
+                raise  # it goes back, and its followers get the result later
+            _log.warning("result_unreadable: a duplicate goes without it: %s", error)
+            return Duplicate(kept=False)
 
     @staticmethod
     def write_error(error: BaseException, shown: str = "") -> str:

@@ -1,143 +1,385 @@
-"""Road: decide, then settle. What a worker calls for each delivery before it acknowledges."""
+"""The road of one delivery: decide what becomes of it, make that true, then acknowledge.
+
+`DeliveryExecutor._decide` lists the steps in their order; each is a short function over one
+`DeliveryRun`. The first step that returns an outcome ends the list. Deciding touches nothing
+outside but the claim, the flow control and the handler; `settle` makes the outcome true (spec D6).
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import NoReturn
+from functools import partial
+from typing import Any
 
+from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.admission import FREE, Admission, Permits
 from angzarr.delivery.async_runner import Interrupt
+from angzarr.delivery.claims import Claimer, LastStarts, Results
+from angzarr.delivery.compensation_runner import CompensationRunner, Steps
+from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import (
-    DeadLettered,
     Delivery,
     Duplicate,
     Handled,
     Outcome,
-    Parked,
     Postponed,
     Refused,
-    Retried,
     Skipped,
     Superseded,
 )
-from angzarr.delivery.failure_policy import POISON
-from angzarr.delivery.invoke import Hooks
+from angzarr.delivery.failure_policy import NO_HANDLER, POISON, UNREADABLE, FailurePolicy
+from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.invoke import HandlerCall, HandlerInvoker, Hooks, Stopped, handler_call
 from angzarr.delivery.letter_builder import write_last_words
-from angzarr.delivery.pipeline import Pipeline
+from angzarr.delivery.ordering import Ordering, skipped_by_person
 from angzarr.delivery.poison_wave import PoisonWaveBreaker
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
+from angzarr.delivery.schedule import SLEPT
 from angzarr.delivery.settle import Settler
-from angzarr.errors import DeliveryError, GivenBack, LetterTooLarge
-from angzarr.resilience.idempotency import Complete, IdempotencyStore, Release
+from angzarr.delivery.step_retry import InPlace
+from angzarr.delivery.unsettled import UnsettledOutcomes, may_become_letter
+from angzarr.errors import DecodeError, DeliveryError, GivenBack, LetterTooLarge
+from angzarr.events.headers import skip_of
+from angzarr.ordering.lanes import Turn
+from angzarr.resilience import idempotency as claims
+from angzarr.resilience.breaker import Permit
+from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.delivery")
 
-#: How long an event waits whose letter is larger than its dead-letter queue takes.
-TOO_LARGE_WAIT = timedelta(hours=1)
+#: How long a delivery waits that finds its event in another worker's hands (spec D4).
+IN_PROGRESS_WAIT = timedelta(seconds=2)
+#: Starts that nobody settled before the event counts as poison (spec D4).
+MOST_STARTS = 3
+
+
+@dataclass(slots=True)
+class DeliveryRun:
+    """What the steps know of one delivery so far."""
+
+    delivery: Delivery
+    #: How the delivery ended before, or outside, its handler; the handler is not called then.
+    failed: Exception | None
+    #: The permit of its domain, where a guard against poison waves asked for one.
+    wave: Permit | None = None
+    handler: Handler = field(init=False)
+    #: The steps that this run and earlier ones finished.
+    steps: Steps | None = None
+    #: Its turn in its lane; None: its handler takes events as they come.
+    turn: Turn | None = None
+    #: Why a person skips it, if so.
+    skip: str | None = None
+    call: HandlerCall = field(init=False)
+    #: What to ask of the claim store; None: it was claimed with the fetch.
+    claim: claims.Claim | None = field(init=False)
+    claimed: claims.Claimed = field(init=False)
+    #: Whether it runs beside no other last start.
+    alone: bool = False
+    poison: bool = False
+    permits: Permits = field(init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryExecutor:
-    """The whole road of one event within one process."""
+    """Built once a process; safe to use from many threads."""
 
-    pipeline: Pipeline
+    handlers: Handlers
+    claiming: Claimer
+    ordering: Ordering
+    admission: Admission
+    caller: HandlerInvoker
+    results: Results
+    judge: FailurePolicy
+    clock: Clock
+    make_log: Callable[[Mapping[str, Any]], Any]
+    #: Makes a breaker around one call inside a handler.
+    make_breaker: Callable[[Handler | None, str], BreakerGuard]
+    in_place: InPlace
+    undoing: CompensationRunner
+    last_starts: LastStarts
+    unsettled: UnsettledOutcomes
     settler: Settler
-    store: IdempotencyStore
     hold: RetryUntilAvailable
     hooks: Hooks
+    most_starts: int = MOST_STARTS
     #: The guard against poison waves; None where only what cannot be handled is settled.
     waves: PoisonWaveBreaker | None = None
-    #: Whether the worker begins nothing any more (16); who settles in the parent begins nothing.
+    #: True once the worker begins nothing any more (16).
     closed: Callable[[], bool] = lambda: False
 
     def take(self, delivery: Delivery, failed: Exception | None = None) -> Outcome | None:
         """Return the outcome once it is true: the message may be acknowledged.
 
         *failed* is what went wrong before the handler could be called; it counts as its error.
-
         None means that a successor owns the event (decisions 11): acknowledge and say nothing.
-        Raises GivenBack, and nothing else, when the message must not be acknowledged: the
-        worker stops before the handler began or while a server is away, its grace ended while
-        the handler ran, or something broke that none of us foresaw.
+        Raises GivenBack, and nothing else, when the message must not be acknowledged: the worker
+        stops before the handler began or while a server is away, its grace ended while the
+        handler ran, or an unforeseen error broke the road off.
         """
         if failed is None and self.closed():
-            self._give_back_unbegun(delivery)
+            if delivery.rides:  # else it has no claim yet
+                self.claiming.release(delivery, counted=False)
+            raise GivenBack("the worker stops, and had not begun with it")
         try:
-            outcome = self._settled(delivery, self._decide(delivery, failed))
+            outcome = self._settle(delivery, self.decide(delivery, failed))
         except GivenBack:
-            self.release(delivery, counted=False)
+            self.claiming.release(delivery, counted=False)
             raise
-        except Interrupt as cut:
+        except Interrupt as interrupt:
             _log.warning("cut_short: event %s, it runs again elsewhere", delivery.event.id)
-            self.release(delivery, counted=False)
+            self.claiming.release(delivery, counted=False)
             msg = "its worker's grace has ended"
-            raise GivenBack(msg) from cut
+            raise GivenBack(msg) from interrupt
         except Exception as error:
             # A time limit between two steps, or a bug. The start stays counted, so that what
             # breaks every time ends as a letter and not as a loop; but not if the process lacks
             # memory, threads or files, of which the event knows nothing, nor where no handler was
             # to run: its letter would say poison and not what ended it.
             _log.exception("given_back: event %s could not be settled", delivery.event.id)
-            self.release(delivery, counted=failed is None and not is_machine_fault(error))
+            self.claiming.release(delivery, counted=failed is None and not is_machine_fault(error))
             msg = f"the delivery broke off: {error!r}"
             raise GivenBack(msg) from error
         if outcome is not None:
             self.hooks.settled(delivery, outcome)
         return outcome
 
-    def _decide(self, delivery: Delivery, failed: Exception | None) -> Outcome:
-        if self.waves is None:
-            return self.pipeline.decide(delivery, failed)
-        entered = self.waves.enter(delivery)
-        if isinstance(entered, Postponed):
-            return entered
+    def decide(self, delivery: Delivery, failed: Exception | None = None) -> Outcome:
+        """Take the steps of the road; raises GivenBack if the worker stops first."""
+        run = DeliveryRun(delivery, failed)
         try:
-            outcome = self.pipeline.decide(delivery, failed)
+            outcome = (
+                self._ask_wave(run)
+                or self._rest(run)
+                or self._find_handler(run)
+                or self._read(run)
+                or self._claim(run)
+                or self._take_turn(run)
+                or self._pass_over(run)
+                or self._check_claim(run)
+                or self._run_last_start_alone(run)
+                or self._refuse_poison(run)
+                or self._judge_failed(run)
+                or self._finish_compensation(run)
+                or self._admit(run)
+                or self._call(run)
+            )
+            outcome = self._compensate(run, outcome)
+            self._leave(run)
         except BaseException:
-            self.waves.forgo(entered)
+            try:
+                self._leave(run)
+            finally:
+                if self.waves is not None:
+                    self.waves.forgo(run.wave)
             raise
-        return self.waves.judged(delivery, outcome, entered)
+        return outcome if self.waves is None else self.waves.judged(delivery, outcome, run.wave)
 
-    def _give_back_unbegun(self, delivery: Delivery) -> NoReturn:
-        if delivery.rides:  # else it has no claim yet
-            self.release(delivery, counted=False)
-        msg = "the worker stops, and had not begun with it"
-        raise GivenBack(msg)
+    def _ask_wave(self, run: DeliveryRun) -> Outcome | None:
+        """A domain of which nearly all becomes letters is held back (27)."""
+        if self.waves is None:
+            return None
+        if isinstance(entered := self.waves.enter(run.delivery), Postponed):
+            return entered
+        run.wave = entered
+        return None
 
-    def _settled(self, delivery: Delivery, outcome: Outcome) -> Outcome | None:
+    def _rest(self, run: DeliveryRun) -> Outcome | None:
+        """Sleep what is left of a wait whose whole seconds have passed."""
+        if run.failed is None and run.delivery.rest_ms:
+            self.clock.sleep(min(timedelta(milliseconds=run.delivery.rest_ms), SLEPT))
+        return None
+
+    def _find_handler(self, run: DeliveryRun) -> Outcome | None:
+        handler = self.handlers.get(run.delivery.handler)
+        if handler is None:
+            missing = DecodeError(f"no handler is registered as {run.delivery.handler!r}")
+            return self.judge.unreadable(run.delivery, None, missing, NO_HANDLER)
+        run.handler = handler
+        return None
+
+    def _read(self, run: DeliveryRun) -> Outcome | None:
+        """Find its lane, and bind the event to the handler, unless the handler is not to run."""
+        delivery, handler = run.delivery, run.handler
+        policy = self.judge.policy(delivery, handler)
+        retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())
+        run.steps = self.undoing.open(delivery, handler, retries)
+        try:
+            run.turn = self.ordering.turn(delivery, handler)
+            run.skip = skip_of(delivery.message.headers)
+            if run.skip is None and run.failed is None:
+                context = Context(
+                    delivery=delivery,
+                    policy=policy,
+                    make_log=self.make_log,
+                    make_breaker=partial(self.make_breaker, handler),
+                    make_retries=retries,
+                    steps=run.steps,
+                    make_final=partial(self.judge.is_final, delivery, handler),
+                    turn=run.turn,
+                )
+                run.call = handler_call(delivery, handler, context)
+            # A claim made with the fetch has read the body and found that it can be compared.
+            run.claim = delivery.claim if delivery.answer is None else None
+        except Exception as error:  # a DecodeError, or what a model's own code raises
+            if is_machine_fault(error):
+                raise  # it says nothing of the message, which goes back
+            return self.judge.unreadable(delivery, handler, error, UNREADABLE)
+        return None
+
+    def _claim(self, run: DeliveryRun) -> Outcome | None:  # noqa: PLR0911 - one for each answer
+        delivery, turn = run.delivery, run.turn
+        answer = delivery.answer if run.claim is None else self.claiming.ask(delivery, run.claim)
+        if isinstance(answer, claims.AlreadyCompleted) and self.ordering.set_back(turn, delivery):
+            answer = self.claiming.ask(delivery, replace(delivery.claim, anew=True))
+        match answer:
+            case claims.Claimed():
+                run.claimed = answer
+                return None
+            case claims.AlreadyCompleted(result=None):
+                return Duplicate(kept=False)
+            case claims.AlreadyCompleted(result=str(result)):
+                return self.results.duplicate(result)
+            case claims.AlreadyFailed(error=error):
+                return Refused(error=self.results.read_error(error))
+            case claims.SupersededClaim():
+                return Superseded()
+            case claims.InProgress():
+                return Postponed(delay=IN_PROGRESS_WAIT, why="in progress", claimed=False)
+            case _:
+                return self.judge.conflict(delivery, run.handler)
+
+    def _take_turn(self, run: DeliveryRun) -> Outcome | None:
+        """Ordered handlers: an event that comes early waits in its lane."""
+        turn = run.turn
+        if turn is None:
+            return None
+        runs = run.failed is None and run.skip is None
+        outcome = self.ordering.enter(turn, run.delivery, run.handler, runs=runs)
+        asks = run.claimed.steps or run.delivery.redelivered or self._is_last_start(run)
+        if runs and outcome is None and (asks or not self.claiming.is_sure(run.claimed)):
+            turn.leave()  # the run looks again: nothing is to be open while a store is away
+        return outcome
+
+    def _is_last_start(self, run: DeliveryRun) -> bool:
+        """True if it was started and not settled so often that one more start is the last."""
+        before = run.claimed.starts if run.delivery.rides else run.claimed.starts - 1
+        return before >= self.most_starts - 1
+
+    @staticmethod
+    def _pass_over(run: DeliveryRun) -> Outcome | None:
+        """A person skips it: its lane goes on, and no handler runs."""
+        return None if run.skip is None else Skipped(reason=skipped_by_person(run.skip))
+
+    def _check_claim(self, run: DeliveryRun) -> Outcome | None:
+        """Its lease may have ended since; and earlier runs may have left finished steps."""
+        claimed, delivery = run.claimed, run.delivery
+        if run.failed is None and not self.claiming.holds(delivery, claimed):
+            return Postponed(delay=IN_PROGRESS_WAIT, why="taken over", claimed=False)
+        if run.steps and (claimed.steps or delivery.redelivered):
+            self.undoing.meet(run.steps, left_some=claimed.steps)
+        return None
+
+    def _run_last_start_alone(self, run: DeliveryRun) -> Outcome | None:
+        """Its last start runs beside no other one, and so does an undo, which may kill, too."""
+        if run.failed is not None or not self._is_last_start(run):
+            return None
+        if run.claimed.starts > self.most_starts and not (run.steps and run.steps.known):
+            return None  # nothing runs for its letter
+        run.alone = (postponed := self.last_starts.begin(run.delivery)) is None
+        return postponed
+
+    def _refuse_poison(self, run: DeliveryRun) -> Outcome | None:
+        """Started too often and never settled: it kills its worker."""
+        if run.claimed.starts <= self.most_starts:
+            return None
+        run.poison = True
+        return self.judge.poisoned(run.delivery, run.handler, run.claimed)
+
+    def _judge_failed(self, run: DeliveryRun) -> Outcome | None:
+        """It ended before, or outside, its handler (D7)."""
+        if run.failed is None:
+            return None
+        return self.judge.ended(run.delivery, run.handler, run.failed)
+
+    def _finish_compensation(self, run: DeliveryRun) -> Outcome | None:
+        """What was left half undone is undone first."""
+        if not (run.steps and run.steps.known):
+            return None
+        failed = self.undoing.resume(run.steps)
+        return None if failed is None else self.judge.ended(run.delivery, run.handler, failed)
+
+    def _admit(self, run: DeliveryRun) -> Outcome | None:
+        """Switches, breakers, the retry budget and limits let it call its handler now."""
+        permits = self.admission.enter(run.delivery, run.handler)
+        if isinstance(permits, Stopped):
+            return self.caller.stopped(run.delivery, run.handler, run.call, permits)
+        if isinstance(permits, Skipped):
+            return permits
+        run.permits = permits
+        return None
+
+    def _call(self, run: DeliveryRun) -> Outcome:
+        began = self.clock.now()
+        try:
+            ended = self.caller.call(run.delivery, run.handler, run.call.call)
+        except BaseException:
+            self.admission.forgo(run.permits)  # cut short: it says nothing
+            raise
+        if run.permits is not FREE:
+            self.admission.leave(run.permits, run.handler, ended, self.clock.now() - began)
+        if isinstance(ended.outcome, Stopped):
+            return self.caller.stopped(run.delivery, run.handler, run.call, ended.outcome)
+        return ended.outcome
+
+    def _compensate(self, run: DeliveryRun, outcome: Outcome) -> Outcome:
+        """Undo the finished steps that a failure leaves behind."""
+        if run.turn is not None and isinstance(outcome, Handled):
+            outcome = replace(outcome, moved=run.turn.moved)
+        if not (run.steps and run.steps.known):
+            return outcome
+        if not run.poison:
+            return self.undoing.after(run.steps, outcome, run.failed)
+        if run.claimed.starts > self.most_starts + 1:  # an undo kills: it is not called again
+            return self.undoing.leave(run.steps, outcome)
+        return self.undoing.after(run.steps, outcome)
+
+    def _leave(self, run: DeliveryRun) -> None:
+        """Let go of what the run alone may have; safe to repeat."""
+        if run.alone:
+            run.alone = False
+            self.last_starts.end()
+        if run.turn is not None:
+            run.turn.leave()
+
+    def _settle(self, delivery: Delivery, outcome: Outcome) -> Outcome | None:
         """Return the outcome that was made true, None if a successor owns the event."""
         try:
-            ours = self._hold(delivery, outcome)
+            ours = self._settle_once(delivery, outcome)
         except LetterTooLarge as error:
-            outcome = _kept(delivery, outcome, error)
-            ours = self._hold(delivery, outcome)
+            outcome = self.unsettled.too_large(delivery, outcome, error)
+            ours = self._settle_once(delivery, outcome)
         except DeliveryError as error:  # what follows this event can never be published
-            clears = isinstance(outcome, Handled) and outcome.clears
-            dead = self.pipeline.no_follower(
-                delivery, error, clears=clears, claimed=_is_claimed(outcome)
-            )
-            return self._settled(delivery, dead)
+            return self._settle(delivery, self.unsettled.no_follower(delivery, outcome, error))
         except GivenBack:
             raise
         except Exception as error:
             # No further try will make it true. A letter may be: it runs no handler once more.
-            if not _holds_event(outcome) or is_machine_fault(error):
+            if not may_become_letter(outcome) or is_machine_fault(error):
                 raise
-            return self._settled(delivery, self.pipeline.unsettled(delivery, outcome, error))
+            return self._settle(delivery, self.unsettled.unsettled(delivery, outcome, error))
         return outcome if ours else None
 
-    def _hold(self, delivery: Delivery, outcome: Outcome) -> bool:
+    def _settle_once(self, delivery: Delivery, outcome: Outcome) -> bool:
         return self.hold.until_done(
-            lambda: self.settler.settle(delivery, outcome),
-            what="settle it",
-            delivery=delivery,
+            lambda: self.settler.settle(delivery, outcome), what="settle it", delivery=delivery
         )
 
-    def complete(self, delivery: Delivery, completion: Complete) -> None:
+    def complete(self, delivery: Delivery, completion: claims.Complete) -> None:
         """Complete *delivery* here; raises GivenBack if the worker stops first."""
         self.hold.until_done(
             lambda: self.settler.complete(delivery, completion),
@@ -154,49 +396,5 @@ class DeliveryExecutor:
 
         Its start counts. If none settles, the letter says what ended the last of them.
         """
-        letter = self.pipeline.judge.autopsy.letter(delivery, None, error, Reason.POISON, POISON)
-        self.release(delivery, counted=True, last_words=write_last_words(letter))
-
-    def release(self, delivery: Delivery, *, counted: bool, last_words: str = "") -> None:
-        """End the claim (decisions 4); where the store is away the owner's lease ends it."""
-        try:
-            release = Release(
-                counted=counted, was_counted=not delivery.rides, last_words=last_words
-            )
-            self.store.settle(delivery.key, delivery.token, release)
-        except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
-            _log.warning("claim_not_released of event %s: %s", delivery.event.id, error)
-
-
-def _holds_event(outcome: Outcome) -> bool:
-    """Tell whether a letter may take the place of *outcome*: it is none, and the claim is ours."""
-    match outcome:
-        case Handled() | Skipped() | Parked() | Retried():
-            return True
-        case Postponed(claimed=claimed) | Duplicate(claimed=claimed):
-            return claimed
-        case _:
-            return False
-
-
-def _is_claimed(outcome: Outcome) -> bool:
-    """Tell whether the claim is ours: a letter behind a claim of others would not be put."""
-    match outcome:
-        case Postponed(claimed=claimed) | Duplicate(claimed=claimed):
-            return claimed
-        case DeadLettered(claimed=claimed):
-            return claimed
-        case Refused() | Superseded():
-            return False
-        case _:
-            return True
-
-
-def _kept(delivery: Delivery, outcome: Outcome, error: LetterTooLarge) -> Postponed:
-    """Return what keeps an event whose letter no queue takes: it holds no slot meanwhile (L4)."""
-    _log.critical(
-        "letter_too_large: event %s is kept and tried again in %s: %s",
-        delivery.event.id, TOO_LARGE_WAIT, error,
-    )  # fmt: skip
-    claimed = isinstance(outcome, DeadLettered) and outcome.claimed
-    return Postponed(delay=TOO_LARGE_WAIT, why=f"letter too large: {error}", claimed=claimed)
+        letter = self.judge.autopsy.letter(delivery, None, error, Reason.POISON, POISON)
+        self.claiming.release(delivery, counted=True, last_words=write_last_words(letter))

@@ -13,13 +13,14 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.delivery import DeadLettered, Delivery, Outcome, Retried, Skipped
 from angzarr.delivery.handlers import Handler
-from angzarr.delivery.letter_builder import DeadLetterBuilder
+from angzarr.delivery.letter_builder import DeadLetterBuilder, EndOfLastRun, read_last_words
 from angzarr.errors import (
     CircuitOpenError,
     DeliveryError,
     ExpiredError,
     IdempotencyConflictError,
     LimitExceededError,
+    PoisonError,
     Postpone,
     RetryBudgetSpentError,
     RetryLater,
@@ -27,6 +28,7 @@ from angzarr.errors import (
     text_of,
 )
 from angzarr.resilience.backoff import Policy, next_delay
+from angzarr.resilience.idempotency import Claimed
 from angzarr.resilience.policy_rules import PolicyCase, PolicyRules
 from angzarr.resilience.taxonomy import (
     Category,
@@ -180,6 +182,17 @@ class FailurePolicy:
             f"event id {delivery.event.id!r} was used before for another body"
         )
         return self.dead(delivery, handler, error, Reason.CONFLICT, CONFLICT, claimed=False)
+
+    def poisoned(self, delivery: Delivery, handler: Handler, claimed: Claimed) -> DeadLettered:
+        """The letter of an event that was started too often and never settled."""
+        last = read_last_words(claimed.last_words)
+        error = PoisonError(
+            f"started {claimed.starts - 1} times and never finished: it kills its worker, or is"
+            " cut short" + (f"; the last run ended by {last.error}" if last else "")
+        )
+        if last:
+            error.__cause__ = EndOfLastRun(last.stack)
+        return self.dead(delivery, handler, error, Reason.POISON, POISON)
 
     def unreadable(
         self,

@@ -25,7 +25,7 @@ from angzarr.delivery.async_runner import run as run_coroutine
 from angzarr.delivery.claims import Results
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import Delivery, Handled, Outcome, Postponed, Skipped
-from angzarr.delivery.failure_policy import GIVEN_UP, FailurePolicy, cause_of
+from angzarr.delivery.failure_policy import GIVEN_UP, FailurePolicy, cause_of, too_old
 from angzarr.delivery.handlers import Handler
 from angzarr.errors import (
     CircuitOpenError,
@@ -191,6 +191,26 @@ class HandlerInvoker:
         finally:
             RUNNING.reset(running)
             RETRY_REQUEST.reset(asking)
+
+    def stopped(
+        self, delivery: Delivery, handler: Handler, call: HandlerCall, stopped: Stopped
+    ) -> Outcome:
+        """The outcome of a delivery that may not call its handler now; no attempt is used."""
+        if stopped.breaker is not None and call.instead is not None:
+            ended = self.call(delivery, handler, call.instead)
+            if not isinstance(ended.outcome, Stopped):
+                return ended.outcome
+        overdue = stopped.overdue
+        if overdue is not None and delivery.held_for(self.judge.clock.now()) > handler.max_age:
+            seen = too_old(overdue)
+            return self.judge.dead(delivery, handler, overdue, Reason.TOO_OLD, seen)
+        return Postponed(
+            delay=stopped.delay,
+            why=stopped.why,
+            claimed=True,
+            held=overdue is not None,
+            breaker=stopped.breaker,
+        )
 
     def _call(  # noqa: PLR0911 - one for each end
         self, delivery: Delivery, handler: Handler, call: Callable[[], Any], asked: RetryRequest

@@ -36,13 +36,13 @@ from angzarr.delivery.handlers import Domains
 from angzarr.delivery.invoke import HandlerInvoker, Hooks
 from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.delivery.ordering import Ordering
-from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.poison_wave import PoisonWaveBreaker
 from angzarr.delivery.retry_until_available import RetryUntilAvailable, TryOnce
 from angzarr.delivery.schedule import OpenSchedule, Schedule
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.unreadable import UnreadableMessages
+from angzarr.delivery.unsettled import UnsettledOutcomes
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
 from angzarr.wiring import dead_letters as letter_wiring
@@ -90,12 +90,29 @@ def _road(
         here=hold_class is RetryUntilAvailable,
         time_over=TimeLimitExceeded,
     )
+    in_place = InPlace(judge=judge, stopping=app.stopping, time_limit=partial(_time_limit, app))
+    results = Results(dumps=dumps, loads=loads)
     return DeliveryExecutor(
-        pipeline=_pipeline(app, judge, ordering, hooks, undoing),
+        handlers=app.handlers,
+        claiming=Claimer(store=app.claims.store, tenure=app.tenure, hold=hold),
+        ordering=ordering,
+        admission=_admission(app, judge),
+        caller=HandlerInvoker(results=results, judge=judge, hooks=hooks),
+        results=results,
+        judge=judge,
+        clock=clock,
+        make_log=wiring.bound_logger(),
+        make_breaker=partial(guard_of, app),
+        in_place=in_place,
+        undoing=undoing,
+        last_starts=LastStarts(store=app.claims.store, hold=hold),
+        unsettled=UnsettledOutcomes(
+            handlers=app.handlers, judge=judge, undoing=undoing, in_place=in_place
+        ),
         settler=settler,
-        store=app.claims.store,
         hold=hold,
         hooks=hooks,
+        most_starts=app.settings.most_starts,
     )
 
 
@@ -192,45 +209,26 @@ def _waves(app: Any, road: DeliveryExecutor) -> PoisonWaveBreaker | None:
     return PoisonWaveBreaker(
         breakers=app.flow.breakers,
         handlers=app.handlers,
-        autopsy=road.pipeline.judge.autopsy,
+        autopsy=road.judge.autopsy,
         facts=road.settler.facts,
-        clock=road.pipeline.clock,
+        clock=road.clock,
         # The parent of one that shares a flow store hears of the wave by that, and of its end.
         on_held=app.held_domains.hold if app.flow.controls is None else None,
     )
 
 
-def _pipeline(
-    app: Any, judge: FailurePolicy, ordering: Ordering, hooks: Hooks, undoing: CompensationRunner
-) -> Pipeline:
-    results, clock, hold = Results(dumps=dumps, loads=loads), judge.clock, ordering.hold
-    store = app.claims.store
-    return Pipeline(
-        handlers=app.handlers,
-        claiming=Claimer(store=store, tenure=app.tenure, hold=hold),
-        ordering=ordering,
-        admission=Admission(
-            switching=SwitchGate(
-                switches=app.flow.switches,
-                domain=judge.autopsy.domains.of_delivery,
-                chance=app.chance,
-            ),
-            breakers=app.flow.breakers,
-            budgets=app.flow.budgets,
-            limits=app.flow.limits,
-            sleep=clock.sleep,
+def _admission(app: Any, judge: FailurePolicy) -> Admission:
+    return Admission(
+        switching=SwitchGate(
+            switches=app.flow.switches,
+            domain=judge.autopsy.domains.of_delivery,
             chance=app.chance,
         ),
-        caller=HandlerInvoker(results=results, judge=judge, hooks=hooks),
-        results=results,
-        judge=judge,
-        clock=clock,
-        make_log=wiring.bound_logger(),
-        make_breaker=partial(guard_of, app),
-        in_place=InPlace(judge=judge, stopping=app.stopping, time_limit=partial(_time_limit, app)),
-        undoing=undoing,
-        last_starts=LastStarts(store=store, hold=hold),
-        most_starts=app.settings.most_starts,
+        breakers=app.flow.breakers,
+        budgets=app.flow.budgets,
+        limits=app.flow.limits,
+        sleep=judge.clock.sleep,
+        chance=app.chance,
     )
 
 

@@ -28,10 +28,10 @@ from angzarr.delivery.handlers import Domains, Handler, Handlers
 from angzarr.delivery.invoke import HandlerInvoker, Hooks
 from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.delivery.ordering import Ordering
-from angzarr.delivery.pipeline import Pipeline
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.step_retry import InPlace
+from angzarr.delivery.unsettled import UnsettledOutcomes
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable
 from angzarr.events import headers as names
 from angzarr.events.event import Message
@@ -225,7 +225,12 @@ class World:
             lanes=lambda: self.lanes, handlers=self.handlers, hold=hold, schedule=schedule,
             clock=self.clock, most_parked=self.most_parked, seldom=seldom_by(self.clock),
         )  # fmt: skip
-        pipeline = Pipeline(
+        settler = Settler(
+            schedule=schedule, ordering=ordering, followers=_Followers(self.journal),
+            dead_letters=_Letters(self.journal), replay_outcomes=_Replays(self.journal),
+            store=self.store, facts=facts, clock=self.clock,
+        )  # fmt: skip
+        return DeliveryExecutor(
             handlers=self.handlers, ordering=ordering,
             claiming=Claimer(store=self.store, tenure=self.tenure, hold=hold),
             admission=Admission(
@@ -242,15 +247,10 @@ class World:
             make_breaker=self.breaker,
             in_place=in_place, undoing=undoing,
             last_starts=LastStarts(store=self.store, hold=hold),
-        )  # fmt: skip
-        settler = Settler(
-            schedule=schedule, ordering=ordering, followers=_Followers(self.journal),
-            dead_letters=_Letters(self.journal), replay_outcomes=_Replays(self.journal),
-            store=self.store, facts=facts, clock=self.clock,
-        )  # fmt: skip
-        return DeliveryExecutor(
-            pipeline=pipeline, settler=settler, store=self.store, hold=hold, hooks=self.hooks,
-            closed=lambda: self.closed,
+            unsettled=UnsettledOutcomes(
+                handlers=self.handlers, judge=judge, undoing=undoing, in_place=in_place
+            ),
+            settler=settler, hold=hold, hooks=self.hooks, closed=lambda: self.closed,
         )  # fmt: skip
 
     def message(self, data="data", *, event_id="e1", task="h", **headers):

@@ -378,11 +378,11 @@ def test_poison_with_steps_waits_while_another_event_has_its_last_start(world, s
     killed(world, shop.place(steps=["release"]))
     world.died(2)
     road = world.road()
-    road.pipeline.last_starts._running.acquire()
+    road.last_starts._running.acquire()
     assert road.take(world.delivery()) == Postponed(
         delay=timedelta(seconds=2), why="last start", claimed=False
     )
-    road.pipeline.last_starts._running.release()
+    road.last_starts._running.release()
     world.clock.sleep(timedelta(seconds=2))
     assert metadata(road.take(world.delivery(world.last_copy()))) == {"steps_undone": ["a release"]}
 
@@ -541,7 +541,7 @@ def test_a_parent_whose_broker_is_away_hands_on_once_it_is_back(world, shop):
     let_go(world, shop)
     world.here = False
     delivery, road = world.delivery(), world.road()
-    first, second = (road.pipeline.decide(delivery, TimeIsOver(1)) for _ in range(2))
+    first, second = (road.decide(delivery, TimeIsOver(1)) for _ in range(2))
     assert first == second
     assert isinstance(second, Postponed)
 

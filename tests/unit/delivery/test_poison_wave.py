@@ -38,7 +38,7 @@ class Guarded:
         waves = PoisonWaveBreaker(
             breakers=InProcessBreakers(default=settings, clock=world.clock),
             handlers=world.handlers,
-            autopsy=plain.pipeline.judge.autopsy, facts=plain.settler.facts, clock=world.clock,
+            autopsy=plain.judge.autopsy, facts=plain.settler.facts, clock=world.clock,
             on_held=lambda domain, until: self.held.append((domain, until)),
             seldom=seldom_by(world.clock),
         )  # fmt: skip

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.queue import TooLarge
 from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Postponed, Retried, Skipped
+from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.errors import DeliveryError, GivenBack, GiveUp, Postpone, RetryLater, Skip
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
@@ -55,9 +56,7 @@ def test_a_time_limit_that_strikes_while_settle_waits_lets_nothing_go(world):
 
 
 def test_what_breaks_outside_every_step_gives_the_message_back(world, monkeypatch):
-    monkeypatch.setattr(
-        "angzarr.delivery.pipeline.Pipeline._admit", lambda *_, **__: (_ for _ in ()).throw(Struck)
-    )
+    monkeypatch.setattr(DeliveryExecutor, "_admit", lambda *_, **__: (_ for _ in ()).throw(Struck))
     world.handler(lambda _data, _context: None)
     with pytest.raises(GivenBack, match="Struck"):
         world.take()
@@ -274,9 +273,8 @@ class Broker:
             (settler.facts, "append", "fact"),
         ]:
             setattr(port, verb, self.then_die(getattr(port, verb), step, point))
-        claiming = dataclasses.replace(road.pipeline.claiming, store=store)
-        pipeline = dataclasses.replace(road.pipeline, claiming=claiming)
-        return dataclasses.replace(road, pipeline=pipeline, settler=settler, store=store)
+        claiming = dataclasses.replace(road.claiming, store=store)
+        return dataclasses.replace(road, claiming=claiming, settler=settler)
 
     def then_die(self, verb, step, point):
         def call(*args):

@@ -247,7 +247,7 @@ def test_a_context_of_no_app_refuses(world):
     chance=st.floats(0, 1, exclude_max=True),
 )
 def test_every_wait_is_within_the_policys_bounds(world, failures, policy, chance):
-    in_place = world.road().pipeline.in_place
+    in_place = world.road().in_place
     in_place = replace(in_place, judge=replace(in_place.judge, chance=lambda: chance))
     step = Step(world.clock, *[TimeoutError()] * failures)
     handler = Handler(name="h", bind=lambda *_: step)

@@ -27,9 +27,9 @@ from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.clock import SystemClock
 from angzarr.dead_letters import names as quorum_queue
 from angzarr.dead_letters.names import dropped_queue
-from angzarr.delivery.executor import TOO_LARGE_WAIT
 from angzarr.delivery.retry_until_available import LONGEST_WAIT
 from angzarr.delivery.schedule import put_arrived
+from angzarr.delivery.unsettled import TOO_LARGE_WAIT
 from angzarr.errors import DeliveryError, LetterTooLarge
 from angzarr.events import headers as names
 from angzarr.events.event import Message

@@ -22,9 +22,10 @@ from angzarr.adapters.celery.worker.settle_thread import SettleThread, Trouble
 from angzarr.adapters.celery.worker.task_events import tell_lost
 from angzarr.clock import SystemClock
 from angzarr.delivery.delivery import Outcome
-from angzarr.delivery.executor import TOO_LARGE_WAIT, DeliveryExecutor
+from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.schedule import put_arrived, put_early
 from angzarr.delivery.unreadable import UnreadableMessages
+from angzarr.delivery.unsettled import TOO_LARGE_WAIT
 from angzarr.errors import DeliveryError, LetterTooLarge
 from angzarr.events.event import Message
 from angzarr.resilience.idempotency import Claimed, Release
@@ -222,7 +223,7 @@ class Settlement:
     def _free(self, envelope: Envelope, *, counted: bool) -> None:
         delivery = delivery_of(self._app, envelope, (), {})
         release = Release(counted=counted, was_counted=not isinstance(delivery.answer, Claimed))
-        self._road.store.settle(delivery.key, delivery.token, release)
+        self._road.claiming.store.settle(delivery.key, delivery.token, release)
 
 
 def _what(message: Message) -> str:

@@ -16,7 +16,7 @@ from angzarr.adapters.celery.worker.rejected_by_broker import (
     to_come_back,
     what_happened,
 )
-from angzarr.delivery.executor import TOO_LARGE_WAIT
+from angzarr.delivery.unsettled import TOO_LARGE_WAIT
 from angzarr.errors import LetterTooLarge, StoreUnavailable
 
 DEATH = {"queue": "orders", "reason": "rejected", "count": 1}

@@ -139,7 +139,7 @@ def traced(app, task):
     """Run a message with a batched claim through the tracer; return what the parent is told."""
     task_id, token = str(uuid.uuid4()), uuid.uuid4().hex
     claim = Claim(key=key_for(task.name, task_id), token=token, owner=app.owner, counted=False)
-    (answer,) = app.tenure.claim(app.road.store, [claim])
+    (answer,) = app.tenure.claim(app.road.claiming.store, [claim])
     assert answer == Claimed(starts=0)
     headers = {"id": task_id, "task": task.name}
     envelope = Envelope(
@@ -157,7 +157,7 @@ def traced(app, task):
 
 def state_of(app, claim):
     again = Claim(key=claim.key, token="another", owner=app.owner)
-    (answer,) = app.road.store.claim([again])
+    (answer,) = app.road.claiming.store.claim([again])
     return answer
 
 
@@ -172,9 +172,9 @@ def test_a_success_is_completed_before_its_result_is_stored_elsewhere(app, monke
     backend = SimpleNamespace(url="redis://other/0", process_cleanup=lambda: None)
     backend.mark_as_done = lambda *_args, **_options: seen.append(state_of(app, claims[0]))
     claims = []
-    real = app.road.store.claim
+    real = app.road.claiming.store.claim
     monkeypatch.setattr(
-        type(app.road.store), "claim",
+        type(app.road.claiming.store), "claim",
         lambda _self, given: (claims.extend(given), real(given))[1],
     )  # fmt: skip
     task.backend = backend
