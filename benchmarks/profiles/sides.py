@@ -114,7 +114,7 @@ def angzarr_app(broker: str, **settings: Any) -> Any:
 def _noop_app(broker: str) -> Any:
     app = angzarr_app(broker)
 
-    @app.handler(OrderPlaced, domain="order", breaker="crm", name=NAME)
+    @app.handler(OrderPlaced, domain="order", name=NAME)
     def noop(event: OrderPlaced) -> None:
         pass
 

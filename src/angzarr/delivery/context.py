@@ -73,7 +73,7 @@ class Context:
     """Given to a handler as its second argument. It changes nothing of the delivery."""
 
     delivery: Delivery
-    policy: Policy
+    make_policy: Callable[[], Policy]
     make_log: Callable[[Mapping[str, Any]], Any]
     make_breaker: Callable[[str], BreakerGuard] = no_breaker
     make_retries: Callable[[Policy | str], StepRetries] = no_retries
@@ -142,6 +142,11 @@ class Context:
         By the category of the error, the policy and the attempts that are left.
         """
         return self.make_final(error)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The backoff policy of this delivery, before there is an error."""
+        return self.make_policy()
 
     @property
     def event(self) -> Event:

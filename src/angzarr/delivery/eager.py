@@ -49,7 +49,7 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
     steps = Steps(delivery, handler, undos, None, retries)
     context = Context(
         delivery=delivery,
-        policy=judge.policy(delivery, handler),
+        make_policy=partial(judge.policy, delivery, handler),
         make_log=make_log,
         make_breaker=make_breaker,
         make_retries=retries,

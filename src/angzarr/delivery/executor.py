@@ -205,7 +205,6 @@ class DeliveryExecutor:
     def _read(self, run: DeliveryRun) -> Outcome | None:
         """Find its lane, and bind the event to the handler, unless the handler is not to run."""
         delivery, handler = run.delivery, run.handler
-        policy = self.judge.policy(delivery, handler)
         retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())
         run.steps = self.undoing.open(delivery, handler, retries)
         try:
@@ -214,7 +213,7 @@ class DeliveryExecutor:
             if run.skip is None and run.failed is None:
                 context = Context(
                     delivery=delivery,
-                    policy=policy,
+                    make_policy=partial(self.judge.policy, delivery, handler),
                     make_log=self.make_log,
                     make_breaker=partial(self.make_breaker, handler),
                     make_retries=retries,

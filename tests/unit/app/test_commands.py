@@ -487,7 +487,7 @@ def test_a_rejected_command_that_is_delivered_twice_is_told_once(room):
 
 
 def context_of(one):
-    return Context(delivery=one, policy=POLICIES["default"], make_log=lambda _fields: None)
+    return Context(delivery=one, make_policy=lambda: POLICIES["default"], make_log=lambda _fields: None)
 
 
 @pytest.mark.parametrize(
