@@ -225,7 +225,8 @@ class World:
         delivery = read(message, args=args, kwargs={}, token="t", owner="w")
         delivery = replace(delivery, attempt=attempt)
         return Context(
-            delivery=delivery, make_policy=lambda: POLICY, make_log=lambda _fields: logging.getLogger("test"),
+            delivery=delivery, make_policy=lambda: POLICY,
+            make_log=lambda _fields: logging.getLogger("test"),
             make_final=partial(self.judge.is_final, delivery, HANDLER),
         )  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 One process handles a trivial event as a worker's child does, and another one is published and
 dead-lettered. Broker, store and dead-letter queue are in memory. A profile hook counts the calls
-into angzarr and the files that they enter; the first event of each kind is not counted, since it
-imports and connects.
+into angzarr and the files that they enter. The first events are not counted, since they import and
+connect; of three more the least is told, since some things are done once a second.
 
     --list     name the files, with their calls
     --most N   exit with 1 if handling one event enters more than N files
@@ -28,6 +28,7 @@ from profiles.sides import NAME, OrderPlaced, angzarr_app, angzarr_side, side_of
 _SOURCES = str(Path(angzarr.__file__).parent) + "/"
 #: Not counted: the first events, which import modules and make what is made once.
 _WARM_UP = 3
+_COUNTED = 3
 
 
 class Entered:
@@ -52,22 +53,28 @@ class Entered:
 def handled() -> Entered:
     """Count what a worker's child does with one event."""
     side = angzarr_side(1, rides=False)
-    entered = Entered()
-    for around in (_uncounted,) * _WARM_UP + (entered.around,):
-        Round(side, around).run()
-    return entered
+    return _least(lambda around: Round(side, around).run())
 
 
 def dead_lettered() -> Entered:
     """Count what publishing one event takes and what a child does with it, up to its letter."""
     sender, app = _refusing_app(), _refusing_app()
-    entered = Entered()
-    for around in (_uncounted,) * _WARM_UP + (entered.around,):
-        side = side_of(sender, app, 1, publish_around=around)
-        one = Round(side, around)
+
+    def take(around: Callable[[Callable[[], Any]], Any]) -> None:
+        one = Round(side_of(sender, app, 1, publish_around=around), around)
         one.run()
         assert [failed for failed, *_ in one.told] == [1], one.told
-    return entered
+
+    return _least(take)
+
+
+def _least(take: Callable[[Callable[[Callable[[], Any]], Any]], Any]) -> Entered:
+    for _ in range(_WARM_UP):
+        take(lambda call: call())
+    counted = [Entered() for _ in range(_COUNTED)]
+    for entered in counted:
+        take(entered.around)
+    return min(counted, key=lambda entered: len(entered.calls))
 
 
 def _refusing_app() -> Any:
@@ -79,10 +86,6 @@ def _refusing_app() -> Any:
         raise GiveUp(msg)
 
     return app
-
-
-def _uncounted(call: Callable[[], Any]) -> Any:
-    return call()
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from angzarr.adapters.celery.claim_batch import ClaimBatch
 from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
 from angzarr.adapters.structlog.facts import StructlogFactLog
 from angzarr.adapters.structlog.logs import dress
-from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Claimed
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.wiring.stores import Claims

@@ -18,7 +18,7 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.invoke import Hooks
 from angzarr.delivery.settle import Settler
-from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.claim_memory import CompletedCache
 from profiles.course import one_round
 from profiles.sides import NAME, Side
 

@@ -6,7 +6,7 @@ from tests.contracts.idempotency_model import compare_with_memory
 from tests.hand_clock import ByHand
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
-from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Claim, Claimed, Complete
 
 

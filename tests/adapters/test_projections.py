@@ -14,8 +14,8 @@ from tests.apps import apps
 from angzarr import NoRetry, Projection, handles
 from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Parked, Skipped, read
 from angzarr.events import headers as names
-from angzarr.events.codec import celery_message, event_type_of, to_json
-from angzarr.events.event import Event, task_id_for
+from angzarr.events.event import Event, event_type_of, task_id_for, to_json
+from angzarr.events.publication import celery_message
 
 TASK = "projection.sums"
 SUMS = sa.Table(

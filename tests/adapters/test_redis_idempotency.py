@@ -25,7 +25,7 @@ from tools.tcp_proxy import unused_port
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, RedisOwnerLeases
 from angzarr.errors import ConfigurationError, StoreUnavailable
-from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import (
     AlreadyCompleted,
     Claim,

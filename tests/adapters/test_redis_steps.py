@@ -11,7 +11,7 @@ from tests.contracts.steps import RESERVE, StepLogContract
 from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, RedisStepLog, log_of
 from angzarr.delivery.compensation import LOG_LIFE, FinishedStep, Logged, StepLogKey
-from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Claim, Claimed, Complete
 
 __all__ = ["cluster_node"]

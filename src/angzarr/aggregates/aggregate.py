@@ -29,8 +29,7 @@ from angzarr.errors import (
     UnknownCommand,
     UnserializableEvent,
 )
-from angzarr.events.codec import Typed, adapter_for, decoder_for, event_type_of, to_json
-from angzarr.events.event import Event
+from angzarr.events.event import Event, Typed, adapter_for, decoder_for, event_type_of, to_json
 
 
 def written(state_type: Any, state: object) -> Any:

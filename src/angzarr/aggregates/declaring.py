@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from angzarr.aggregates.command import MergeStrategy
 from angzarr.errors import ConfigurationError
-from angzarr.events.codec import decoder_for, event_type_of
-from angzarr.events.event import check_domain
+from angzarr.events.event import check_domain, decoder_for, event_type_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 

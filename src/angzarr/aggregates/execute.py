@@ -16,8 +16,7 @@ from angzarr.aggregates.book import Address, Book, Decision
 from angzarr.aggregates.command import Command, check_expected
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import MaxRetriesExceededError, SequenceConflictError
-from angzarr.events.codec import event_type_of, to_json
-from angzarr.events.event import Event
+from angzarr.events.event import Event, event_type_of, to_json
 from angzarr.resilience.backoff import Policy, next_delay
 from angzarr.resilience.policies import POLICIES
 

@@ -33,9 +33,9 @@ from angzarr.delivery.step_retry import InPlace
 from angzarr.errors import ConfigurationError
 from angzarr.facts import FactLog
 from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.taxonomy import Rule, VerdictRule
-from angzarr.resilience.tenure import Tenure
 from angzarr.runtime import per_process as forks
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.runtime.periodic_thread import PeriodicThread

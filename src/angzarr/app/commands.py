@@ -20,8 +20,8 @@ from angzarr.delivery.delivery import read as read_delivery
 from angzarr.delivery.failure_policy import GIVEN_UP
 from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.errors import SequenceMismatch
-from angzarr.events.codec import celery_message, event_type_of, to_json
-from angzarr.events.event import Event, Priority, task_id_for
+from angzarr.events.event import Event, Priority, event_type_of, task_id_for, to_json
+from angzarr.events.publication import celery_message
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.sagas.outbox import Outbox

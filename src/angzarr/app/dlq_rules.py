@@ -27,8 +27,7 @@ from angzarr.dead_letters.redaction import hides
 from angzarr.delivery.poison_wave import breaker_of
 from angzarr.errors import ConfigurationError, DecodeError
 from angzarr.fleet import newer_releases, running_releases
-from angzarr.resilience.breaker import BreakerSettings
-from angzarr.resilience.guarded import settings_of
+from angzarr.resilience.breaker import BreakerSettings, settings_of
 from angzarr.wiring import ledger as ledger_wiring
 from angzarr.wiring.flow_control import breaker_settings
 

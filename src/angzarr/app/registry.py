@@ -25,8 +25,7 @@ from angzarr.app.plain_tasks import PlainTasks, task_name
 from angzarr.delivery.compensation import Undos
 from angzarr.delivery.handlers import Bind, Handler
 from angzarr.errors import ConfigurationError, DuplicateHandler
-from angzarr.events.codec import event_type_of
-from angzarr.events.event import check_domain
+from angzarr.events.event import check_domain, event_type_of
 from angzarr.ordering.order import Order, order_by, refuse_order
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.guarded import Named, guards

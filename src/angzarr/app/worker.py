@@ -29,9 +29,9 @@ from angzarr.delivery import async_runner as colour
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.delivery.unreadable import damaged
 from angzarr.events.event import Message
+from angzarr.resilience.claim_memory import FleetDuty, Tenure
 from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.idempotency import owner_lease_key
-from angzarr.resilience.tenure import FleetDuty, Tenure
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.wiring import fleet as fleet_wiring

@@ -30,9 +30,9 @@ from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.recognition import json_object, recognise
 from angzarr.dead_letters.record import ForeignRecord
 from angzarr.dead_letters.task_message import time_in
-from angzarr.events.codec import celery_message
 from angzarr.events.event import Event, Message
 from angzarr.events.headers import BROKER_COUNTERS, QUEUE, time_of
+from angzarr.events.publication import celery_message
 from angzarr.runtime.failures import is_machine_fault
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 

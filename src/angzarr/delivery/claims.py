@@ -18,6 +18,7 @@ from typing import Any, Final
 from angzarr.delivery.delivery import Delivery, Duplicate, Postponed
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.errors import DeliveryError, text_of
+from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
@@ -26,7 +27,6 @@ from angzarr.resilience.idempotency import (
     InProgress,
     Release,
 )
-from angzarr.resilience.tenure import Tenure
 from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.delivery")

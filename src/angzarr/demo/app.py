@@ -19,7 +19,7 @@ from angzarr.demo import run as demo_example
 from angzarr.demo import run as demo_run
 from angzarr.demo.journal import Journal, JournalHook
 from angzarr.demo.run import Run
-from angzarr.events.codec import event_type_of
+from angzarr.events.event import event_type_of
 
 
 class WatchedApp(Angzarr):

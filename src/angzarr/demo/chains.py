@@ -19,8 +19,7 @@ from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.demo.journal import PUBLISHED, UNDER_WAY, Pair
 from angzarr.demo.run import script_of
 from angzarr.demo.script import DemoScript, PublisherThread, again_if_incomplete
-from angzarr.events.codec import event_type_of
-from angzarr.events.event import Event
+from angzarr.events.event import Event, event_type_of
 from angzarr.sagas.log import Case, CaseFilter, RejectionStatus
 from angzarr.sagas.saga import ProcessManager
 from angzarr.wiring.event_store import Shelves, open_shelves

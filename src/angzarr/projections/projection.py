@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Final
 
 from angzarr.aggregates.declaring import Method, Methods, methods_of
 from angzarr.errors import ConfigurationError
-from angzarr.events.codec import event_type_of
-from angzarr.events.event import Event
+from angzarr.events.event import Event, event_type_of
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.policies import ExponentialBackoff
 

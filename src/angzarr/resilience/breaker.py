@@ -18,10 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from angzarr.errors import CircuitOpenError
 from angzarr.resilience.backoff import check_fields
+
+T = TypeVar("T")
+
 
 _ZERO = timedelta(0)
 
@@ -307,3 +310,13 @@ def counts(state: BreakerState) -> tuple[int, int, int]:
         sum(tally.failures for tally in state.tallies),
         sum(tally.slow for tally in state.tallies),
     )
+
+
+def base_of(name: str) -> str:
+    """Return *name* without its key: by this it is set up."""
+    return name.partition(":")[0]
+
+
+def settings_of(name: str, given: Mapping[str, T], default: T) -> T:
+    """Return what is *given* for *name*, else for its name without its key, else *default*."""
+    return given.get(name) or given.get(base_of(name)) or default

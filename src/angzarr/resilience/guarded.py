@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.idempotency import printable_part
@@ -13,8 +13,6 @@ from angzarr.resilience.idempotency import printable_part
 Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 #: A breaker's name, several, or names with the errors that each of them counts.
 Named: TypeAlias = str | Sequence[str] | Mapping[str, Errors] | None
-
-T = TypeVar("T")
 
 _MARK = "__angzarr_counted__"
 _numbers = itertools.count(1)
@@ -80,16 +78,6 @@ def check_full_name(name: str) -> str:
         msg = f"{name!r}: breakers whose names begin with {WAVE}: are those of poison waves"
         raise ConfigurationError(msg)
     return f"{check_name(base)}:{check_name(key, 'a key')}"
-
-
-def base_of(name: str) -> str:
-    """Return *name* without its key: by this it is set up."""
-    return name.partition(":")[0]
-
-
-def settings_of(name: str, given: Mapping[str, T], default: T) -> T:
-    """Return what is *given* for *name*, else for its name without its key, else *default*."""
-    return given.get(name) or given.get(base_of(name)) or default
 
 
 def next_call() -> int:

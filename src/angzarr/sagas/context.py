@@ -11,8 +11,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from angzarr.aggregates.command import Command, Origin
 from angzarr.aggregates.wire_form import command_from_wire
 from angzarr.errors import DecodeError
-from angzarr.events.codec import decoder_for
-from angzarr.events.event import Event
+from angzarr.events.event import Event, decoder_for
 from angzarr.sagas.rejection import Rejection
 from angzarr.wire.book_pb2 import CommandBook
 from angzarr.wire.rejection_pb2 import Notification, RejectionNotification, RevokeEventCommand

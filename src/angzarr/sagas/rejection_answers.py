@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 from angzarr.aggregates.aggregate import check_event, listed
 from angzarr.aggregates.wire_form import command_to_wire, cover_of, pack, unpack
 from angzarr.errors import DecodeError, NotAnEvent
-from angzarr.events.codec import Typed, event_type_of, to_json
+from angzarr.events.event import Typed, event_type_of, to_json
 from angzarr.sagas.context import SAGA_NAME, CompensationContext
 from angzarr.sagas.flags import CompensationStep, Flags, Result
 from angzarr.sagas.saga import Send

@@ -17,8 +17,7 @@ from angzarr.aggregates.book import Address, check_address, root_text
 from angzarr.aggregates.command import Command, Origin, check_expected, id_after
 from angzarr.aggregates.declaring import Methods, methods_of
 from angzarr.errors import ConfigurationError, InvalidRoot
-from angzarr.events.codec import event_type_of, to_json
-from angzarr.events.event import Event
+from angzarr.events.event import Event, event_type_of, to_json
 
 State = TypeVar("State")
 

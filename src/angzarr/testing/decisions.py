@@ -15,8 +15,7 @@ from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Address, Book
 from angzarr.aggregates.command import Command
 from angzarr.errors import CommandRejectedError
-from angzarr.events.codec import event_type_of, to_json
-from angzarr.events.event import Event
+from angzarr.events.event import Event, event_type_of, to_json
 
 #: What is compared of an event: its type, and its data as JSON.
 Told = tuple[str, Any]

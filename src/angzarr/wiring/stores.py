@@ -19,7 +19,7 @@ from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
 from angzarr.facts import FactLog
 from angzarr.fleet import Fleet
-from angzarr.resilience.completed_cache import CompletedCache
+from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, OwnerLeases
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.settings.settings import Settings

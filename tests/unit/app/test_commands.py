@@ -44,8 +44,7 @@ from angzarr.errors import (
     UnserializableEvent,
 )
 from angzarr.events import headers as names
-from angzarr.events.codec import Typed
-from angzarr.events.event import Event, Message, Priority, task_id_for
+from angzarr.events.event import Event, Message, Priority, Typed, task_id_for
 from angzarr.events.headers import MAX_SEQUENCE
 from angzarr.resilience.policies import POLICIES
 from angzarr.sagas.context import CompensationContext
@@ -487,7 +486,9 @@ def test_a_rejected_command_that_is_delivered_twice_is_told_once(room):
 
 
 def context_of(one):
-    return Context(delivery=one, make_policy=lambda: POLICIES["default"], make_log=lambda _fields: None)
+    return Context(
+        delivery=one, make_policy=lambda: POLICIES["default"], make_log=lambda _fields: None
+    )
 
 
 @pytest.mark.parametrize(

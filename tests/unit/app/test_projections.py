@@ -126,7 +126,10 @@ def delivery_of(event_type="OrderPlaced", *args, attempt=None, **kwargs):
 def bound(app, delivery, turn=None):
     handler = app.handlers.get(TASK)
     context = Context(
-        delivery=delivery, make_policy=lambda: handler.policy, make_log=lambda _fields: None, turn=turn
+        delivery=delivery,
+        make_policy=lambda: handler.policy,
+        make_log=lambda _fields: None,
+        turn=turn,
     )
     return handler.bind(delivery, context)
 

@@ -627,7 +627,9 @@ def test_an_async_handler_registers_without_blocking_its_loop(world, shop):
 
 
 def test_a_context_of_no_app_keeps_no_steps(world):
-    context = Context(delivery=world.delivery(), make_policy=lambda: TWICE, make_log=logging.getLogger)
+    context = Context(
+        delivery=world.delivery(), make_policy=lambda: TWICE, make_log=logging.getLogger
+    )
     with pytest.raises(ConfigurationError, match="belongs to no app"):
         context.register_compensation(CompensationAction("s", print))
     with pytest.raises(ConfigurationError, match="belongs to no app"):

@@ -33,9 +33,9 @@ from angzarr.errors import (
 )
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.claim_memory import LEASE
 from angzarr.resilience.idempotency import Claimed, InProgress, Position, Wait
 from angzarr.resilience.taxonomy import Category, Verdict, VerdictRule
-from angzarr.resilience.tenure import LEASE
 
 TWICE = Policy(
     name="twice", base=timedelta(seconds=1), max_delay=timedelta(seconds=9), max_attempts=2

@@ -49,7 +49,7 @@ from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step, Waiting, 
 from angzarr.ordering.lanes import Looked
 from angzarr.ordering.order import Order
 from angzarr.resilience.backoff import Jitter, Policy
-from angzarr.resilience.tenure import LEASE
+from angzarr.resilience.claim_memory import LEASE
 
 DOMAIN, ROOT, TYPE = "order", "r1", "Placed"
 LANE = Lane("h", Address(DOMAIN, ROOT, ""))

@@ -30,14 +30,14 @@ class Printer:
 
 @given(JSON)
 def test_what_is_json_is_kept_and_read_again(value):
-    assert RESULTS.read(RESULTS.write(value)) == value
+    assert RESULTS.duplicate(RESULTS.write(value)).value == value
 
 
 @pytest.mark.parametrize(
     "value", [None, uuid.UUID(int=1), Decimal("0.10"), datetime(2026, 1, 1, tzinfo=UTC)]
 )
 def test_what_the_result_backend_can_carry_is_kept(value):
-    assert RESULTS.read(RESULTS.write(value)) == value
+    assert RESULTS.duplicate(RESULTS.write(value)).value == value
 
 
 @pytest.mark.parametrize("value", [object(), {1: object()}, {(1, 2): 3}, Printer()])

@@ -235,7 +235,9 @@ def test_retry_within_an_event_loop_is_refused(world):
 
 
 def test_a_context_of_no_app_refuses(world):
-    context = Context(delivery=world.delivery(), make_policy=lambda: PLAIN, make_log=lambda _fields: None)
+    context = Context(
+        delivery=world.delivery(), make_policy=lambda: PLAIN, make_log=lambda _fields: None
+    )
     with pytest.raises(ConfigurationError, match="does not belong to an app"):
         context.retry(Step(world.clock))
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from typing_extensions import TypedDict
 
 from angzarr.errors import ConfigurationError, DecodeError, UnserializableEvent
-from angzarr.events.codec import decoder_for, event_type_of, to_json
+from angzarr.events.event import decoder_for, event_type_of, to_json
 from angzarr.wire.worker_pb2 import EventFacts
 
 SECRET = "hunter2"

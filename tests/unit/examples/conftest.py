@@ -9,8 +9,7 @@ import pytest
 
 from angzarr.aggregates.book import Address, Book
 from angzarr.demo import run as demo_example
-from angzarr.events.codec import event_type_of, to_json
-from angzarr.events.event import Event
+from angzarr.events.event import Event, event_type_of, to_json
 
 MODULES = (
     "reckoning",

@@ -10,8 +10,7 @@ import pytest
 from angzarr import CommandRejectedError, CompensationContext
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin
-from angzarr.events.codec import event_type_of, to_json
-from angzarr.events.event import Event
+from angzarr.events.event import Event, event_type_of, to_json
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 

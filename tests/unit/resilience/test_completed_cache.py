@@ -6,7 +6,7 @@ import pytest
 from tests.hand_clock import HandClock
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
-from angzarr.resilience.completed_cache import MAX_RESULT, CompletedCache
+from angzarr.resilience.claim_memory import MAX_RESULT, CompletedCache
 from angzarr.resilience.idempotency import (
     AlreadyCompleted,
     AlreadyFailed,

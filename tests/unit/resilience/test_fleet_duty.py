@@ -9,7 +9,7 @@ from tests.hand_clock import HandClock
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.errors import StoreUnavailable
-from angzarr.resilience.tenure import LEASE, FleetDuty, Tenure
+from angzarr.resilience.claim_memory import LEASE, FleetDuty, Tenure
 
 
 class Fleet:

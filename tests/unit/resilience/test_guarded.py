@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angzarr.errors import ConfigurationError
+from angzarr.resilience.breaker import base_of
 from angzarr.resilience.guarded import (
     Guard,
-    base_of,
     check_full_name,
     counted_within,
     guards,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from angzarr.errors import AngzarrError, DecodeError, NotAnEvent
-from angzarr.events.codec import Typed
+from angzarr.events.event import Typed
 from angzarr.sagas.flags import Flags
 from angzarr.sagas.rejection_answers import (
     Compensation,

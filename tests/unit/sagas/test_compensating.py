@@ -24,8 +24,7 @@ from angzarr.errors import (
     RetryLater,
     StoreUnavailable,
 )
-from angzarr.events.codec import Typed, decoder_for
-from angzarr.events.event import Priority
+from angzarr.events.event import Priority, Typed, decoder_for
 from angzarr.events.headers import REPLAY
 from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.escalation import SagaCompensationFailed

@@ -14,8 +14,7 @@ from tests.escalations import an_escalation
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin
 from angzarr.errors import WebhookError
-from angzarr.events.codec import decoder_for, event_type_of, to_json
-from angzarr.events.event import Event
+from angzarr.events.event import Event, decoder_for, event_type_of, to_json
 from angzarr.sagas.escalation import (
     LONGEST_REASON,
     Escalation,

@@ -11,7 +11,7 @@ from tests.chain_world import a_rejection, address
 from tests.hand_clock import START
 
 from angzarr.errors import UnserializableEvent
-from angzarr.events.codec import decoder_for, event_type_of
+from angzarr.events.event import decoder_for, event_type_of
 from angzarr.sagas.escalation import (
     EVENT_TYPE,
     SagaCompensationFailed,

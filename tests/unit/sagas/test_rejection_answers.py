@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin
 from angzarr.errors import NotAnEvent, UnserializableEvent
-from angzarr.events.codec import Typed
-from angzarr.events.event import Event
+from angzarr.events.event import Event, Typed
 from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.flags import Flags
 from angzarr.sagas.rejection_answers import (

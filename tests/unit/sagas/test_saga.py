@@ -14,8 +14,7 @@ from angzarr.aggregates.book import Book
 from angzarr.aggregates.command import Origin
 from angzarr.aggregates.declaring import reacts_to
 from angzarr.errors import ConfigurationError, DecodeError, InvalidRoot
-from angzarr.events.codec import Typed
-from angzarr.events.event import Event
+from angzarr.events.event import Event, Typed
 from angzarr.sagas.saga import (
     ProcessManager,
     Saga,

@@ -11,13 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
-
-from celery import Task
-from celery.app.task import get_actual_ignore_result
-from celery.backends.base import DisabledBackend
+from typing import Any, NamedTuple
 
 from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.worker.message_limits import take_in
@@ -25,6 +19,7 @@ from angzarr.delivery.delivery import fingerprint_of, position_of
 from angzarr.delivery.handlers import Handlers
 from angzarr.errors import Unavailable
 from angzarr.events import headers as names
+from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
@@ -34,7 +29,6 @@ from angzarr.resilience.idempotency import (
     Release,
     key_for,
 )
-from angzarr.resilience.tenure import Tenure
 from angzarr.runtime.json_bounds import Bounds
 from angzarr.runtime.log_throttle import LogThrottle
 
@@ -164,34 +158,3 @@ def release_claims(app: Any, messages: Sequence[Any]) -> None:
     ]
     if rides:
         app.claim_batch.release(rides)
-
-
-_REDIS: Final = ("redis", "rediss")
-
-
-def ack_follows(task: Any, request: Any) -> bool:
-    """True if nothing that may take long comes between an outcome and its acknowledgement.
-
-    Where nothing is stored, or in the very Redis that the acknowledgement goes to, which is away
-    for both or for none; and where no code of the task's own runs after it.
-    """
-    kind = type(task)
-    if kind.on_success is not Task.on_success or kind.after_return is not Task.after_return:
-        return False
-    backend = task.backend
-    if isinstance(backend, DisabledBackend):
-        return True
-    if get_actual_ignore_result(task, request) and not request.chord:
-        return True
-    return _one_server(backend.url or "", task.app.broker_url)
-
-
-@lru_cache(maxsize=64)
-def _one_server(url: str, other: str) -> bool:
-    """True if both URLs name one Redis, in whichever of its databases."""
-    try:
-        places = [(parts.hostname, parts.port or 6379) for parts in map(urlsplit, (url, other))]
-    except ValueError:  # no port is such a number
-        return False
-    schemes = {url.partition(":")[0], other.partition(":")[0]}
-    return schemes <= set(_REDIS) and places[0] == places[1]

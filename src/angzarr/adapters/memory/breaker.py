@@ -19,8 +19,8 @@ from angzarr.resilience.breaker import (
     Phase,
     Transition,
     Watches,
+    settings_of,
 )
-from angzarr.resilience.guarded import settings_of
 from angzarr.runtime.log_throttle import LogThrottle
 
 _DEFAULTS = BreakerSettings()

@@ -35,8 +35,8 @@ from angzarr.resilience.breaker import (
     Phase,
     Transition,
     Watches,
+    settings_of,
 )
-from angzarr.resilience.guarded import settings_of
 from angzarr.runtime.log_throttle import A_MINUTE, LogThrottle
 
 _STEP: Final = Script("breaker.lua")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from angzarr.adapters.structlog.own_lines import OwnLines
+from angzarr.adapters.structlog.facts import OwnLines
 from angzarr.analysis.alerts.alert import Alert, AlertSeverity
 from angzarr.webhooks import Answer
 

@@ -1,12 +1,52 @@
-"""Facts as lines of the structured log, one each (spec F1)."""
+"""Facts as lines of the structured log, one each (spec F1).
+
+OwnLines: the lines that every delivery has, written for a third of a bound logger's price.
+
+structlog copies the fields into a new logger, runs a chain, looks for the caller on the stack, and
+copies the record to render it. A line that says all of itself needs none of that.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from angzarr.adapters.structlog.own_lines import OwnLines
+from angzarr.adapters.structlog.logs import Line, bound_logger, complete, is_ours
 from angzarr.facts import Fact
+
+_WORDS = {logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
+
+
+class OwnLines:
+    """Writes the same lines as a bound logger of this *name*, to the same handlers.
+
+    Who configured structlog in another way has a bound logger write them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._logger = logging.getLogger(name)
+        self._bound = bound_logger({}, name)
+        self._ours = False
+
+    def wanted(self, level: int) -> bool:
+        """Tell whether lines of *level* are written at all."""
+        return self._logger.isEnabledFor(level)
+
+    def write(self, level: int, event: str, fields: Mapping[str, Any]) -> None:
+        """Write a line of *level*: info, warning or error. Ask first whether it is wanted."""
+        if not self._ours:
+            self._ours = is_ours()  # once it is, it stays, as in a bound logger
+        if not self._ours:
+            self._bound.log(level, event, **fields)
+            return
+        line = Line(fields, event=event)
+        complete(self._logger, _WORDS[level], line)
+        record = self._logger.makeRecord(self._name, level, __file__, 0, line, (), None)
+        vars(record).update(_logger=self._logger, _name=_WORDS[level])  # as structlog marks its own
+        self._logger.handle(record)
+
 
 NAME = "angzarr.facts"
 

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
+from angzarr.adapters.structlog.facts import OwnLines
 from angzarr.adapters.structlog.logs import IN_HAND
-from angzarr.adapters.structlog.own_lines import OwnLines
 from angzarr.dead_letters.metadata import trace_id
 from angzarr.delivery.delivery import (
     WORDS,

@@ -19,6 +19,7 @@ from angzarr.adapters.celery.claim_batch import (
 from angzarr.adapters.celery.envelope import answer_in, sent_as
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.errors import StoreUnavailable
+from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.idempotency import (
     AlreadyCompleted,
     Claimed,
@@ -26,7 +27,6 @@ from angzarr.resilience.idempotency import (
     Conflict,
     InProgress,
 )
-from angzarr.resilience.tenure import Tenure
 from angzarr.settings.base import MessageSettings
 
 BOUNDS = MessageSettings().bounds

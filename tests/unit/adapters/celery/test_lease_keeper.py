@@ -9,7 +9,7 @@ import pytest
 from angzarr.adapters.celery.worker import owner_lease
 from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
 from angzarr.errors import StoreUnavailable
-from angzarr.resilience.tenure import Tenure
+from angzarr.resilience.claim_memory import Tenure
 
 
 class Leases:

@@ -11,8 +11,8 @@ import pytest
 import structlog
 from structlog.stdlib import ProcessorFormatter
 
+from angzarr.adapters.structlog.facts import OwnLines
 from angzarr.adapters.structlog.logs import IN_HAND, bound_logger, dress, formatter
-from angzarr.adapters.structlog.own_lines import OwnLines
 
 NAME = "angzarr.facts"
 FIELDS = {

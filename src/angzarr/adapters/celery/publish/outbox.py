@@ -20,10 +20,9 @@ from angzarr.clock import Clock
 from angzarr.delivery.handlers import Handlers, subscriptions
 from angzarr.delivery.schedule import read_row
 from angzarr.errors import DecodeError
-from angzarr.events.codec import celery_message
 from angzarr.events.event import Event, Message, task_id_for
 from angzarr.events.headers import HOP, OwnHeaders, to_headers
-from angzarr.events.publication import Publisher
+from angzarr.events.publication import Publisher, celery_message
 from angzarr.ordering.lane import Gap
 from angzarr.sagas.escalation import escalation_of
 from angzarr.sagas.outbox import Outbox

@@ -21,7 +21,7 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
 from angzarr.delivery.invoke import RETRY_REQUEST
 from angzarr.errors import ConfigurationError, DecodeError, GiveUp, RetryLater
-from angzarr.events.codec import decoder_for
+from angzarr.events.event import decoder_for
 
 #: The task whose own `__call__` runs here, and what its `run` does in place of its function.
 _RUNNING: ContextVar[tuple[Any, Callable[[], Any] | None] | None] = ContextVar(

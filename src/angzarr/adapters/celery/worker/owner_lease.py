@@ -19,8 +19,8 @@ from typing import Final
 
 from angzarr.errors import StoreUnavailable
 from angzarr.fleet import SAID_AGAIN, Fleet, Member
+from angzarr.resilience.claim_memory import LEASE, Tenure
 from angzarr.resilience.clock_watch import ClockWatch
-from angzarr.resilience.tenure import LEASE, Tenure
 from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from billiard.common import terminate_handler_fired
 from billiard.einfo import ExceptionInfo
 from celery import Task
+from celery.app.task import get_actual_ignore_result
 from celery.app.trace import TraceInfo, trace_ok_t
+from celery.backends.base import DisabledBackend
 from celery.exceptions import Ignore, Reject, Retry
 from celery.signals import task_postrun
 from celery.states import FAILURE, IGNORED, REJECTED
 from celery.utils.threads import LocalStack
 
-from angzarr.adapters.celery.claim_batch import LeftToAck, ack_follows
+from angzarr.adapters.celery.claim_batch import LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, TOLD, custom_headers, delivery_of
 from angzarr.adapters.celery.publish.followers import FOLLOWING, forget_followers, tell_skipped
 from angzarr.adapters.celery.worker.binding import in_own_call, is_within
@@ -51,8 +54,40 @@ from angzarr.delivery.delivery import (
 from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
 from angzarr.events.headers import REQUEUED
-from angzarr.resilience.idempotency import Complete
+from angzarr.resilience.idempotency import (
+    Complete,
+)
 from angzarr.runtime.failures import is_machine_fault
+
+_REDIS: Final = ("redis", "rediss")
+
+
+def ack_follows(task: Any, request: Any) -> bool:
+    """Tell whether nothing that may take long comes between an outcome and its acknowledgement.
+
+    Where nothing is stored, or in the very Redis that the acknowledgement goes to, which is away
+    for both or for none; and where no code of the task's own runs after it.
+    """
+    kind = type(task)
+    if kind.on_success is not Task.on_success or kind.after_return is not Task.after_return:
+        return False
+    backend = task.backend
+    if isinstance(backend, DisabledBackend):
+        return True
+    if get_actual_ignore_result(task, request) and not request.chord:
+        return True
+    return _one_server(backend.url or "", task.app.broker_url)
+
+
+@lru_cache(maxsize=64)
+def _one_server(url: str, other: str) -> bool:
+    """Tell whether both URLs name one Redis, in whichever of its databases."""
+    try:
+        places = [(parts.hostname, parts.port or 6379) for parts in map(urlsplit, (url, other))]
+    except ValueError:  # no port is such a number
+        return False
+    schemes = {url.partition(":")[0], other.partition(":")[0]}
+    return schemes <= set(_REDIS) and places[0] == places[1]
 
 
 class _Untold(BaseException):

@@ -13,8 +13,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from angzarr import VerdictRule
 from angzarr.adapters.celery.celery_defaults import bound_retries
-from angzarr.adapters.celery.claim_batch import LeftToAck, _one_server, ack_follows
+from angzarr.adapters.celery.claim_batch import LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, Envelope, sent_as
+from angzarr.adapters.celery.worker.task import _one_server, ack_follows
 from angzarr.errors import DecodeError
 from angzarr.resilience.category import Category, Verdict
 from angzarr.resilience.idempotency import AlreadyCompleted, Claim, Claimed, key_for

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.errors import StoreUnavailable
-from angzarr.resilience.tenure import Tenure
+from angzarr.resilience.claim_memory import Tenure
 
 SPAN = timedelta(seconds=8)
 
