@@ -12,6 +12,7 @@ connect; of three more the least is told, since some things are done once a seco
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -80,7 +81,7 @@ def _least(take: Callable[[Callable[[Callable[[], Any]], Any]], Any]) -> Entered
 def _refusing_app() -> Any:
     app = angzarr_app("memory://", dlq={"backend": "channel"})
 
-    @app.handler(OrderPlaced, domain="order", name=NAME)
+    @app.handler(OrderPlaced, domain="order", name=NAME)  # type: ignore[untyped-decorator]
     def refuse(_event: OrderPlaced) -> None:
         msg = "it is refused"
         raise GiveUp(msg)
@@ -94,6 +95,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--most", type=int)
     given = parser.parse_args()
+    logging.getLogger().addHandler(logging.NullHandler())
     counted = {"handled": handled(), "published and dead-lettered": dead_lettered()}
     for name, entered in counted.items():
         print(f"{name:32}{len(entered.calls):6} files{entered.calls.total():8} calls")
