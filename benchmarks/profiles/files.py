@@ -81,7 +81,7 @@ def _least(take: Callable[[Callable[[Callable[[], Any]], Any]], Any]) -> Entered
 def _refusing_app() -> Any:
     app = angzarr_app("memory://", dlq={"backend": "channel"})
 
-    @app.handler(OrderPlaced, domain="order", name=NAME)  # type: ignore[untyped-decorator]
+    @app.handler(OrderPlaced, domain="order", name=NAME)
     def refuse(_event: OrderPlaced) -> None:
         msg = "it is refused"
         raise GiveUp(msg)
