@@ -32,7 +32,7 @@ class _Meters:
 def look_for_alerts(*, ledger, groups, alerts, clock):
     """Raise every alert that the rows give cause for; return them."""
     alerting = AlertRaiser(
-        groups=groups, ledger=ledger, jobs=SqlReplayJobs(ledger.database, clock), alerts=alerts,
+        groups=groups, ledger=ledger, jobs=SqlReplayJobs(ledger._database, clock), alerts=alerts,
         rules=AlertRules(oldest_after=timedelta(0)), clock=clock, chance=lambda: 0.5,
         speaker=Speaker("https://dlq.example.com/groups/{group}?d={domain}&h={handler}"),
         route=lambda _alert: ("log",), meters=_Meters(), every=timedelta(seconds=5),

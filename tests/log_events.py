@@ -22,7 +22,7 @@ _LEVELS = {
     "critical": "CRITICAL",
     "log": None,
     "write": None,
-    "Said": None,
+    "LineFields": None,
     "write_error": "ERROR",
 }
 #: What a module says that may log: few do, and reading all of them takes seconds.
@@ -97,7 +97,7 @@ def _logs(call: ast.Call, place: str) -> tuple[str | None, ast.expr] | None:
             pass
         case ast.Attribute(attr="warning" | "critical"):  # on what this does not know
             return None, ast.Constant(value=None)
-        case ast.Name(id="Said" as verb) if place == _OUTCOMES:
+        case ast.Name(id="LineFields" as verb) if place == _OUTCOMES:
             pass
         case _:
             return None

@@ -75,7 +75,7 @@ def shop(scenario: Scenario) -> Iterator[Any]:
     ):
         app = Angzarr(
             "shop",
-            broker="memory://",
+            broker="memory://corpus",  # whose letters no other test of the process reads
             store="memory://",
             facts={"url": f"sqlite:///{folder}/facts.db"},
             dlq={"backend": "channel"},

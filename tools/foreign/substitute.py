@@ -66,7 +66,7 @@ def _substitute() -> None:
         "Channel": channel.Channel,
         "QoS": unacked.Unacked,
         "MultiChannelPoller": poller.Poller,
-        "Transport": transport.Transport,
+        "Transport": transport.RedisTransport,
         "SentinelChannel": transport.SentinelChannel,
         "SentinelTransport": transport.SentinelTransport,
     }

@@ -95,7 +95,7 @@ class SentinelTransport(RedisTransport):
 
 TRANSPORT_ALIASES.update(
     {
-        "angzarr-redis": f"{__name__}:Transport",
+        "angzarr-redis": f"{__name__}:RedisTransport",
         "angzarr-rediss": f"{__name__}:RedisTlsTransport",
         "angzarr-sentinel": f"{__name__}:SentinelTransport",
     }

@@ -24,9 +24,9 @@ def transport_of(connection):
         ("redis://h", "angzarr.adapters.redis.transport:RedisTransport"),
         ("rediss://h", "angzarr.adapters.redis.transport:RedisTlsTransport"),
         ("sentinel://h", "angzarr.adapters.redis.transport:SentinelTransport"),
-        ("amqp://h", f"{AMQP}:Transport"),
-        ("pyamqp://h", f"{AMQP}:Transport"),
-        ("amqps://h", f"{AMQP}:TlsTransport"),
+        ("amqp://h", f"{AMQP}:RabbitMQTransport"),
+        ("pyamqp://h", f"{AMQP}:RabbitMQTransport"),
+        ("amqps://h", f"{AMQP}:RabbitMQTlsTransport"),
         ("memory://", "angzarr.adapters.celery.connection:MemoryTransport"),
     ],
 )
@@ -57,7 +57,7 @@ def test_stock_is_one_setting_away(make_app, monkeypatch):
     monkeypatch.setenv("ANGZARR_REDIS_TRANSPORT", "kombu")
     stock = make_app(broker="redis://h").connection()
     assert transport_of(stock) == "kombu.transport.redis:Transport"
-    assert transport_of(make_app(broker="amqp://h").connection()) == f"{AMQP}:Transport"
+    assert transport_of(make_app(broker="amqp://h").connection()) == f"{AMQP}:RabbitMQTransport"
 
 
 def test_what_is_shown_of_it_stays_as_it_was():

@@ -163,17 +163,17 @@ class HeldRejections:
         try:
             self._park(found, wait)
         except Exception as error:  # noqa: BLE001 - it stays in hand then
-            self._say("schedule", error)
+            self._log_held("schedule", error)
             return False
         _log.critical("%s: task %r is tried again in %s: %s", what, found.id, wait, failed)
         return True
 
     def _put_off(self, held: _HeldRejection, failed: Exception) -> None:
-        self._say("letters", failed)
+        self._log_held("letters", failed)
         held.due = self._monotonic() + held.wait * (0.5 + self._chance())
         held.wait = min(held.wait * 2, LONGEST_PAUSE)
 
-    def _say(self, cause: str, error: Exception) -> None:
+    def _log_held(self, cause: str, error: Exception) -> None:
         if self._seldom.now(cause):
             count = len(self._held)
             _log.critical("holding %d messages that RabbitMQ gave up: %r", count, error)

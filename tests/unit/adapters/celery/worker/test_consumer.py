@@ -135,7 +135,7 @@ def test_a_valve_that_fails_ends_no_worker_but_a_lost_connection_is_told(consume
 def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app, consumer):
     put, acknowledged = [], []
     app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
-    store = app.settlement._road.store
+    store = app.settlement._road.claiming.store
     bounds = app.settings.message.bounds
     claim_batch = ClaimBatch(app.handlers, store, app.tenure, app.owner, lambda *_: None, bounds)
     message = SimpleNamespace(

@@ -157,13 +157,13 @@ def test_a_result_backend_that_is_away_before_the_run_loses_nothing(app, waiting
     assert [message.headers["retries"] for message in waiting()] == [1]
 
 
-def test_what_is_given_back_is_rejected_for_requeue(app):
+def test_what_is_given_back_is_rejected_for_requeue(app, monkeypatch):
     task = task_of(app, lambda: 1)
 
     def stop(*_args):
         raise GivenBack("the worker stops")
 
-    object.__setattr__(app.road, "pipeline", SimpleNamespace(decide=stop))
+    monkeypatch.setattr(type(app.road), "decide", stop)
     state, told = traced(app, task)
     assert state == REJECTED
     assert told.info.retval.requeue is True
@@ -208,9 +208,9 @@ def test_an_exit_in_a_pool_thread_counts_unless_the_grace_has_ended(
     app, monkeypatch, worker_does, counted
 ):
     released = []
-    settle = app.road.store.settle
+    settle = app.road.claiming.store.settle
     monkeypatch.setattr(
-        app.road.store, "settle", lambda *given: (released.append(given[2]), settle(*given))[1]
+        app.road.claiming.store, "settle", lambda *given: (released.append(given[2]), settle(*given))[1]
     )
 
     def leave():
@@ -243,7 +243,7 @@ def test_an_exit_on_the_main_thread_ends_the_process_and_is_named_at_last(app, l
 
 def test_an_exit_that_its_parent_asked_a_child_for_is_no_word_of_the_handler(app, monkeypatch):
     released = []
-    monkeypatch.setattr(app.road.store, "settle", lambda *given: released.append(given))
+    monkeypatch.setattr(app.road.claiming.store, "settle", lambda *given: released.append(given))
     monkeypatch.setattr("angzarr.adapters.celery.worker.task.terminate_handler_fired", lambda: True)
 
     def leave():
@@ -259,7 +259,7 @@ def test_a_soft_time_limit_while_settling_lets_nothing_go(app, letters, monkeypa
         raise ValueError
 
     task = task_of(app, fail)
-    settle, strikes = app.road.store.settle, [SoftTimeLimitExceeded()]
+    settle, strikes = app.road.claiming.store.settle, [SoftTimeLimitExceeded()]
 
     def struck(*args):
         if strikes:
@@ -328,7 +328,7 @@ def test_what_goes_to_a_child_is_hardly_larger_than_what_celery_sends(app):
 def ended(app, request_of, monkeypatch):
     """A request whose message is watched: what it is told, in order, and what the store is told."""
     told = []
-    store = app.settlement._road.store
+    store = app.settlement._road.claiming.store
     settle = store.settle
     monkeypatch.setattr(
         store, "settle", lambda *given: told.append(given[2]) or settle(*given), raising=False
@@ -456,14 +456,14 @@ def test_what_celery_rejects_for_good_is_a_letter_first(app, ended):
 
 
 def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
-    monkeypatch.setattr(app.settlement._road.store, "settle", lambda *_: pytest.fail("twice"))
+    monkeypatch.setattr(app.settlement._road.claiming.store, "settle", lambda *_: pytest.fail("twice"))
     monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: None)
     request_of().on_failure(None, return_ok=True)
 
 
 def test_a_store_that_is_away_keeps_the_message_until_it_is_back(ended, app, monkeypatch):
     request, told = ended()
-    store, outage = app.settlement._road.store, [StoreUnavailable("away")] * 3
+    store, outage = app.settlement._road.claiming.store, [StoreUnavailable("away")] * 3
     settle = store.settle
 
     def away(*given):
@@ -551,7 +551,7 @@ def test_what_no_child_can_be_sent_is_a_letter_and_frees_its_slot(app, ended, er
 
 def test_a_claim_that_could_not_be_given_back_is_the_next_tries_own(ended, app, monkeypatch, sent):
     put, refused = [], [OSError("the dead-letter queue is away")]
-    queue, store = app.settlement._road.settler.dead_letters, app.settlement._road.store
+    queue, store = app.settlement._road.settler.dead_letters, app.settlement._road.claiming.store
     settle = store.settle
 
     def put_later(letters):
