@@ -210,7 +210,9 @@ def test_an_exit_in_a_pool_thread_counts_unless_the_grace_has_ended(
     released = []
     settle = app.road.claiming.store.settle
     monkeypatch.setattr(
-        app.road.claiming.store, "settle", lambda *given: (released.append(given[2]), settle(*given))[1]
+        app.road.claiming.store,
+        "settle",
+        lambda *given: (released.append(given[2]), settle(*given))[1],
     )
 
     def leave():
@@ -456,7 +458,9 @@ def test_what_celery_rejects_for_good_is_a_letter_first(app, ended):
 
 
 def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
-    monkeypatch.setattr(app.settlement._road.claiming.store, "settle", lambda *_: pytest.fail("twice"))
+    monkeypatch.setattr(
+        app.settlement._road.claiming.store, "settle", lambda *_: pytest.fail("twice")
+    )
     monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: None)
     request_of().on_failure(None, return_ok=True)
 
