@@ -16,6 +16,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
@@ -145,15 +146,28 @@ def redis_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgresql_url(session_name: str) -> Iterator[str]:
     """An empty PostgreSQL database of this session's own, as an SQLAlchemy URL for psycopg 3."""
+    with _database(session_name) as url:
+        yield url
+
+
+@pytest.fixture
+def ledger_url(session_name: str) -> Iterator[str]:
+    """A PostgreSQL database of one test's own: it counts entries, and others leave some."""
+    with _database(f"{session_name}-{uuid.uuid4().hex[:8]}") as url:
+        yield url
+
+
+@contextmanager
+def _database(name: str) -> Iterator[str]:
     import psycopg
     from psycopg import sql
 
     base = urlsplit(_address("postgresql"))
-    database = sql.Identifier(session_name)
+    database = sql.Identifier(name)
     server = base._replace(scheme="postgresql").geturl()
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(database))
-    yield base._replace(scheme="postgresql+psycopg", path=f"/{session_name}").geturl()
+    yield base._replace(scheme="postgresql+psycopg", path=f"/{name}").geturl()
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
 

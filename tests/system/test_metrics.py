@@ -106,8 +106,8 @@ def test_an_sdk_of_the_apps_own_is_left_alone(measured, where):
         assert "Overriding of current" not in site.text()
 
 
-def test_an_analysis_worker_tells_of_open_entries(measured, postgresql_url):
-    site = measured(ANGZARR_LEDGER=postgresql_url)
+def test_an_analysis_worker_tells_of_open_entries(measured, ledger_url):
+    site = measured(ANGZARR_LEDGER=ledger_url)
     with site.probed_worker(pool="threads"):
         site.app.publish(site.module.Thing(n=1, fate="give up"), root="1")
         site.wait_ran("handle")

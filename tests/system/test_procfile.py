@@ -75,10 +75,8 @@ class ProcfileSite(Site):
 
 
 @pytest.fixture
-def procfile_site(make_site, amqp_url, postgresql_url):
-    return make_site(
-        make=ProcfileSite, broker=amqp_url, ANGZARR_LEDGER=postgresql_url, ROAD_GRACE="1"
-    )
+def procfile_site(make_site, amqp_url, ledger_url):
+    return make_site(make=ProcfileSite, broker=amqp_url, ANGZARR_LEDGER=ledger_url, ROAD_GRACE="1")
 
 
 @pytest.fixture
@@ -133,7 +131,9 @@ def test_all_four_run_and_end_together_and_every_event_is_handled_once(
         for n in range(20):
             site.app.publish(thing(n=n))
         site.wait_ran("handled", 20)
-        (entry,) = wait_until(lambda: listed(site, port), "the dead letter to be shown")
+        entries = wait_until(lambda: listed(site, port), "the dead letter to be shown")
+        assert len(entries) == 1, entries
+        entry = entries[0]
         assert (entry["event_id"], entry["domain"]) == (failed.id, "thing")
         with another_beat(site, tmp_path) as rung_by_the_other:
             site.wait_ran("struck", 5)
