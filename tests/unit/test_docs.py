@@ -165,6 +165,13 @@ def test_every_room_is_on_the_map_and_no_other():
     assert len(map_.splitlines()) <= 350, "the map is smaller than the country"
 
 
+def test_every_module_that_the_map_names_exists():
+    root = CHECKOUT / "src" / "angzarr"
+    named = re.findall(r"[a-z_]+(?:/[a-z_]+)+\.(?:py|yaml)", (DOCS / "architecture.md").read_text())
+    assert len(named) > 20
+    assert [one for one in named if not (root / one).exists()] == []
+
+
 def test_every_make_target_that_is_named_exists():
     known = set(re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE))
     said = {
