@@ -168,7 +168,7 @@ def test_every_room_is_on_the_map_and_no_other():
 def test_every_module_that_the_map_names_exists():
     root = CHECKOUT / "src" / "angzarr"
     named = re.findall(r"[a-z_]+(?:/[a-z_]+)+\.(?:py|yaml)", (DOCS / "architecture.md").read_text())
-    assert len(named) > 20
+    assert len(named) > 10
     assert [one for one in named if not (root / one).exists()] == []
 
 
