@@ -96,12 +96,7 @@ def _run(
         print_json(results_json(told))
     else:
         print_results(told, done=f"would be {done}" if dry_run else done)
-    for said in sorted(
-        {told_of_lane(one.entry, verb) for one in results if not one.problem} - {""}
-    ):
-        click.echo(f"of ordered handlers: {said}", err=True)
-    if left := sum(one.begun for one in results):
-        click.echo(_LEFT.format(counted(left)), err=True)
+    _tell_of_lanes(verb, results)
     if any(problem for _, problem in told):
         raise SystemExit(1)
 
