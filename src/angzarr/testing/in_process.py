@@ -22,7 +22,7 @@ from celery.concurrency.base import apply_target
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery.worker import state
 
-from angzarr.adapters.celery.connection import MemoryBroker
+from angzarr.adapters.celery.memory_transport import MemoryBroker
 from angzarr.app.angzarr import Angzarr
 from angzarr.dead_letters.replay_outcome import outcomes_queue
 from angzarr.errors import ConfigurationError

@@ -13,7 +13,7 @@ from kombu import pools
 from kombu.utils.collections import eqhash
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from angzarr.adapters.celery.connection import forget_broker
+from angzarr.adapters.celery.memory_transport import forget_broker
 from angzarr.adapters.memory import dead_letters, facts
 from angzarr.app.angzarr import Angzarr
 from angzarr.clock import Clock, standing_in

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from angzarr.adapters.celery.connection import memory_broker
+from angzarr.adapters.celery.memory_transport import memory_broker
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.app.angzarr import Angzarr
 from angzarr.testing.clock import FakeClock

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
+import subprocess
+import sys
 
 import pytest
 from kombu import Connection, pools
@@ -27,7 +29,7 @@ def transport_of(connection):
         ("amqp://h", f"{AMQP}:RabbitMQTransport"),
         ("pyamqp://h", f"{AMQP}:RabbitMQTransport"),
         ("amqps://h", f"{AMQP}:RabbitMQTlsTransport"),
-        ("memory://", "angzarr.adapters.celery.connection:MemoryTransport"),
+        ("memory://", "angzarr.adapters.celery.memory_transport:MemoryTransport"),
     ],
 )
 def test_brokers_get_our_transports(url, used):
@@ -87,3 +89,9 @@ def test_a_servers_certificate_is_checked_unless_one_says_not():
     given = {"ssl_ca_certs": "/ca.pem"}
     assert AngzarrConnection("rediss://h", ssl=given).ssl == given
     assert AngzarrConnection("redis://h").ssl is False
+
+
+def test_a_process_imports_the_memory_broker_only_if_it_uses_it():
+    script = "import sys, angzarr.app.angzarr; print('kombu.transport.memory' in sys.modules)"
+    run = [sys.executable, "-c", script]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "False\n"

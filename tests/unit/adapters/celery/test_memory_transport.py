@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from angzarr.adapters.celery.connection import AngzarrConnection, forget_broker, memory_broker
+from angzarr.adapters.celery.connection import AngzarrConnection
+from angzarr.adapters.celery.memory_transport import forget_broker, memory_broker
 
 
 def put(url, queue):
