@@ -16,7 +16,7 @@ from angzarr.adapters.celery.options import check_app_options
 from angzarr.adapters.celery.shutdown.shutdown import ShutdownStep
 from angzarr.adapters.celery.worker.consumer_state import ConsumerState
 from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
-from angzarr.adapters.celery.worker.queue_pausing import HeldDomains
+from angzarr.adapters.celery.worker.queue_pauser import HeldDomains
 from angzarr.adapters.celery.worker.rejected_by_broker import RejectedMessageStep
 from angzarr.adapters.celery.worker.settlement import Settlement
 from angzarr.adapters.celery.worker.worker import StartStep, Stopping

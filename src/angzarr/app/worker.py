@@ -18,7 +18,7 @@ from angzarr.adapters.celery.worker.message_limits import bound_decompression
 from angzarr.adapters.celery.worker.message_receiver import RedeliveredReader
 from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
 from angzarr.adapters.celery.worker.pools import patch_pauses
-from angzarr.adapters.celery.worker.queue_pausing import HeldDomains
+from angzarr.adapters.celery.worker.queue_pauser import HeldDomains
 from angzarr.adapters.celery.worker.settle_thread import Trouble
 from angzarr.adapters.celery.worker.settlement import Settlement
 from angzarr.adapters.celery.worker.worker import MoverThread, Stopping

@@ -39,7 +39,7 @@ from angzarr.adapters.celery.worker.broadcasts import heed
 from angzarr.adapters.celery.worker.consumer_state import ReconnectPauses
 from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fields, take_in
 from angzarr.adapters.celery.worker.message_receiver import consumed_from, is_packed, readers_died
-from angzarr.adapters.celery.worker.queue_pausing import QueuePauser
+from angzarr.adapters.celery.worker.queue_pauser import QueuePauser
 from angzarr.adapters.celery.worker.task_events import announce_unknown, tell_lost
 from angzarr.clock import SystemClock
 from angzarr.delivery.schedule import SLEPT, due_headers

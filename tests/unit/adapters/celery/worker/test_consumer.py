@@ -18,7 +18,7 @@ from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, BatchedClaim, Cla
 from angzarr.adapters.celery.worker import consumer_state as receipts
 from angzarr.adapters.celery.worker import settle_thread, settlement
 from angzarr.adapters.celery.worker.consumer import AngzarrConsumer
-from angzarr.adapters.celery.worker.queue_pausing import QueuePauser
+from angzarr.adapters.celery.worker.queue_pauser import QueuePauser
 from angzarr.clock import follow
 from angzarr.dead_letters import codec
 from angzarr.dead_letters.text import to_json_text

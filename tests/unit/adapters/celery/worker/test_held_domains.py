@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from angzarr.adapters.celery.worker.queue_pausing import HeldDomains
+from angzarr.adapters.celery.worker.queue_pauser import HeldDomains
 from angzarr.clock import SystemClock, follow
 
 SOON = timedelta(minutes=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kombu import Exchange, Queue
 
-from angzarr.adapters.celery.worker.queue_pausing import handlers_of_queues
+from angzarr.adapters.celery.worker.queue_pauser import handlers_of_queues
 
 #: It would rather be told by `task_routes`, but it obeys.
 pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CDeprecationWarning")
