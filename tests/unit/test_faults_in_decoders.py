@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from tests.contracts.ledger import letter_of
 from tests.unit.dead_letters.test_protection import CIPHER, protection, secret_letter
 
-from angzarr.adapters.jose import sealing as jose
+from angzarr.adapters.jose import jwe as jose
 from angzarr.adapters.kafka import letter_consumer
 from angzarr.adapters.rabbitmq import py_amqp as frames
 from angzarr.adapters.redis import damaged

@@ -122,7 +122,7 @@ def test_redacted_letters_are_sealed_by_default_where_there_is_a_key():
 def test_the_extra_that_is_missing_is_named_at_start(monkeypatch):
     for package in ("joserfc", "joserfc.errors"):
         monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "angzarr.adapters.jose.sealing", raising=False)
+    monkeypatch.delitem(sys.modules, "angzarr.adapters.jose.jwe", raising=False)
     with pytest.raises(MissingExtra, match=r"angzarr-workers\[encryption\]"):
         queue(encryption_keys={"k": KEY})
     assert isinstance(queue(signing_keys={"s": SECRET}), ProtectedQueue)

@@ -75,7 +75,5 @@ def _cipher(given: DeadLetterSettings) -> Cipher | None:
     current = current_key("encryption_key", given.encryption_key, keys)
     if current is None:
         return None
-    cipher: Cipher = wiring.adapter("angzarr.adapters.jose.sealing", "joserfc").JweCipher(
-        keys, current
-    )
+    cipher: Cipher = wiring.adapter("angzarr.adapters.jose.jwe", "joserfc").JweCipher(keys, current)
     return cipher

@@ -14,7 +14,7 @@ from joserfc.jwk import OctKey
 from tests.contracts.ledger import letter_of, message_of, unreadable_message
 from tests.unit.dead_letters.test_codec import letters
 
-from angzarr.adapters.jose.sealing import JweCipher
+from angzarr.adapters.jose.jwe import JweCipher
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.analysis.ledger.failure import entry_id_of
 from angzarr.dead_letters.clearance import Clearance
