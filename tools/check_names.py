@@ -45,10 +45,6 @@ KNOWN_CLASSES: Final = frozenset[str](
 #: Modules in -ing that still need a noun.
 KNOWN_MODULES: Final = frozenset[str](
     {
-        "adapters/celery/worker/queue_pauser.py",
-        "adapters/grpc/trying.py",
-        "adapters/jose/sealing.py",
-        "adapters/prometheus/measuring.py",
         "adapters/sql/ledger/counting.py",
         "adapters/sql/ordering/moving.py",
         "adapters/sql/ordering/running.py",

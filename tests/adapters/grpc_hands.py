@@ -14,8 +14,7 @@ import pytest
 from tests.adapters.grpc_site import DETAILS, EXECUTE, GET_EVENT_BOOK, CommandSite
 from tests.contracts.command_clients import Counter, Hands, Increment
 
-from angzarr.adapters.grpc.commands import AsyncGrpcCommandClient, GrpcCommandClient
-from angzarr.adapters.grpc.server import CommandServer
+from angzarr.adapters.grpc.commands import AsyncGrpcCommandClient, CommandServer, GrpcCommandClient
 from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.aggregates.book import Address, Book
 from angzarr.aggregates.deciding import Decider

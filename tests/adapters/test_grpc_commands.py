@@ -122,7 +122,7 @@ class TestRequests(Connecting):
 _FORKING = """
 import os, sys
 from angzarr.adapters.grpc.commands import GrpcCommandClient
-from angzarr.adapters.grpc.server import CommandServer
+from angzarr.adapters.grpc.commands import CommandServer
 from angzarr.aggregates.book import Address
 
 url, execute, get_event_book, used = sys.argv[1:]

@@ -7,8 +7,7 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from angzarr.adapters.grpc.commands import AsyncGrpcCommandClient, GrpcCommandClient
-from angzarr.adapters.grpc.server import CommandServer
+from angzarr.adapters.grpc.commands import AsyncGrpcCommandClient, CommandServer, GrpcCommandClient
 from angzarr.aggregates.book import Address, Book, Decision
 from angzarr.aggregates.execute import (
     AsyncCommandClient,

@@ -6,7 +6,7 @@ from datetime import timedelta
 import grpc
 import pytest
 
-from angzarr.adapters.grpc.server import CommandServer
+from angzarr.adapters.grpc.commands import CommandServer
 from angzarr.errors import ConfigurationError, MissingExtra
 
 
