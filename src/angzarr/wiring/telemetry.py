@@ -55,7 +55,6 @@ class Metrics:
             return
         self._pid = os.getpid()
         try:
-            _adapter("angzarr.adapters.prometheus.text")
             folder = _adapter("angzarr.adapters.prometheus.folder")
         except MissingExtra as missing:
             self._why_not = str(missing)
@@ -109,8 +108,8 @@ class Metrics:
         total = folder.total()
         if (here := self._here.get()) is not None:
             total.add(here.snapshot())
-        text = _adapter("angzarr.adapters.prometheus.text")
-        return HttpAnswer(HTTPStatus.OK, text.text_of(total), text.CONTENT_TYPE)
+        snapshot = _adapter("angzarr.adapters.prometheus.snapshot")
+        return HttpAnswer(HTTPStatus.OK, snapshot.text_of(total), snapshot.CONTENT_TYPE)
 
     # -- in every process ----------------------------------------------------------------------
 
@@ -128,11 +127,11 @@ class Metrics:
         if _has_own_sdk():
             self._folder.leave_word()
             return None
-        measuring = _adapter("angzarr.adapters.prometheus.measuring")
-        here, folder = measuring.Measuring(), self._folder
+        adapter = _adapter("angzarr.adapters.prometheus.folder")
+        here, folder = adapter.ProcessMeter(), self._folder
         if os.getpid() != self._pid:
             self._threads = []
-            self._start("angzarr-metrics", measuring.Leaving(lambda: here.leave(folder)))
+            self._start("angzarr-metrics", adapter.SnapshotTurns(lambda: here.leave(folder)))
         return here
 
     def _start(self, name: str, turns: Any) -> None:

@@ -1,4 +1,4 @@
-"""Folder: where each process of a worker leaves its snapshot, and the parent adds them up.
+"""Folder: where each process of a worker measures and leaves its snapshot; the parent adds them up.
 
 One file a process, replaced as a whole. The folder is private: nobody else writes there.
 """
@@ -10,11 +10,18 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from angzarr.adapters.prometheus.snapshot import MetricsSnapshot
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.resources import Resource
+
+from angzarr.adapters.prometheus.snapshot import MetricsSnapshot, snapshot_of
+from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.health")
 
@@ -51,11 +58,11 @@ class Folder:
             (self.path / _ELSEWHERE).touch()
 
     def is_elsewhere(self) -> bool:
-        """Tell whether a process said so."""
+        """True if a process said so."""
         return (self.path / _ELSEWHERE).exists()
 
     def total(self) -> MetricsSnapshot:
-        """Return what all processes but this one have measured, those that ended as well.
+        """What all processes but this one have measured, those that ended as well.
 
         Only the parent calls this; what ended processes left is kept in memory from then on.
         """
@@ -75,7 +82,7 @@ class Folder:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def _take(self, file: Path) -> MetricsSnapshot:
-        """Return what a living process left; of one that has ended nothing, it is kept here."""
+        """What a living process left; what one that has ended left is kept here."""
         # Looked at first: what one that has ended left does not change any more.
         ended = not _lives(file.stem)
         try:
@@ -100,15 +107,75 @@ def sweep(parent: str | None = None) -> None:
 
 
 def _lives(name: str) -> bool:
-    """Tell whether the process that left *name* runs; another may have its number by now."""
+    """True if the process that left *name* runs; another may have its number by now."""
     pid, _, started = name.partition("-")
     return _started(int(pid)) == started if pid.isdigit() else False
 
 
 def _started(pid: int) -> str:
-    """Return when process *pid* started, in the kernel's words; empty: it has ended."""
+    """When process *pid* started, in the kernel's words; empty: it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""
     return "" if fields[0] in ("Z", "X") else fields[_STARTED]
+
+
+#: How often a process leaves its snapshot: what a killed one measured since is lost.
+LEFT_EVERY: Final = timedelta(seconds=2)
+
+
+class UnforkedProvider(MeterProvider):
+    """A provider that no child uses: there is nothing to renew after a fork.
+
+    The SDK would look for the child's resource on a pool of threads, in the middle of the fork: a
+    child hangs for ever if its parent imported `concurrent.futures.thread` after it made this.
+    """
+
+    def _handle_fork(self) -> None:
+        """Do nothing."""
+
+
+class ProcessMeter:
+    """An OpenTelemetry SDK of one process's own, whose snapshots are left in a folder.
+
+    It is nobody's global provider: an SDK that the app sets up, now or later, is left alone.
+    """
+
+    def __init__(self) -> None:
+        self._reader = InMemoryMetricReader()
+        # No resource: it would be found out in every child, and nothing of it is shown.
+        self.provider = UnforkedProvider(
+            [self._reader], resource=Resource.get_empty(), shutdown_on_exit=False
+        )
+        self._seldom = LogThrottle()
+        self._lock = threading.Lock()
+
+    def snapshot(self) -> MetricsSnapshot:
+        """What was measured so far."""
+        return snapshot_of(self._reader.get_metrics_data())
+
+    def leave(self, folder: Folder) -> None:
+        """Leave a snapshot in *folder*. Never raises."""
+        try:
+            with self._lock:
+                folder.leave(self.snapshot())
+        except Exception as error:  # noqa: BLE001 - metrics must cost no message
+            if self._seldom.now():
+                _log.warning("metrics_not_left: %s", error)
+
+
+class SnapshotTurns:
+    """The turns of a `PeriodicThread` in a child: each leaves a snapshot, and so does its end."""
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+
+    def turn(self) -> timedelta:
+        """Leave one."""
+        self._leave()
+        return LEFT_EVERY
+
+    def leave(self) -> None:
+        """Leave the last."""
+        self._leave()

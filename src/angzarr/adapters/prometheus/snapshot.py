@@ -1,4 +1,4 @@
-"""Snapshot: all that one process has measured so far, and how several are added up.
+"""Snapshot: what one process has measured, how several are added up, and their Prometheus text.
 
 prometheus_client's multiprocess mode does not serve here: it keeps only its own metric objects,
 while we measure through OpenTelemetry's API, and it runs no custom collectors or callbacks in
@@ -7,12 +7,22 @@ children. All our observable gauges would be lost.
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from opentelemetry.sdk.metrics.export import Gauge, Histogram, MetricsData, Sum
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
 #: Names and values of labels, by name.
 Labels: TypeAlias = tuple[tuple[str, str], ...]
@@ -77,16 +87,16 @@ class MetricsSnapshot:
             known.add(found)
 
     def to_json(self) -> bytes:
-        """Return it as `from_json` reads it."""
-        told = {
+        """What `from_json` reads."""
+        parts = {
             name: [one.kind, one.about, one.bounds, list(one.points.items())]
             for name, one in self.series.items()
         }
-        return json.dumps(told).encode()
+        return json.dumps(parts).encode()
 
     @classmethod
     def from_json(cls, raw: bytes) -> MetricsSnapshot:
-        """Return what `to_json` wrote; raises ValueError for anything else."""
+        """Read what `to_json` wrote; raises ValueError for anything else."""
         try:
             return cls({name: _series(*parts) for name, parts in json.loads(raw).items()})
         except (TypeError, AttributeError) as error:
@@ -103,7 +113,7 @@ def _series(kind: str, about: str, bounds: list[float], points: list[Any]) -> Se
 
 
 def snapshot_of(data: MetricsData | None) -> MetricsSnapshot:
-    """Return what an SDK's reader found, whose counts go on from the start of the process."""
+    """What an SDK's reader found, whose counts go on from the start of the process."""
     taken = MetricsSnapshot()
     for metric in _metrics(data):
         if (series := _read(metric)) is not None:
@@ -148,3 +158,52 @@ def _labels(attributes: Any) -> Labels:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+#: What the text is, for the answer's header: what every Prometheus reads.
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_ODD: Final = re.compile(r"[^a-zA-Z0-9_]")
+
+
+def text_of(snapshot: MetricsSnapshot) -> bytes:
+    """*snapshot* in Prometheus's text format; counters get their ``_total`` here."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_SnapshotCollector(snapshot))
+    return generate_latest(registry)
+
+
+class _SnapshotCollector(Collector):
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        for name, series in sorted(self._snapshot.series.items()):
+            yield _family(_ODD.sub("_", name), series)
+
+
+def _family(name: str, series: Series) -> Metric:
+    about = series.about or name
+    if series.kind == HISTOGRAM:
+        return _histogram_family(name, about, series)
+    counts = series.kind == COUNTER
+    metric = CounterMetricFamily(name, about) if counts else GaugeMetricFamily(name, about)
+    sample = f"{metric.name}_total" if counts else name
+    for labels, (value,) in sorted(series.points.items()):
+        metric.add_sample(sample, _named(labels), value)
+    return metric
+
+
+def _histogram_family(name: str, about: str, series: Series) -> Metric:
+    metric = HistogramMetricFamily(name, about)
+    ends = [*map(str, map(float, series.bounds)), "+Inf"]
+    for labels, values in sorted(series.points.items()):
+        named, counts = _named(labels), list(itertools.accumulate(values[:-1]))
+        for end, count in zip(ends, counts, strict=True):
+            metric.add_sample(f"{name}_bucket", {**named, "le": end}, count)
+        metric.add_sample(f"{name}_count", named, counts[-1])
+        metric.add_sample(f"{name}_sum", named, values[-1])
+    return metric
+
+
+def _named(labels: Labels) -> dict[str, str]:
+    return {_ODD.sub("_", name): text for name, text in labels}

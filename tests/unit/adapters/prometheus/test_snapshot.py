@@ -12,9 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from angzarr.adapters.opentelemetry.letter_meters import AlertMeters, LetterMeters
 from angzarr.adapters.opentelemetry.meters import Meters
 from angzarr.adapters.opentelemetry.worker_meters import BreakerMeters, OrderingMeters, SagaMeters
-from angzarr.adapters.prometheus.measuring import Measuring
-from angzarr.adapters.prometheus.snapshot import COUNTER, MOST, MetricsSnapshot, Series
-from angzarr.adapters.prometheus.text import text_of
+from angzarr.adapters.prometheus.folder import ProcessMeter
+from angzarr.adapters.prometheus.snapshot import COUNTER, MOST, MetricsSnapshot, Series, text_of
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 
@@ -23,7 +22,7 @@ class Process:
     """One that measures a little of each kind."""
 
     def __init__(self, *, count: int = 0, level: int = 0, gauge: float = 0.0) -> None:
-        self.measuring = Measuring()
+        self.measuring = ProcessMeter()
         meter = self.measuring.provider.get_meter("angzarr")
         counter = meter.create_counter("dlq_letters_put", description="Letters")
         counter.add(count, {"target": "kafka"})
@@ -118,7 +117,7 @@ def test_what_a_label_says_cannot_break_the_text():
 
 
 def test_every_metric_has_the_name_on_its_page():
-    measuring = Measuring()
+    measuring = ProcessMeter()
     provider = measuring.provider
     Meters(provider.get_meter("angzarr"))
     for make in (LetterMeters, AlertMeters, BreakerMeters, OrderingMeters, SagaMeters):

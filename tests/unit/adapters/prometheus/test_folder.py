@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from angzarr.adapters.prometheus.measuring import Measuring
+from angzarr.adapters.prometheus.folder import ProcessMeter
 
 
 def test_a_fork_waits_for_no_pool_of_threads(monkeypatch):
@@ -10,4 +10,4 @@ def test_a_fork_waits_for_no_pool_of_threads(monkeypatch):
         raise AssertionError("its lock may be the parent's")
 
     monkeypatch.setattr("opentelemetry.sdk.metrics._internal._get_process_dependent_resource", fail)
-    Measuring().provider._handle_fork()  # as the SDK's hook calls it in a child
+    ProcessMeter().provider._handle_fork()  # as the SDK's hook calls it in a child
