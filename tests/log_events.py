@@ -34,7 +34,7 @@ _NAME = re.compile(r"[a-z]+(_[a-z0-9]+)+(?=[:= ]|$)|[a-z]+(?=[:=]|$)|holding(?= 
 #: Where levels and names of outcomes stand together.
 _OUTCOMES = "adapters/structlog/hook.py"
 #: These hand on what others say, and are looked at where those say it.
-_HANDED_ON = {"adapters/structlog/hook.py:settled", "adapters/structlog/facts.py:write"}
+_HANDED_ON = {"adapters/structlog/hook.py:settled", "adapters/structlog/own_lines.py:write"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from angzarr import Angzarr
 from angzarr.adapters.celery.claim_batch import ClaimBatch
 from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
-from angzarr.adapters.structlog.facts import StructlogFactLog
 from angzarr.adapters.structlog.logs import dress
+from angzarr.adapters.structlog.own_lines import StructlogFactLog
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Claimed
 from angzarr.runtime.per_process import OncePerProcess

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 from angzarr.adapters.celery.publish.followers import CeleryFollowers
 from angzarr.adapters.celery.worker import task as tasks
-from angzarr.adapters.opentelemetry.hook import OpenTelemetryHook
-from angzarr.adapters.structlog.facts import StructlogFactLog
+from angzarr.adapters.opentelemetry.traces import OpenTelemetryHook
 from angzarr.adapters.structlog.hook import LogHook
+from angzarr.adapters.structlog.own_lines import StructlogFactLog
 from angzarr.delivery import settle
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.executor import DeliveryExecutor

@@ -131,7 +131,7 @@ def _delivery(
 
 
 def _log_sink() -> Sink:
-    sink: Sink = importlib.import_module("angzarr.adapters.structlog.alerts").LogSink()
+    sink: Sink = importlib.import_module("angzarr.adapters.structlog.own_lines").LogSink()
     return sink
 
 

@@ -211,7 +211,7 @@ def open_facts(settings: Settings, broker: str) -> FactLog:
         sql = importlib.import_module("angzarr.adapters.sql.delivery.facts")
         sinks.append(sql.SqlFactLog(sql_engine(url)))
     if settings.facts.log or (settings.facts.log is None and not sinks):
-        log = importlib.import_module("angzarr.adapters.structlog.facts")
+        log = importlib.import_module("angzarr.adapters.structlog.own_lines")
         sinks.append(log.StructlogFactLog())
     fan_out = importlib.import_module("angzarr.adapters.memory.facts")
     return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)
@@ -246,14 +246,14 @@ def check_shared(url: str, broker: str, what: str, key: str) -> None:
 def open_hooks(transport: str) -> list[Hook]:
     """Return the hooks that every app has: the log lines, and OpenTelemetry's API."""
     log = importlib.import_module("angzarr.adapters.structlog.hook")
-    telemetry = importlib.import_module("angzarr.adapters.opentelemetry.hook")
+    telemetry = importlib.import_module("angzarr.adapters.opentelemetry.traces")
     measures = METRICS.provider()
     return [log.LogHook(), telemetry.OpenTelemetryHook(broker=transport, meter_provider=measures)]
 
 
 def begin_counts() -> None:
     """Let the counts of deliveries begin at 0, also in a parent whose children deliver."""
-    telemetry = importlib.import_module("angzarr.adapters.opentelemetry.hook")
+    telemetry = importlib.import_module("angzarr.adapters.opentelemetry.traces")
     telemetry.OpenTelemetryHook(meter_provider=METRICS.provider())
 
 
@@ -270,21 +270,21 @@ _DEPTHS: Final = OncePerProcess(
     partial(_meters, "angzarr.adapters.opentelemetry.letter_meters", "DepthMeters")
 )
 _SAGAS: Final = OncePerProcess(
-    partial(_meters, "angzarr.adapters.opentelemetry.worker_meters", "SagaMeters")
+    partial(_meters, "angzarr.adapters.opentelemetry.meters", "SagaMeters")
 )
 _ORDERING: Final = OncePerProcess(
-    partial(_meters, "angzarr.adapters.opentelemetry.worker_meters", "OrderingMeters")
+    partial(_meters, "angzarr.adapters.opentelemetry.meters", "OrderingMeters")
 )
 
 
 def breaker_meters() -> Any:
     """Return what tells OpenTelemetry of breakers."""
-    return _meters("angzarr.adapters.opentelemetry.worker_meters", "BreakerMeters")
+    return _meters("angzarr.adapters.opentelemetry.meters", "BreakerMeters")
 
 
 def clock_meters() -> Any:
     """Return what tells OpenTelemetry how wrong this machine's clock is."""
-    return _meters("angzarr.adapters.opentelemetry.worker_meters", "ClockMeters")
+    return _meters("angzarr.adapters.opentelemetry.meters", "ClockMeters")
 
 
 def alert_meters() -> Any:
@@ -314,10 +314,8 @@ def ordering_meters() -> Any:
 
 def publishing_span(event: Event) -> AbstractContextManager[str | None]:
     """Return a span around the publish of *event*, which gives its ``traceparent``."""
-    propagation = importlib.import_module("angzarr.adapters.opentelemetry.propagation")
-    span: AbstractContextManager[str | None] = propagation.publishing(
-        event.type, event.domain, event.id
-    )
+    traces = importlib.import_module("angzarr.adapters.opentelemetry.traces")
+    span: AbstractContextManager[str | None] = traces.publishing(event.type, event.domain, event.id)
     return span
 
 

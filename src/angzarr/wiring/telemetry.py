@@ -158,9 +158,9 @@ METRICS: Final = Metrics()
 
 
 def _has_own_sdk() -> bool:
-    propagation = importlib.import_module("angzarr.adapters.opentelemetry.propagation")
+    traces = importlib.import_module("angzarr.adapters.opentelemetry.traces")
     metrics = importlib.import_module("opentelemetry.metrics")
-    return bool(propagation.records(metrics.get_meter_provider()))
+    return bool(traces.records(metrics.get_meter_provider()))
 
 
 def _adapter(name: str) -> Any:

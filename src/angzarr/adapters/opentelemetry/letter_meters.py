@@ -14,8 +14,7 @@ from typing import Final
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
-from angzarr.adapters.opentelemetry.meters import label
-from angzarr.adapters.opentelemetry.propagation import SCOPE
+from angzarr.adapters.opentelemetry.meters import SCOPE, label
 from angzarr.analysis.alerts.alert import Alert
 from angzarr.analysis.alerts.alert_raiser import Depth
 from angzarr.clock import Clock, SystemClock
@@ -110,11 +109,9 @@ _Value = Callable[[QueueDepth, datetime], float | None]
 
 
 def _age_of_queue(depth: QueueDepth, now: datetime) -> float | None:
-    if depth.waiting == 0:
-        return 0.0
-    if depth.oldest_at is None:  # the queue does not tell
+    if depth.waiting and depth.oldest_at is None:  # the queue does not tell
         return None
-    return max((now - depth.oldest_at).total_seconds(), 0.0)
+    return _age(depth.oldest_at if depth.waiting else None, now)
 
 
 _QUEUE_GAUGES: Final[dict[str, tuple[str, _Value]]] = {
@@ -229,5 +226,4 @@ def _entries(depth: Depth, _now: datetime) -> list[Observation]:
 
 
 def _age_of_entries(depth: Depth, now: datetime) -> list[Observation]:
-    age = max((now - depth.oldest_at).total_seconds(), 0.0) if depth.oldest_at else 0.0
-    return [Observation(age)]
+    return [Observation(_age(depth.oldest_at, now))]

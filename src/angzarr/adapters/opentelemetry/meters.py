@@ -1,30 +1,34 @@
-"""Counters and histograms of settled deliveries (spec O1), and the names of attributes and labels.
+"""Metrics of settled deliveries, breakers, the clock, ordered handlers and sagas (O1, O2, P2, P3).
 
 Counters are named without ``_total`` and instruments carry no unit: Prometheus exporters add both
-to the name themselves, and the names of O1 are those that Prometheus must see.
-
-Span attributes follow the messaging semantic conventions (1.43). They are written out here because
-the conventions' package marks them as incubating and moves them; docs/reference/metrics.md lists
-them. The SDK bounds how many values a label has.
+to the name themselves, and the names of O1 are those that Prometheus must see. The SDK bounds how
+many values a label has.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from opentelemetry.metrics import Meter
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.delivery import DeadLettered, Delivery, Handled, Outcome, Retried
+from angzarr.ordering.lane_view import OrderingSample
+from angzarr.resilience.breaker import BreakerRefusal, Breakers, Phase, Transition
 from angzarr.resilience.taxonomy import Category
+from angzarr.sagas.log import RejectionStatus
 
+SCOPE: Final = "angzarr"
 _LONGEST: Final = 200
 
 
 def label(text: str) -> str:
-    """Return *text* as a label's value, cut: whoever publishes may have chosen it.
+    """*text* as a label's value, cut: its publisher may have chosen it.
 
     Halves of characters are marked: no exporter can write them.
     """
@@ -125,26 +129,165 @@ class Meters:
             self.retry_duration.record(max(took, 0.0))  # the clocks of two hosts differ
 
 
-SYSTEM: Final = "messaging.system"
-DESTINATION: Final = "messaging.destination.name"
-MESSAGE_ID: Final = "messaging.message.id"
-CONVERSATION_ID: Final = "messaging.message.conversation_id"
-OPERATION_NAME: Final = "messaging.operation.name"
-OPERATION_TYPE: Final = "messaging.operation.type"
-ERROR_TYPE: Final = "error.type"
+_NUMBERS: Final = {Phase.CLOSED: 0, Phase.OPEN: 1, Phase.HALF_OPEN: 2, Phase.ISOLATED: 3}
 
-EVENT_ID: Final = "angzarr.event.id"
-EVENT_TYPE: Final = "angzarr.event.type"
-DOMAIN: Final = "angzarr.domain"
-HANDLER: Final = "angzarr.handler"
-ATTEMPT: Final = "angzarr.attempt"
-REPLAY: Final = "angzarr.replay"
-OUTCOME: Final = "angzarr.outcome"
-ERROR_CATEGORY: Final = "angzarr.error.category"
-ERROR_CODE: Final = "angzarr.error.code"
-LETTER_ID: Final = "angzarr.letter.id"
-REASON: Final = "angzarr.reason"
-DELAY: Final = "angzarr.delay_ms"
 
-#: kombu's names of brokers → the conventions' names.
-SYSTEMS: Final = {"amqp": "rabbitmq", "pyamqp": "rabbitmq", "sqs": "aws_sqs"}
+class BreakerMeters:
+    """Fulfils `BreakerWatch`: an opening is counted by the one process that caused it.
+
+    Each process tells the state of the breakers that it uses, as it last heard of it.
+    """
+
+    def __init__(self, provider: MeterProvider | None = None) -> None:
+        self._meter = metrics.get_meter(SCOPE, meter_provider=provider)
+        self._opens = self._meter.create_counter(
+            "circuit_breaker_opens", description="Times that a breaker opened"
+        )
+
+    def changed(self, transition: Transition, /) -> None:
+        """Count an opening."""
+        if transition.after is Phase.OPEN:
+            self._opens.add(1, {"service": transition.name})
+
+    def refused(self, refusal: BreakerRefusal, /) -> None:
+        """Do nothing: a refusal is told by its fact and by the postponed delivery's line."""
+
+    def observe(self, breakers: Breakers) -> None:
+        """Tell the states of *breakers* from now on, for as long as somebody holds them."""
+        self._meter.create_observable_gauge(
+            "circuit_breaker_state",
+            callbacks=[_phases(weakref.ref(breakers))],
+            description="0 closed, 1 open, 2 half-open, 3 isolated",
+        )
+
+
+def _phases(
+    held: Callable[[], Breakers | None],
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe(_options: CallbackOptions) -> Iterable[Observation]:
+        breakers = held()
+        phases = {} if breakers is None else breakers.phases()
+        return [Observation(_NUMBERS[phase], {"service": name}) for name, phase in phases.items()]
+
+    return observe
+
+
+class ClockMeters:
+    """Tells of one worker, from its parent process."""
+
+    def __init__(self, provider: MeterProvider | None = None) -> None:
+        self._meter = metrics.get_meter(SCOPE, meter_provider=provider)
+
+    def observe(self, ahead: Callable[[], timedelta | None]) -> None:
+        """Tell from now on what *ahead* returns; nothing while it is None."""
+
+        def observe(_options: CallbackOptions) -> Iterable[Observation]:
+            span = ahead()
+            return [] if span is None else [Observation(span.total_seconds())]
+
+        self._meter.create_observable_gauge(
+            "clock_ahead_seconds",
+            callbacks=[observe],
+            description="How far this machine's clock is ahead of the claim store's",
+        )
+
+
+_LAG_SECONDS: Final = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400, 604_800)
+
+
+class OrderingMeters:
+    """Measures by handler, which has its task name; shows samples as it last heard of them."""
+
+    def __init__(self, provider: MeterProvider | None = None) -> None:
+        self._samples: Sequence[OrderingSample] = ()
+        self._meter = metrics.get_meter(SCOPE, meter_provider=provider)
+        self._lag = self._meter.create_histogram(
+            "projection_lag_seconds",
+            description="From when an event occurred to when an ordered handler had handled it",
+            explicit_bucket_boundaries_advisory=_LAG_SECONDS,
+        )
+        self._gauge(
+            "projection_events_behind",
+            lambda one: one.events_behind,
+            "Events that an ordered handler has not passed",
+        )
+        self._gauge(
+            "projection_parked_events",
+            lambda one: one.parked,
+            "Events that are parked behind others of their aggregate",
+        )
+        self._gauge(
+            "projection_blocked_lanes",
+            lambda one: one.blocked,
+            "Aggregates that a dead letter holds up",
+        )
+        self._gauge(
+            "projection_gaps",
+            lambda one: one.gaps,
+            "Aggregates whose next event nobody knows of while later ones wait",
+        )
+
+    def handled(self, handler: str, behind: timedelta) -> None:
+        """Record how long before now an event occurred that *handler* has just handled."""
+        seconds = max(behind.total_seconds(), 0.0)  # the clocks of two hosts differ
+        self._lag.record(seconds, {"projection": handler})
+
+    def show(self, samples: Sequence[OrderingSample]) -> None:
+        """Show *samples*, one a handler, until the next ones."""
+        self._samples = tuple(samples)
+
+    def _gauge(self, name: str, value: Callable[[OrderingSample], int | None], about: str) -> None:
+        def observe(_options: CallbackOptions) -> Iterable[Observation]:
+            return [
+                Observation(seen, {"projection": one.handler})
+                for one in self._samples
+                if (seen := value(one)) is not None
+            ]
+
+        self._meter.create_observable_gauge(name, callbacks=[observe], description=about)
+
+
+_COMPENSATION_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14_400, 86_400)
+
+
+class SagaMeters:
+    """Counts, by saga."""
+
+    def __init__(self, provider: MeterProvider | None = None) -> None:
+        meter = metrics.get_meter(SCOPE, meter_provider=provider)
+        self._rejected = meter.create_counter(
+            "saga_commands_rejected", description="Commands of sagas that aggregates rejected"
+        )
+        self._handled = meter.create_counter(
+            "saga_compensations_handled",
+            description="Rejected commands whose source answered, by how it ended",
+        )
+        self._failed = meter.create_counter(
+            "saga_compensations_failed",
+            description="Rejected commands whose source failed or answered nothing",
+        )
+        self._gave_up = meter.create_counter(
+            "saga_compensation_failed_events",
+            description="SagaCompensationFailed events: nobody undid what a saga set off",
+        )
+        self._latency = meter.create_histogram(
+            "saga_compensation_latency_seconds",
+            description="From the rejection of a command to the end of its compensation",
+            explicit_bucket_boundaries_advisory=_COMPENSATION_SECONDS,
+        )
+
+    def rejected(self, saga: str, domain: str) -> None:
+        """Count a rejected command."""
+        self._rejected.add(1, {"saga": label(saga), "domain": label(domain)})
+
+    def ended(self, saga: str, status: RejectionStatus, seconds: float) -> None:
+        """Count a compensation that ended."""
+        if status is RejectionStatus.FAILED:
+            self._failed.add(1, {"saga": label(saga)})
+        else:
+            self._handled.add(1, {"saga": label(saga), "result": status.value})
+        self._latency.record(seconds, {"saga": label(saga)})
+
+    def gave_up(self, saga: str) -> None:
+        """Count a `SagaCompensationFailed`."""
+        self._gave_up.add(1, {"saga": label(saga)})

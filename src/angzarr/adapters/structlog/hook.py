@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
-from angzarr.adapters.structlog.facts import OwnLines
 from angzarr.adapters.structlog.logs import IN_HAND
+from angzarr.adapters.structlog.own_lines import OwnLines
 from angzarr.dead_letters.metadata import trace_id
 from angzarr.delivery.delivery import (
     WORDS,
@@ -60,7 +60,7 @@ class LogHook:
         self._lines = OwnLines(NAME)
 
     def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
-        """Let each line that is logged within the handler, by whomever, name the delivery."""
+        """Let each line that is logged within the handler name the delivery."""
         return _InHand(delivery)
 
     def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
@@ -87,18 +87,17 @@ class _InHand:
 
 
 def said_of(outcome: Outcome) -> LineFields:
-    """Return level and event name of *outcome*."""
+    """Level and event name of *outcome*."""
     if isinstance(outcome, Postponed) and outcome.breaker is not None:
-        return LineFields(
-            logging.INFO, "circuit_breaker_open_postponing"
-        )  # its opening was a warning
+        # Its opening was a warning.
+        return LineFields(logging.INFO, "circuit_breaker_open_postponing")
     if isinstance(outcome, Skipped) and outcome.switch is not None:
         return LineFields(logging.WARNING, "event_dropped")
     return _SAID[type(outcome)]
 
 
 def details(outcome: Outcome) -> dict[str, Any]:
-    """Return the fields that only this kind of outcome has."""
+    """The fields that only this kind of outcome has."""
     match outcome:
         case Retried(text=text, seen=seen, delay=delay, max_attempts=most):
             return {
@@ -130,7 +129,7 @@ def details(outcome: Outcome) -> dict[str, Any]:
 
 
 def _names(delivery: Delivery) -> dict[str, Any]:
-    """Return what every line says of a delivery; `trace_id` is that of its publisher."""
+    """What every line says of a delivery; `trace_id` is that of its publisher."""
     return {
         "event_id": delivery.event.id,
         "handler": delivery.handler,

@@ -46,7 +46,7 @@ class LogLoss:
         return lost
 
     def says(self) -> str:
-        """Return what stands against logging; empty: nothing did within a minute."""
+        """What stands against logging; empty: nothing did within a minute."""
         lost, last, number = _PAGE.unpack_from(self._page)
         if not lost or self._monotonic() - last > _OVER_AFTER:
             return ""

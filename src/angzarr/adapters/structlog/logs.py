@@ -45,7 +45,7 @@ class JsonFormatter(ProcessorFormatter):
     """Renders as its processors say. A `Line` without an exception is all there is to render."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return *record* as one line of JSON."""
+        """*record* as one line of JSON."""
         line = record.msg
         if isinstance(line, Line) and "exc_info" not in line:
             return _JSON.encode(line)
@@ -102,7 +102,7 @@ def complete(logger: logging.Logger, level: str, line: Line) -> None:
 
 
 def is_ours() -> bool:
-    """Tell whether structlog is configured as `dress` does it."""
+    """True if structlog is configured as `dress` does it."""
     return structlog.get_config()["processors"] is _PROCESSORS
 
 
@@ -151,7 +151,7 @@ def dress(
 
 
 def formatter(*, json: bool, colors: bool = False) -> logging.Formatter:
-    """Return the formatter of our lines and of those of plain loggers."""
+    """The formatter of our lines and of those of plain loggers."""
     # Plain tracebacks: rich ones show local variables, and with them secrets.
     human = structlog.dev.ConsoleRenderer(
         colors=colors, exception_formatter=structlog.dev.plain_traceback
@@ -164,7 +164,7 @@ def formatter(*, json: bool, colors: bool = False) -> logging.Formatter:
 
 
 def bound_logger(fields: Mapping[str, Any], name: str = HANDLER_LOG) -> BoundLogger:
-    """Return a logger that says *fields* on every line; what a handler gets as ``ctx.log``.
+    """A logger that says *fields* on every line; what a handler gets as ``ctx.log``.
 
     It follows the configuration that holds when it is first used, not when it is made.
     """
@@ -175,7 +175,7 @@ def bound_logger(fields: Mapping[str, Any], name: str = HANDLER_LOG) -> BoundLog
 
 
 def _route() -> bool:
-    """Send structlog's lines through stdlib logging; return False where others configured it."""
+    """Send structlog's lines through stdlib logging; False where others configured it."""
     if not structlog.is_configured():
         structlog.configure(
             processors=_PROCESSORS,

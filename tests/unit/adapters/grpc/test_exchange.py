@@ -1,4 +1,4 @@
-"""What is sent of a command and read of an answer: whatever a server sends, no error escapes ours."""
+"""What is sent of a command and read of an answer: any answer gives a value or an error of ours."""
 
 from __future__ import annotations
 

@@ -5,10 +5,14 @@ from datetime import timedelta
 import pytest
 from tests.unit.adapters.deliveries import AT, a_delivery, all_outcomes, dead_lettered, retried
 
-from angzarr.adapters.opentelemetry.hook import OpenTelemetryHook
+from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.opentelemetry.meters import BreakerMeters, ClockMeters, OrderingMeters
+from angzarr.adapters.opentelemetry.traces import OpenTelemetryHook
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.delivery import Handled
 from angzarr.delivery.invoke import Hooks
+from angzarr.ordering.lane_view import OrderingSample
+from angzarr.resilience.breaker import Breakers, BreakerSettings
 
 FAILED_ONCE = {
     ("errors",): 1,
@@ -29,24 +33,6 @@ class FixedClock:
 
     def sleep(self, span):
         raise AssertionError
-
-
-@pytest.fixture
-def metrics(reader):
-    """Return all metrics that have data, by name."""
-
-    def metrics():
-        data = reader.get_metrics_data()
-        if data is None:
-            return {}
-        return {
-            metric.name: metric
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
-
-    return metrics
 
 
 @pytest.fixture
@@ -206,3 +192,100 @@ def test_a_broken_meter_fails_no_delivery(caplog):
         pass
     hooks.settled(delivery, Handled())
     assert [record.message for record in caplog.records] == ["hook_failed"] * 2
+
+
+TOUCHY = BreakerSettings(min_calls=1, failures_in_a_row=1, ramp_up=timedelta(0))
+
+
+@pytest.fixture
+def made(meters) -> Breakers:
+    watch = BreakerMeters(meters)
+    breakers = InProcessBreakers(default=TOUCHY, watch=watch)
+    watch.observe(breakers)
+    return breakers
+
+
+def fail(breakers, name):
+    breakers.record(breakers.admit(name, "t"), ok=False, took=timedelta(0))
+
+
+def test_states_are_told_by_number(made, read):
+    made.admit("well", "t")
+    fail(made, "ill")
+    made.isolate("held", by="ann")
+    assert read("circuit_breaker_state", "service") == {"well": 0, "ill": 1, "held": 3}
+
+
+def test_openings_are_counted_and_nothing_else_is(made, read):
+    fail(made, "ill")
+    fail(made, "other")
+    made.isolate("held", by="ann")
+    made.reset("other", by="ann")
+    fail(made, "other")
+    assert read("circuit_breaker_opens", "service") == {"ill": 1, "other": 2}
+
+
+def test_breakers_that_nobody_holds_are_not_told_any_more(meters, read):
+    watch = BreakerMeters(meters)
+    breakers = InProcessBreakers(watch=watch)
+    watch.observe(breakers)
+    breakers.admit("well", "t")
+    assert read("circuit_breaker_state", "service") == {"well": 0}
+    del breakers
+    assert read("circuit_breaker_state", "service") == {}
+
+
+def test_how_wrong_a_clock_is_is_told_once_it_is_known(meters, read):
+    ahead = [None]
+    ClockMeters(meters).observe(lambda: ahead[0])
+    assert read("clock_ahead_seconds") == {}
+    ahead[0] = timedelta(minutes=-10)
+    assert read("clock_ahead_seconds") == {None: -600}
+
+
+GAUGES = ("events_behind", "parked_events", "blocked_lanes", "gaps")
+
+
+@pytest.fixture
+def ordering(meters) -> OrderingMeters:
+    return OrderingMeters(meters)
+
+
+def test_how_late_events_are_handled_is_measured_by_handler(ordering, points):
+    ordering.handled("projection.sales", timedelta(seconds=3))
+    ordering.handled("projection.sales", timedelta(minutes=2))
+    ordering.handled("shop.ship", timedelta(milliseconds=40))
+    found = points("projection_lag_seconds", "projection")
+    assert {name: (one.count, one.sum) for name, one in found.items()} == {
+        "projection.sales": (2, 123.0),
+        "shop.ship": (1, 0.04),
+    }
+
+
+def test_an_event_that_a_faster_clock_dated_is_not_negative(ordering, points):
+    ordering.handled("shop.ship", timedelta(seconds=-5))
+    assert points("projection_lag_seconds", "projection")["shop.ship"].sum == 0
+
+
+def test_what_waits_is_shown_as_it_was_last_seen(ordering, points):
+    assert [points(f"projection_{name}", "projection") for name in GAUGES] == [{}] * 4
+    ordering.show([OrderingSample(handler="a", parked=9, blocked=9, gaps=9, events_behind=9)])
+    ordering.show(
+        [
+            OrderingSample(handler="a", parked=5, blocked=2, gaps=1, events_behind=7),
+            OrderingSample(handler="b", parked=0, blocked=0, gaps=0, events_behind=0),
+        ]
+    )
+    shown = {name: points(f"projection_{name}", "projection") for name in GAUGES}
+    assert {name: {who: one.value for who, one in of.items()} for name, of in shown.items()} == {
+        "events_behind": {"a": 7, "b": 0},
+        "parked_events": {"a": 5, "b": 0},
+        "blocked_lanes": {"a": 2, "b": 0},
+        "gaps": {"a": 1, "b": 0},
+    }
+
+
+def test_what_nobody_counted_is_not_shown_as_none(ordering, points):
+    ordering.show([OrderingSample(handler="a", parked=1, blocked=0, gaps=0)])
+    assert points("projection_events_behind", "projection") == {}
+    assert points("projection_parked_events", "projection")["a"].value == 1

@@ -10,8 +10,7 @@ from opentelemetry.metrics import Observation
 from prometheus_client.parser import text_string_to_metric_families
 
 from angzarr.adapters.opentelemetry.letter_meters import AlertMeters, LetterMeters
-from angzarr.adapters.opentelemetry.meters import Meters
-from angzarr.adapters.opentelemetry.worker_meters import BreakerMeters, OrderingMeters, SagaMeters
+from angzarr.adapters.opentelemetry.meters import BreakerMeters, Meters, OrderingMeters, SagaMeters
 from angzarr.adapters.prometheus.folder import ProcessMeter
 from angzarr.adapters.prometheus.snapshot import COUNTER, MOST, MetricsSnapshot, Series, text_of
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import logging
 import re
+from collections import UserDict
 from datetime import UTC, datetime
 
 import pytest
 import structlog
 from structlog.stdlib import ProcessorFormatter
+from tests.contracts.alerts import alert_of
+from tests.contracts.facts import AT, a_fact
 
-from angzarr.adapters.structlog.facts import OwnLines
 from angzarr.adapters.structlog.logs import IN_HAND, bound_logger, dress, formatter
+from angzarr.adapters.structlog.own_lines import LogSink, OwnLines, StructlogFactLog
+from angzarr.analysis.alerts.alert import AlertSeverity
 
 NAME = "angzarr.facts"
 FIELDS = {
@@ -137,3 +141,76 @@ def test_a_stream_of_several_threads_has_whole_lines(angzarr_log):
         int(re.match(r'\{"n": (\d+)', line)[1]) for line in stream.getvalue().splitlines()
     )
     assert said == list(range(200))
+
+
+class Unreadable(UserDict):
+    def __getitem__(self, key):
+        raise RuntimeError("never read")
+
+
+def test_each_fact_is_one_line_in_order(lines):
+    log = StructlogFactLog()
+    log.append([a_fact("a", tool_id="shop.sync", data={"outcome": "handled"}), a_fact("b")])
+    log.append([a_fact("c")])
+    log.close()
+    first, *rest = lines()
+    del first["timestamp"]
+    assert first == {
+        "event": "fact",
+        "fact_id": "a",
+        "type": "lifecycle",
+        "subtype": "handled",
+        "at": AT.isoformat(),
+        "tool_id": "shop.sync",
+        "data": {"outcome": "handled"},
+        "level": "info",
+        "logger": "angzarr.facts",
+    }
+    assert [line["fact_id"] for line in rest] == ["b", "c"]
+
+
+def test_names_in_data_cannot_take_the_place_of_a_facts_own(lines):
+    StructlogFactLog().append([a_fact(data={"event": "x", "type": "y", "level": "z"})])
+    (line,) = lines()
+    assert (line["event"], line["type"], line["level"]) == ("fact", "lifecycle", "info")
+
+
+def test_nothing_is_read_where_the_level_is_off(lines, angzarr_log):
+    angzarr_log.setLevel(logging.WARNING)
+    StructlogFactLog().append([a_fact(data=Unreadable(a=1))])
+    assert lines() == []
+
+
+def test_a_fact_that_cannot_be_read_fails_no_delivery(lines):
+    StructlogFactLog().append([a_fact(data=Unreadable(a=1))])
+    (line,) = lines()
+    assert (line["event"], line["level"]) == ("fact_not_logged", "error")
+
+
+def test_closing_twice_is_safe(lines):
+    log = StructlogFactLog()
+    log.close()
+    log.close()
+    log.append([a_fact()])
+    assert len(lines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "level", "event"),
+    [({}, "error", "dlq_alert"), ({"severity": AlertSeverity.WARNING}, "warning", "dlq_alert"),
+     ({"resolved": True}, "info", "dlq_alert_resolved")],
+)  # fmt: skip
+def test_an_alert_is_one_line_of_its_level_with_its_fields(lines, fields, level, event):
+    alert = alert_of(**fields, link="")
+    assert LogSink().send(alert).arrived
+    (said,) = lines()
+    assert (said["event"], said["level"], said["logger"]) == (event, level, "angzarr.alerts")
+    assert (said["alert_id"], said["kind"], said["group"]) == (alert.id, "new_group", "f1")
+    assert (said["text"], said["todo"]) == (alert.text, alert.todo)
+    assert "link" not in said
+
+
+def test_lines_that_nobody_reads_are_not_written(lines, angzarr_log):
+    angzarr_log.setLevel(logging.CRITICAL)
+    assert LogSink().send(alert_of()).arrived
+    assert lines() == []

@@ -1,34 +1,37 @@
-"""One CONSUMER span for each attempt, and the counters of spec O1. It needs the API only.
+"""Traces across messages: a span around each publish, and one CONSUMER span for each attempt.
 
-A span is as long as the handler ran; it ends when the delivery is settled, for only then its
-outcome is true. It belongs to the publisher's trace, or to a span that is open around it, and
-links to the publisher: a trace holds all attempts of an event, side by side (spec O3).
+The `traceparent` header carries the publisher's context. The span of an attempt is as long as the
+handler ran; it ends when the delivery is settled, for only then its outcome is true. It belongs to
+the publisher's trace, or to a span that is open around it, and links to the publisher: a trace
+holds all attempts of an event, side by side (spec O3). The hook feeds the counters of O1 as well.
+
+Only the OpenTelemetry API is used. Without an SDK no span is made, but a `traceparent` that came
+in is still passed on to what the handler publishes.
+
+Span attributes follow the messaging semantic conventions (1.43). They are written out here because
+the conventions' package marks them as incubating and moves them; docs/reference/metrics.md lists
+them.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import lru_cache, partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
+from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from angzarr.adapters.opentelemetry import meters as names
-from angzarr.adapters.opentelemetry.meters import Meters
-from angzarr.adapters.opentelemetry.propagation import (
-    PASSED_ON,
-    SCOPE,
-    context_of,
-    records,
-    tracer,
-)
+from angzarr.adapters.opentelemetry.meters import SCOPE, Meters
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.delivery import (
     WORDS,
@@ -39,6 +42,95 @@ from angzarr.delivery.delivery import (
     Retried,
     Skipped,
 )
+
+SYSTEM: Final = "messaging.system"
+DESTINATION: Final = "messaging.destination.name"
+MESSAGE_ID: Final = "messaging.message.id"
+CONVERSATION_ID: Final = "messaging.message.conversation_id"
+OPERATION_NAME: Final = "messaging.operation.name"
+OPERATION_TYPE: Final = "messaging.operation.type"
+ERROR_TYPE: Final = "error.type"
+
+EVENT_ID: Final = "angzarr.event.id"
+EVENT_TYPE: Final = "angzarr.event.type"
+DOMAIN: Final = "angzarr.domain"
+HANDLER: Final = "angzarr.handler"
+ATTEMPT: Final = "angzarr.attempt"
+REPLAY: Final = "angzarr.replay"
+OUTCOME: Final = "angzarr.outcome"
+ERROR_CATEGORY: Final = "angzarr.error.category"
+ERROR_CODE: Final = "angzarr.error.code"
+LETTER_ID: Final = "angzarr.letter.id"
+REASON: Final = "angzarr.reason"
+DELAY: Final = "angzarr.delay_ms"
+
+#: kombu's names of brokers → the conventions' names.
+SYSTEMS: Final = {"amqp": "rabbitmq", "pyamqp": "rabbitmq", "sqs": "aws_sqs"}
+
+_W3C = TraceContextTextMapPropagator()
+
+#: The `traceparent` of the delivery in hand, where no span stands for it.
+PASSED_ON: ContextVar[str | None] = ContextVar("angzarr_traceparent", default=None)
+
+
+def current_traceparent() -> str | None:
+    """The current span as a W3C ``traceparent``, None outside of any trace."""
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid:
+        return PASSED_ON.get()
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+
+
+def context_of(traceparent: str | None) -> Context:
+    """The context that *traceparent* names; an empty one where it is absent or malformed."""
+    return _W3C.extract({"traceparent": traceparent} if traceparent else {}, Context())
+
+
+@contextmanager
+def publishing(
+    event_type: str,
+    domain: str | None = None,
+    event_id: str | None = None,
+    *,
+    provider: TracerProvider | None = None,
+) -> Iterator[str | None]:
+    """Open a PRODUCER span around a publish; yields the ``traceparent`` for the event's header."""
+    if not records(provider or trace.get_tracer_provider()):
+        yield current_traceparent()
+        return
+    said = {
+        OPERATION_NAME: "publish",
+        OPERATION_TYPE: "send",
+        EVENT_TYPE: event_type,
+        DOMAIN: domain,
+        EVENT_ID: event_id,
+    }
+    attributes = {name: value for name, value in said.items() if value is not None}
+    with tracer(provider).start_as_current_span(
+        f"publish {event_type}", kind=SpanKind.PRODUCER, attributes=attributes
+    ):
+        yield current_traceparent()
+
+
+def tracer(provider: TracerProvider | None) -> trace.Tracer:
+    """Our tracer, of the process's provider unless another is given."""
+    return _tracer_of(provider or trace.get_tracer_provider())
+
+
+@lru_cache(maxsize=4)
+def _tracer_of(provider: TracerProvider) -> trace.Tracer:
+    return provider.get_tracer(SCOPE)
+
+
+def records(provider: TracerProvider | MeterProvider) -> bool:
+    """True if *provider* is an SDK's; those of the API (proxy, no-op) keep nothing."""
+    return _is_sdk(type(provider))
+
+
+@lru_cache(maxsize=16)
+def _is_sdk(kind: type) -> bool:
+    return not kind.__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
+
 
 #: How soon an SDK that is set up late is noticed, in seconds.
 LOOK_EVERY = 1.0
@@ -63,7 +155,7 @@ class OpenTelemetryHook:
         meter_provider: MeterProvider | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._system = names.SYSTEMS.get(broker.lower(), broker.lower())
+        self._system = SYSTEMS.get(broker.lower(), broker.lower())
         self._tracer_provider = tracer_provider
         self._meter_provider = meter_provider
         self._meters = Meters(metrics.get_meter(SCOPE, meter_provider=meter_provider))
@@ -73,7 +165,7 @@ class OpenTelemetryHook:
         self._traces = self._measures = False
 
     def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
-        """Return a context that is the span while the handler runs."""
+        """A context that is the span while the handler runs."""
         if (left := getattr(self._thread, "run", None)) is not None:
             self._end_unsettled(left)
         if time.monotonic() >= self._look_again:
@@ -119,26 +211,26 @@ class OpenTelemetryHook:
     def _attributes(self, delivery: Delivery, operation: str) -> dict[str, Any]:
         event = delivery.event
         said = {
-            names.SYSTEM: self._system,
-            names.DESTINATION: delivery.message.queue,
-            names.MESSAGE_ID: delivery.message.id,
-            names.CONVERSATION_ID: event.correlation_id,
-            names.OPERATION_NAME: operation,
-            names.OPERATION_TYPE: operation,
-            names.EVENT_ID: event.id,
-            names.EVENT_TYPE: event.type,
-            names.DOMAIN: event.domain,
-            names.HANDLER: delivery.handler,
-            names.ATTEMPT: delivery.attempt,
-            names.REPLAY: delivery.position.replay or None,
-            names.LETTER_ID: delivery.letter_id,
+            SYSTEM: self._system,
+            DESTINATION: delivery.message.queue,
+            MESSAGE_ID: delivery.message.id,
+            CONVERSATION_ID: event.correlation_id,
+            OPERATION_NAME: operation,
+            OPERATION_TYPE: operation,
+            EVENT_ID: event.id,
+            EVENT_TYPE: event.type,
+            DOMAIN: event.domain,
+            HANDLER: delivery.handler,
+            ATTEMPT: delivery.attempt,
+            REPLAY: delivery.position.replay or None,
+            LETTER_ID: delivery.letter_id,
         }
         return {name: value for name, value in said.items() if value is not None}
 
     def _end_unsettled(self, run: TracedRun) -> None:
         """End what this thread left open: its message was given back and runs elsewhere."""
         if run.span is not None:
-            run.span.set_attribute(names.OUTCOME, "given_back")
+            run.span.set_attribute(OUTCOME, "given_back")
             run.span.end(run.ended_at)
         self._thread.run = None
 
@@ -184,18 +276,18 @@ def _end(span: Span | None, outcome: Outcome, at: int | None) -> None:
     """Write *outcome* into *span* and end it as of *at*, in nanoseconds since the epoch."""
     if span is None:
         return
-    span.set_attribute(names.OUTCOME, WORDS[type(outcome)])
+    span.set_attribute(OUTCOME, WORDS[type(outcome)])
     match outcome:
         case Retried(error=error, seen=seen, delay=delay, shown=shown):
-            span.set_attribute(names.DELAY, round(delay.total_seconds() * 1000))
+            span.set_attribute(DELAY, round(delay.total_seconds() * 1000))
             told = {} if shown is None else {_MESSAGE: shown, _STACK: ""}
             _fail(span, error, seen.category.value, seen.code, at, told=told)
         case DeadLettered(error=error, letter=letter):
-            span.set_attributes({names.LETTER_ID: letter.id, names.REASON: letter.reason.value})
+            span.set_attributes({LETTER_ID: letter.id, REASON: letter.reason.value})
             told = {_MESSAGE: letter.error_message, _STACK: letter.error_stack}
             _fail(span, error, letter.category, letter.error_code, at, told=told)
         case Postponed(why=why) | Skipped(reason=why):
-            span.set_attribute(names.REASON, why)
+            span.set_attribute(REASON, why)
     span.end(at)
 
 
@@ -210,8 +302,8 @@ def _fail(
 ) -> None:
     """Record *error*; *told* says it in words that hide what a letter hides."""
     kind = type(error).__qualname__
-    said = {names.ERROR_CATEGORY: category, names.ERROR_CODE: code, **told}
+    said = {ERROR_CATEGORY: category, ERROR_CODE: code, **told}
     span.record_exception(error, attributes=said, timestamp=at)
-    span.set_attribute(names.ERROR_TYPE, kind)
+    span.set_attribute(ERROR_TYPE, kind)
     text = told.get(_MESSAGE, error)
     span.set_status(Status(StatusCode.ERROR, f"{kind}: {text}"[:500]))

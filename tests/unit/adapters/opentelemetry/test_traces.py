@@ -19,8 +19,8 @@ from tests.unit.adapters.deliveries import (
     retried,
 )
 
-from angzarr.adapters.opentelemetry.hook import OpenTelemetryHook
-from angzarr.adapters.opentelemetry.propagation import current_traceparent, publishing
+from angzarr.adapters.opentelemetry import traces
+from angzarr.adapters.opentelemetry.traces import OpenTelemetryHook, current_traceparent, publishing
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.delivery import Duplicate, Handled, Skipped
 from angzarr.delivery.invoke import Hooks
@@ -70,17 +70,15 @@ def test_our_attribute_names_are_those_of_the_conventions():
     from opentelemetry.semconv._incubating.attributes import messaging_attributes as messaging
     from opentelemetry.semconv.attributes import error_attributes as error
 
-    from angzarr.adapters.opentelemetry import meters as names
-
-    assert names.SYSTEM == messaging.MESSAGING_SYSTEM
-    assert names.DESTINATION == messaging.MESSAGING_DESTINATION_NAME
-    assert names.MESSAGE_ID == messaging.MESSAGING_MESSAGE_ID
-    assert names.CONVERSATION_ID == messaging.MESSAGING_MESSAGE_CONVERSATION_ID
-    assert names.OPERATION_NAME == messaging.MESSAGING_OPERATION_NAME
-    assert names.OPERATION_TYPE == messaging.MESSAGING_OPERATION_TYPE
-    assert names.ERROR_TYPE == error.ERROR_TYPE
+    assert traces.SYSTEM == messaging.MESSAGING_SYSTEM
+    assert traces.DESTINATION == messaging.MESSAGING_DESTINATION_NAME
+    assert traces.MESSAGE_ID == messaging.MESSAGING_MESSAGE_ID
+    assert traces.CONVERSATION_ID == messaging.MESSAGING_MESSAGE_CONVERSATION_ID
+    assert traces.OPERATION_NAME == messaging.MESSAGING_OPERATION_NAME
+    assert traces.OPERATION_TYPE == messaging.MESSAGING_OPERATION_TYPE
+    assert traces.ERROR_TYPE == error.ERROR_TYPE
     systems = {one.value for one in messaging.MessagingSystemValues}
-    assert set(names.SYSTEMS.values()) <= systems
+    assert set(traces.SYSTEMS.values()) <= systems
 
 
 def test_each_attempt_belongs_to_the_publishers_trace_and_links_to_it(hook, exporter):
@@ -295,12 +293,10 @@ def test_without_an_sdk_a_traceparent_is_passed_on_and_no_span_made():
 
 
 def test_an_sdk_that_is_set_up_late_is_found(monkeypatch, tracers, exporter):
-    import angzarr.adapters.opentelemetry.hook as module
-
     hook = OpenTelemetryHook()
     take(hook, a_delivery(), Handled())
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: tracers)
-    monkeypatch.setattr(module.time, "monotonic", lambda: 1e12)
+    monkeypatch.setattr(traces.time, "monotonic", lambda: 1e12)
     take(hook, a_delivery(), Handled())
     assert len(exporter.get_finished_spans()) == 1
 

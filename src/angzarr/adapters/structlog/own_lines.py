@@ -1,9 +1,7 @@
-"""Facts as lines of the structured log, one each (spec F1).
+"""Lines that say all of themselves: facts (spec F1) and alerts (spec A5), one line each.
 
-OwnLines: the lines that every delivery has, written for a third of a bound logger's price.
-
-structlog copies the fields into a new logger, runs a chain, looks for the caller on the stack, and
-copies the record to render it. A line that says all of itself needs none of that.
+They cost a third of a bound logger's. structlog copies the fields into a new logger, runs a chain,
+looks for the caller on the stack, and copies the record to render it. These need none of that.
 """
 
 from __future__ import annotations
@@ -13,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from angzarr.adapters.structlog.logs import Line, bound_logger, complete, is_ours
+from angzarr.analysis.alerts.alert import Alert, AlertSeverity
 from angzarr.facts import Fact
+from angzarr.webhooks import Answer
 
 _WORDS = {logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
 
@@ -31,7 +31,7 @@ class OwnLines:
         self._ours = False
 
     def wanted(self, level: int) -> bool:
-        """Tell whether lines of *level* are written at all."""
+        """True if lines of *level* are written at all."""
         return self._logger.isEnabledFor(level)
 
     def write(self, level: int, event: str, fields: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ class OwnLines:
         self._logger.handle(record)
 
 
-NAME = "angzarr.facts"
+FACT_LOG = "angzarr.facts"
 
 
 class StructlogFactLog:
@@ -59,7 +59,7 @@ class StructlogFactLog:
     """
 
     def __init__(self) -> None:
-        self._lines = OwnLines(NAME)
+        self._lines = OwnLines(FACT_LOG)
 
     def append(self, facts: Sequence[Fact], /) -> None:
         """Log *facts* in order; costs next to nothing where INFO is off."""
@@ -67,16 +67,16 @@ class StructlogFactLog:
             return
         try:
             for fact in facts:
-                self._lines.write(logging.INFO, "fact", _fields(fact))
+                self._lines.write(logging.INFO, "fact", _fact_fields(fact))
         except Exception:
-            logging.getLogger(NAME).exception("fact_not_logged")
+            logging.getLogger(FACT_LOG).exception("fact_not_logged")
 
     def close(self) -> None:
         """Do nothing: nothing is held back."""
 
 
-def _fields(fact: Fact) -> dict[str, object]:
-    """Return what *fact* says; absent fields make none."""
+def _fact_fields(fact: Fact) -> dict[str, object]:
+    """The fields of *fact*; absent ones are left out."""
     said = {
         "fact_id": fact.id,
         "type": fact.type,
@@ -91,3 +91,53 @@ def _fields(fact: Fact) -> dict[str, object]:
         "data": dict(fact.data),
     }
     return {name: value for name, value in said.items() if value is not None}
+
+
+ALERT_LOG = "angzarr.alerts"
+
+_LEVELS = {AlertSeverity.WARNING: logging.WARNING, AlertSeverity.ERROR: logging.ERROR}
+
+
+class LogSink:
+    """Fulfils `Sink`: each alert is a line ``dlq_alert`` of the logger ``angzarr.alerts``.
+
+    Its level is ERROR or WARNING, by severity; the end of a cause is INFO.
+    """
+
+    name = "log"
+    place = "the log"
+
+    def __init__(self) -> None:
+        self._lines = OwnLines(ALERT_LOG)
+
+    def send(self, alert: Alert) -> Answer:
+        """Write *alert*."""
+        level = logging.INFO if alert.resolved else _LEVELS[alert.severity]
+        if self._lines.wanted(level):
+            event = "dlq_alert_resolved" if alert.resolved else "dlq_alert"
+            self._lines.write(level, event, _alert_fields(alert))
+        return Answer(arrived=True)
+
+    def close(self) -> None:
+        """Do nothing: nothing is held back."""
+
+
+def _alert_fields(alert: Alert) -> dict[str, object]:
+    """The fields of *alert*; absent ones are left out."""
+    said = {
+        "alert_id": alert.id,
+        "key": alert.key,
+        "kind": alert.kind.value,
+        "title": alert.title,
+        "text": alert.text,
+        "todo": alert.todo,
+        "link": alert.link,
+        "since": alert.since.isoformat(),
+        "last_at": alert.last_at.isoformat(),
+        "count": alert.count,
+        "group": alert.fingerprint,
+        "domain": alert.domain,
+        "handler": alert.handler_name,
+        "error_type": alert.error_type,
+    }
+    return {name: value for name, value in said.items() if value not in {"", None}}
