@@ -1,7 +1,7 @@
 """Refuses what makes the sources hard to read: names that stand twice, long files, dialect.
 
 Run by `make check`. Each message names the file and what to do. What is wrong today stands in the
-lists `KNOWN_…`: take lines out of them, add none.
+lists `KNOWN_…`: take lines out of them, add none. An entry that is not needed any more is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +33,8 @@ DIALECT: Final = re.compile(r"\b(nobody|whoever|mend|mends|mended)\b", re.IGNORE
 #: Class names that still stand in several modules.
 KNOWN_CLASSES: Final = frozenset[str](
     {
-        "Answer",
-        "Channel",
         "Health",
         "Ordered",
-        "Run",
-        "Snapshot",
-        "_Server",
     }
 )  # fmt: skip
 #: Modules in -ing that still need a noun.
@@ -66,10 +61,18 @@ KNOWN_MODULES: Final = frozenset[str](
 #: Files that are still too long.
 KNOWN_LONG: Final = frozenset[str]({"errors.py"})
 
+#: What is wrong today: a list's name → its entries.
+Known = Mapping[str, Collection[str]]
+#: The list that may excuse it, the entry that would, and the sentence.
+Wrong = tuple[str, str, str]
 
-def problems(sources: Mapping[str, str]) -> list[str]:
-    """The sentences about *sources*, which are texts by their paths below the package."""
-    found: list[str] = []
+
+def problems(sources: Mapping[str, str], known: Known) -> list[str]:
+    """The sentences about *sources*, which are texts by their paths below the package.
+
+    What is *known*, by list, is passed over; an entry with which nothing is wrong is refused.
+    """
+    wrong: list[Wrong] = []
     homes: defaultdict[str, list[str]] = defaultdict(list)
     for path, text in sorted(sources.items()):
         if path.startswith(EXEMPT):
@@ -77,43 +80,57 @@ def problems(sources: Mapping[str, str]) -> list[str]:
         tree = ast.parse(text, path)
         for name in {one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}:
             homes[name].append(path)
-        found += _of_file(path, text)
+        wrong += _of_file(path, text)
         if path.startswith(PLAIN):
-            found += _dialect(path, tree)
+            wrong += _dialect(path, tree)
     for name, paths in sorted(homes.items()):
-        if len(paths) > 1 and name not in KNOWN_CLASSES:
-            found.append(
+        if len(paths) > 1:
+            sentence = (
                 f"{paths[-1]}: the class {name} stands in {', '.join(paths[:-1])} as well:"
                 " rename one so that it says what it is"
             )
-    return found
+            wrong.append(("KNOWN_CLASSES", name, sentence))
+    needed = {(kind, entry) for kind, entry, _ in wrong}
+    return [sentence for kind, entry, sentence in wrong if entry not in known.get(kind, ())] + [
+        f"{kind}: nothing is wrong with {entry} any more: take it out"
+        for kind, entries in known.items()
+        for entry in sorted(entries)
+        if (kind, entry) not in needed
+    ]
 
 
-def _of_file(path: str, text: str) -> Iterator[str]:
+def _of_file(path: str, text: str) -> Iterator[Wrong]:
     lines = len(text.splitlines())
-    if lines > MOST_LINES and path not in KNOWN_LONG:
-        yield f"{path}: {lines} lines are too many: split it by thought, at most {MOST_LINES}"
+    if lines > MOST_LINES:
+        sentence = f"{path}: {lines} lines are too many: split it by thought, at most {MOST_LINES}"
+        yield "KNOWN_LONG", path, sentence
     stem = Path(path).stem
     last = stem.rpartition("_")[2]
-    if stem.endswith("ing") and last not in FIELD_WORDS and path not in KNOWN_MODULES:
-        yield f"{path}: a module is a noun: rename it, or add {last} to FIELD_WORDS if the field's"
+    if stem.endswith("ing") and last not in FIELD_WORDS:
+        sentence = (
+            f"{path}: a module is a noun: rename it, or add {last} to FIELD_WORDS if the field's"
+        )
+        yield "KNOWN_MODULES", path, sentence
 
 
-def _dialect(path: str, tree: ast.AST) -> Iterator[str]:
+def _dialect(path: str, tree: ast.AST) -> Iterator[Wrong]:
     for one in ast.walk(tree):
         if isinstance(one, ast.Constant) and isinstance(one.value, str):
             for word in DIALECT.findall(one.value):
                 if one.value != word:  # a field of JSON is a contract
-                    yield f'{path}:{one.lineno}: "{word}" is dialect: write a plain sentence'
+                    place = f"{path}:{one.lineno}"
+                    yield "", place, f'{place}: "{word}" is dialect: write a plain sentence'
 
 
 def main() -> int:
     """Print what is wrong; the exit code is 1 if something is."""
     found = problems(
-        {str(path.relative_to(SOURCES)): path.read_text() for path in SOURCES.rglob("*.py")}
+        {str(path.relative_to(SOURCES)): path.read_text() for path in SOURCES.rglob("*.py")},
+        {name: entries for name, entries in globals().items() if name.startswith("KNOWN_")},
     )
     for one in found:
-        print(f"src/angzarr/{one}", file=sys.stderr)
+        place = "tools/check_names.py: " if one.startswith("KNOWN_") else "src/angzarr/"
+        print(place + one, file=sys.stderr)
     return int(bool(found))
 
 

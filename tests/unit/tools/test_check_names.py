@@ -23,7 +23,7 @@ FEW = '"""A thing."""\n'
     ],
 )
 def test_it_names_the_file_and_the_cure(sources, said):
-    (found,) = problems(sources)
+    (found,) = problems(sources, {})
     assert found.startswith(said)
 
 
@@ -39,7 +39,17 @@ def test_it_names_the_file_and_the_cure(sources, said):
     ],
 )
 def test_it_lets_pass(sources):
-    assert problems(sources) == []
+    assert problems(sources, {}) == []
+
+
+KNOWN = {"KNOWN_LONG": {"a/one.py"}, "KNOWN_MODULES": {"a/two.py", "a/running.py"}}
+
+
+def test_it_excuses_what_is_known_and_refuses_an_entry_that_is_not_needed():
+    assert problems({"a/one.py": FEW, "a/running.py": FEW}, KNOWN) == [
+        "KNOWN_LONG: nothing is wrong with a/one.py any more: take it out",
+        "KNOWN_MODULES: nothing is wrong with a/two.py any more: take it out",
+    ]
 
 
 def test_the_sources_keep_it(capsys):
