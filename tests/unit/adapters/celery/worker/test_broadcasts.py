@@ -24,7 +24,7 @@ JSON = "application/json"
 ODD = {
     "too many values": (LISTS, JSON, "utf-8", {}),
     "too many levels": (LEVELS, JSON, "utf-8", {}),
-    "packed": (bz2.compress(LISTS), JSON, "utf-8", {"compression": "bzip2"}),
+    "packed": (bz2.compress(LISTS, 1), JSON, "utf-8", {"compression": "bzip2"}),
     "packed badly": (b"xyz", JSON, "utf-8", {"compression": "bzip2"}),
     "packed by nobody": (b"xyz", JSON, "utf-8", {"compression": "x"}),
     "no JSON": (b"{", JSON, "utf-8", {}),
