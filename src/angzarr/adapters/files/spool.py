@@ -24,8 +24,7 @@ from angzarr.adapters.files.whole_files import FolderLock
 from angzarr.clock import Clock, SystemClock
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES
 from angzarr.dead_letters.forwarding import Aside, Spooled, SpoolTally
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import Outgoing, RawLetter, TooLarge
+from angzarr.dead_letters.queue import Outgoing, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
 #: O_NONBLOCK: somebody's named pipe must not stop the forwarder.
@@ -171,18 +170,8 @@ class Spool:
             if lock.take():
                 lock.free()
 
-    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
+    def put(self, letters: Sequence[Outgoing], /) -> list[str | None]:
         """Write *letters* (see DeadLetterQueue); a disk without room refuses with a reason."""
-        return self._put(letters)
-
-    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
-        """Write bytes that are no letter in the same way (see CarriesRaw)."""
-        return self._put(letters)
-
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
-
-    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
         if not letters:
             return []
         self._leave_parents_state()
@@ -191,6 +180,11 @@ class Spool:
             if None in answers:
                 os.fsync(folder)
         return answers
+
+    put_raw = put
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
 
     def _put_one(self, folder: int, letter: Outgoing) -> str | None:
         raw = spool_file.write(letter)

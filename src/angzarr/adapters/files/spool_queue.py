@@ -15,9 +15,8 @@ from typing import Final
 from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.forwarding import Spooled
-from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import queue_name
-from angzarr.dead_letters.queue import RawLetter, Receipt, Room
+from angzarr.dead_letters.queue import Outgoing, Receipt, Room
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
 _log = logging.getLogger("angzarr.dead_letters")
@@ -49,15 +48,14 @@ class SpoolQueue:
         self._queues: dict[str, str] = {}
         self._damaged: dict[str, str] = {}
 
-    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
+    def put(self, letters: Sequence[Outgoing], /) -> list[str | None]:
         """Write *letters* as a `Spool` does, which refuses them where it is full."""
-        self._prepare()
+        if not self._is_prepared:
+            self._spool.prepare()
+            self._is_prepared = True
         return self._spool.put(letters)
 
-    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
-        """Write bytes that are no letter in the same way (see CarriesRaw)."""
-        self._prepare()
-        return self._spool.put_raw(letters)
+    put_raw = put
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters, the oldest first (see DeadLetterQueue).
@@ -97,11 +95,6 @@ class SpoolQueue:
         self._listed.clear()
         self._is_ours = False
         self._lock.close()
-
-    def _prepare(self) -> None:
-        if not self._is_prepared:
-            self._spool.prepare()
-            self._is_prepared = True
 
     def _be_alone(self) -> None:
         ends = time.monotonic() + PATIENCE

@@ -17,9 +17,8 @@ from angzarr.adapters.kafka.letter_producer import LetterProducer
 from angzarr.adapters.kafka.topics import KafkaTopics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.depth import QueueDepth
-from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import ANALYSIS_GROUP, queue_name
-from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
+from angzarr.dead_letters.queue import Outgoing, Receipt
 from angzarr.runtime.log_throttle import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
@@ -61,13 +60,15 @@ class KafkaDeadLetterQueue:
         self._group = group
         self._open()
 
-    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
-        """Produce *letters* and wait for each one's delivery report (see DeadLetterQueue)."""
-        return self._put(letters)
+    def put(self, letters: Sequence[Outgoing], /) -> list[str | None]:
+        """Produce *letters* and wait for each one's delivery report; bytes have no key."""
+        if not letters:
+            return []
+        self._leave_parents_clients()
+        with self._cluster.told():
+            return self._producer.produce(letters)
 
-    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
-        """Produce bytes in the same way, without a key (see CarriesRaw)."""
-        return self._put(letters)
+    put_raw = put
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters of *domains* (see DeadLetterQueue).
@@ -110,13 +111,6 @@ class KafkaDeadLetterQueue:
         self._producer.close()
         with contextlib.suppress(KafkaException):  # the group notices by itself
             self._consumer.close()
-
-    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
-        if not letters:
-            return []
-        self._leave_parents_clients()
-        with self._cluster.told():
-            return self._producer.produce(letters)
 
     def _open(self) -> None:
         self._process = os.getpid()

@@ -16,8 +16,7 @@ from angzarr.adapters.pubsub.letter_publisher import PubSubLetterPublisher
 from angzarr.adapters.pubsub.letter_receiver import PubSubLetterReceiver
 from angzarr.adapters.pubsub.topics import Topics
 from angzarr.dead_letters.codec import Form
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
+from angzarr.dead_letters.queue import Outgoing, Receipt
 from angzarr.errors import DeadLetterQueueUnavailable
 
 
@@ -54,13 +53,15 @@ class PubSubDeadLetterQueue:
         self._form = form
         self._open()
 
-    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
-        """Publish *letters* and wait for each one's message id (see DeadLetterQueue)."""
-        return self._put(letters)
+    def put(self, letters: Sequence[Outgoing], /) -> list[str | None]:
+        """Publish *letters* and wait for each one's message id; bytes have no ordering key."""
+        if not letters:
+            return []
+        self._leave_parents_clients()
+        with CALLS.under_way(), self._service.told():
+            return self._publisher.publish(letters)
 
-    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
-        """Publish bytes in the same way, without an ordering key (see CarriesRaw)."""
-        return self._put(letters)
+    put_raw = put
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters, from each of *domains* in turn (see DeadLetterQueue)."""
@@ -82,13 +83,6 @@ class PubSubDeadLetterQueue:
         with contextlib.suppress(DeadLetterQueueUnavailable), CALLS.under_way():
             self._receiver.close()
             self._clients.close()
-
-    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
-        if not letters:
-            return []
-        self._leave_parents_clients()
-        with CALLS.under_way(), self._service.told():
-            return self._publisher.publish(letters)
 
     def _open(self) -> None:
         self._process = os.getpid()

@@ -12,8 +12,7 @@ from angzarr.adapters.rabbitmq.letter_receiver import RabbitMQLetterReceiver
 from angzarr.adapters.rabbitmq.link import read_cluster, told
 from angzarr.adapters.rabbitmq.queue_check import QueueCheck
 from angzarr.dead_letters.codec import Form
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
+from angzarr.dead_letters.queue import Outgoing, Receipt
 
 
 class RabbitMQDeadLetterQueue:
@@ -39,13 +38,15 @@ class RabbitMQDeadLetterQueue:
         self._create_missing = create_missing
         self._open()
 
-    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
-        """Publish *letters* and wait for the broker's word on each (see DeadLetterQueue)."""
-        return self._put(letters)
+    def put(self, letters: Sequence[Outgoing], /) -> list[str | None]:
+        """Publish *letters* and wait for the broker's word on each."""
+        if not letters:
+            return []
+        self._leave_parents_links()
+        with told(self._cluster):
+            return self._publisher.publish(letters)
 
-    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
-        """Publish bytes in the same way (see CarriesRaw)."""
-        return self._put(letters)
+    put_raw = put
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters of *domains* (see DeadLetterQueue)."""
@@ -72,13 +73,6 @@ class RabbitMQDeadLetterQueue:
         self._leave_parents_links()
         self._publisher.close()
         self._receiver.close()
-
-    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
-        if not letters:
-            return []
-        self._leave_parents_links()
-        with told(self._cluster):
-            return self._publisher.publish(letters)
 
     def _open(self) -> None:
         self._process = os.getpid()

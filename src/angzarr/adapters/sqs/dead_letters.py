@@ -18,8 +18,7 @@ from angzarr.adapters.sqs.queues import SqsQueues
 from angzarr.adapters.sqs.topics import SnsTopics
 from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.depth import QueueDepth
-from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.queue import Outgoing, RawLetter, Receipt
+from angzarr.dead_letters.queue import Outgoing, Receipt
 
 
 class SqsDeadLetterQueue:
@@ -59,13 +58,15 @@ class SqsDeadLetterQueue:
         self._form = form
         self._open()
 
-    def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
-        """Send *letters* in batches (see DeadLetterQueue)."""
-        return self._put(letters)
+    def put(self, letters: Sequence[Outgoing], /) -> list[str | None]:
+        """Send *letters* in batches, bytes as a text or as base64."""
+        if not letters:
+            return []
+        self._leave_parents_client()
+        with told(self._put_to):
+            return self._sender.send(letters)
 
-    def put_raw(self, letters: Sequence[RawLetter], /) -> list[str | None]:
-        """Send bytes in the same way, as a text or as base64 (see CarriesRaw)."""
-        return self._put(letters)
+    put_raw = put
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters, from each of *domains* in turn (see DeadLetterQueue)."""
@@ -97,13 +98,6 @@ class SqsDeadLetterQueue:
         with contextlib.suppress(*FAILURES):  # its lease ends by itself
             self._receiver.give_back(self._service.timeout)
         self._queues.close()
-
-    def _put(self, letters: Sequence[Outgoing]) -> list[str | None]:
-        if not letters:
-            return []
-        self._leave_parents_client()
-        with told(self._put_to):
-            return self._sender.send(letters)
 
     def _open(self) -> None:
         self._process = os.getpid()
