@@ -14,7 +14,7 @@ _MOUNTS: Final = Path("/proc/self/mounts")
 
 
 def examine(path: Path, most: int) -> SpoolSeen:
-    """Return what is known of the folder; it need not be there yet."""
+    """What is known of the folder; it need not be there yet."""
     there, file_system = ground(path)
     names = [one.name for one in path.iterdir()] if path.is_dir() else []
     return SpoolSeen(
@@ -27,7 +27,7 @@ def examine(path: Path, most: int) -> SpoolSeen:
 
 
 def ground(path: Path) -> tuple[Path, str | None]:
-    """Return the nearest thing to *path* that is there, and the type of its file system."""
+    """The nearest thing to *path* that is there, and the type of its file system."""
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     return there, _file_system(there)
 
@@ -41,7 +41,7 @@ def _file_system(path: Path) -> str | None:
 
 
 def file_system_of(path: Path, mounts: Iterable[str]) -> str | None:
-    """Return the type of what *path* lies on, by the lines of *mounts*: the deepest, the last."""
+    """The type of what *path* lies on, by the lines of *mounts*: the deepest, the last."""
     best, depth = None, -1
     for line in mounts:
         fields = line.split(" ")

@@ -49,11 +49,11 @@ class FolderOfLetters:
         self._lock = FolderLock(path)
 
     def waiting(self) -> list[Spooled]:
-        """Return what waits, oldest first; nothing where there is no folder."""
+        """What waits, oldest first; nothing where there is no folder."""
         return self._letters_in(self._path)
 
     def set_apart(self, aside: Aside) -> list[Spooled]:
-        """Return what was set aside, oldest first."""
+        """What was set aside, oldest first."""
         return self._letters_in(self._path / aside)
 
     def tally(self) -> SpoolTally:
@@ -69,13 +69,13 @@ class FolderOfLetters:
         )
 
     def read(self, letter: Spooled, /, *, aside: Aside | None = None) -> Outgoing | None:
-        """Return a letter, or one that was set aside (see SpooledLetters)."""
+        """A letter, or one that was set aside (see SpooledLetters)."""
         with told(self._path):
             raw = _read(self._path / (aside or "") / letter.name)
         return None if raw is None else spool_file.read(raw)
 
     def content(self, letter: Spooled, /) -> Content | None:
-        """Return the bytes of a letter and what is said of them (see `read`)."""
+        """The bytes of a letter and what is said of them (see `read`)."""
         with told(self._path):
             raw = _read(self._path / letter.name)
         return None if raw is None else spool_file.content(raw)
@@ -103,7 +103,7 @@ class FolderOfLetters:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[bool]:
-        """Hold the folder's lock, if nobody else does (see SpooledLetters)."""
+        """Hold the folder's lock, unless another process does (see SpooledLetters)."""
         with told(self._path):
             ours = self._lock.take()
         try:
@@ -117,7 +117,7 @@ class FolderOfLetters:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return what the file holds, None if it is gone; raises DecodeError if it is no file."""
+    """What the file holds, None if it is gone; raises DecodeError if it is no file."""
     try:
         file = os.open(path, _READ)
     except FileNotFoundError:
@@ -206,7 +206,7 @@ class Spool:
         return None
 
     def _name(self, size: int, letter_id: str) -> str:
-        """Return the next name; a clock that is set back does not change the order."""
+        """The next name; a clock that is set back does not change the order."""
         self._last = max(self._last, self._clock.now())
         self._number += 1
         return name_of(self._last, self._process, self._number, size, letter_id)

@@ -44,7 +44,7 @@ class Content(NamedTuple):
 
 
 def write(letter: Outgoing) -> bytes | None:
-    """Return what *letter*'s file holds, None if it is larger than any letter that is read."""
+    """What *letter*'s file holds, None if it is larger than any letter that is read."""
     body, content_type = encode(letter)
     if len(body) > MAX_LETTER_BYTES:
         return None
@@ -57,7 +57,7 @@ def write(letter: Outgoing) -> bytes | None:
 
 
 def content(raw: bytes) -> Content:
-    """Return what the file holds; raises DecodeError where that is not what was written."""
+    """What the file holds; raises DecodeError where that is not what was written."""
     head, _, rest = raw.partition(b"\n")
     said = _read_json(head)
     content_type = said.get("content_type") if isinstance(said, dict) else None
@@ -77,7 +77,7 @@ def content(raw: bytes) -> Content:
 
 
 def read(raw: bytes) -> Outgoing:
-    """Return the letter, or the bytes that are none; raises DecodeError as `content` does."""
+    """The letter, or the bytes that are none; raises DecodeError as `content` does."""
     body, content_type, domain = content(raw)
     if domain is None:
         return decode(body, content_type)
@@ -85,12 +85,12 @@ def read(raw: bytes) -> Outgoing:
 
 
 def _is_shown(found: Content) -> bool:
-    """Tell whether the second line is the letter itself."""
+    """True if the second line is the letter itself."""
     return found.domain is None and found.content_type == JSON_CONTENT_TYPE
 
 
 def _digest(found: Content) -> str:
-    """Return the SHA-256 of a letter; of other bytes with all that is said of them."""
+    """The SHA-256 of a letter; of other bytes with all that is said of them."""
     told = "" if found.domain is None else f"{found.content_type}\0{found.domain}\0"
     return hashlib.sha256(told.encode("utf-8", "surrogatepass") + found.body).hexdigest()
 
@@ -118,7 +118,7 @@ _PLAIN_ID: Final = re.compile(r"[0-9A-Za-z_.-]{1,100}", re.ASCII)
 
 
 def name_of(at: datetime, process: str, number: int, size: int, letter_id: str) -> str:
-    """Return the name of a letter's file; an id that no name can hold is given as its hash."""
+    """The name of a letter's file; an id that no name can hold is given as its hash."""
     plain = _PLAIN_ID.fullmatch(letter_id)
     shown = (
         letter_id
@@ -129,7 +129,7 @@ def name_of(at: datetime, process: str, number: int, size: int, letter_id: str) 
 
 
 def letters_among(names: Iterable[str]) -> list[Spooled]:
-    """Return the letters among *names* of files, oldest first."""
+    """The letters among *names* of files, oldest first."""
     found = (_letter(name) for name in sorted(names))
     return [one for one in found if one is not None]
 

@@ -30,7 +30,7 @@ _PAUSE: Final = 0.1
 class SpoolQueue:
     """A dead-letter queue in the folder at *path*; any thread may put, one may receive.
 
-    From its first `receive` until it is closed nobody else takes letters out of the folder:
+    From its first `receive` until it is closed no other process takes letters out of the folder:
     forwarders wait. What is damaged stays where it is. Without *create_missing* a folder that is
     missing is not made; one that is read from never is.
     """
@@ -80,13 +80,13 @@ class SpoolQueue:
             self._queues.pop(one.name, None)
 
     def waiting(self, domains: Sequence[str], /) -> dict[str, int]:
-        """Count what nobody took; each file is read once for that (see CountsWaiting)."""
+        """Count what was not taken; each file is read once for that (see CountsWaiting)."""
         there = [one for one in self._folder.waiting() if one.name not in self._held]
         counts = Counter(self._queue_of(one) for one in there)
         return {domain: counts[queue_name(domain)] for domain in domains}
 
     def damaged(self) -> Mapping[str, str]:
-        """Return which files are not what was written, and why (see TellsDamaged)."""
+        """Which files are not what was written, and why (see TellsDamaged)."""
         return dict(self._damaged)
 
     def close(self) -> None:
@@ -131,13 +131,13 @@ class SpoolQueue:
         return one.name not in self._held and one.name not in self._damaged
 
     def _queue_of(self, one: Spooled) -> str | None:
-        """Return whose queue *one* would be in; None where that cannot be said."""
+        """Whose queue *one* would be in; None where that cannot be said."""
         if one.name not in self._queues and one.name not in self._damaged:
             self._read(one)
         return self._queues.get(one.name)
 
     def _read(self, one: Spooled) -> Receipt | None:
-        """Return what the file holds; None where it is gone, or damaged, which is told once."""
+        """What the file holds; None where it is gone, or damaged, which is told once."""
         try:
             content = self._folder.content(one)
             if content is None:
@@ -156,7 +156,7 @@ class SpoolQueue:
 
 
 def _domain_of(receipt: Receipt) -> str:
-    """Return the domain that a letter names; raises DecodeError where it is none."""
+    """The domain that a letter names; raises DecodeError where it is none."""
     if receipt.letter is None:
         raise DecodeError(receipt.problem)
     return receipt.letter.domain

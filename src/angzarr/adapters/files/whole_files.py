@@ -17,19 +17,19 @@ from typing import Final
 
 #: What says that there is no room, for this file or for any.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-#: Seconds after which nobody is writing an unfinished file any more.
+#: Seconds after which an unfinished file is not written any more.
 ABANDONED_AFTER: Final = 3600.0
-#: What a file's name begins with until it is whole; one that a killed process left is nobody's.
+#: What a file's name begins with until it is whole; a killed process may leave such a file.
 _UNFINISHED: Final = ".unfinished-"
 
 
 def reason_of(error: OSError) -> str:
-    """Return what *error* says, in a few words."""
+    """What *error* says, in a few words."""
     return (error.strerror or type(error).__name__).lower()
 
 
 def unfinished() -> str:
-    """Return a name for a file that is not whole yet."""
+    """A name for a file that is not whole yet."""
     return f"{_UNFINISHED}{os.urandom(8).hex()}"
 
 
@@ -44,7 +44,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the names of what is in *folder*, none where it does not exist."""
+    """The names of what is in *folder*, none where it does not exist."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - a hundred thousand Paths take a second
     except FileNotFoundError:

@@ -103,12 +103,12 @@ class CommandServer:
         return _read(self.url)[1]
 
     def tls(self) -> grpc.ChannelCredentials | None:
-        """Return what its certificate is checked by; None: nothing is encrypted."""
+        """What its certificate is checked by; None: nothing is encrypted."""
         encrypted, _ = _read(self.url)
         return (self.credentials or grpc.ssl_channel_credentials()) if encrypted else None
 
     def options(self) -> tuple[tuple[str, int], ...]:
-        """Return the options of a channel to it."""
+        """The options of a channel to it."""
         return (
             *_FIXED,
             ("grpc.max_send_message_length", self.max_message),
@@ -119,7 +119,7 @@ class CommandServer:
 
 
 def _read(url: str) -> tuple[bool, str]:
-    """Return whether *url* is encrypted, and its target; a wrong one may hold a password.
+    """Whether *url* is encrypted, and its target; a wrong one may hold a password.
 
     Raises ConfigurationError.
     """
@@ -152,7 +152,7 @@ class GrpcCommandClient(CommandClient):
         self._channel = OncePerProcess(self._open)
 
     def book(self, address: Address, /) -> Book:
-        """Return the whole book at *address*.
+        """The whole book at *address*.
 
         Raises DecodeError for an answer that is not that, UnserializableEvent, grpc.RpcError.
         """
@@ -259,7 +259,7 @@ class AsyncGrpcCommandClient(AsyncCommandClient):
             await self._clock.asleep(pause)
 
     def _channel(self) -> grpc.aio.Channel:
-        """Return the channel of the running loop: in another one gRPC would not answer."""
+        """The channel of the running loop: in another one gRPC would not answer."""
         channels, loop = self._channels.get(), asyncio.get_running_loop()
         found = channels.get(loop)
         if found is None:

@@ -51,17 +51,17 @@ _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != 
 
 
 def command_request(command: Command) -> bytes:
-    """Return *command* as the bytes of a CommandBook; raises UnserializableEvent."""
+    """*command* as the bytes of a CommandBook; raises UnserializableEvent."""
     return command_to_wire(command).SerializeToString(deterministic=True)
 
 
 def book_request(address: Address) -> bytes:
-    """Return the bytes of the Cover of *address*; raises UnserializableEvent."""
+    """The bytes of the Cover of *address*; raises UnserializableEvent."""
     return cover_of(address).SerializeToString(deterministic=True)
 
 
 def command_metadata(command: Command) -> tuple[tuple[str, str], ...]:
-    """Return what a CommandBook has no field for, under our headers' names.
+    """What a CommandBook has no field for, under our headers' names.
 
     Values are percent-encoded, because gRPC carries printable ASCII only. A command with an origin
     has its expected sequence here: in the page its place is taken.
@@ -97,7 +97,7 @@ def book_of(raw: bytes, address: Address) -> Book:
 
 
 def attached_book(written: EventBook, address: Address) -> Book | None:
-    """Return the book that came with an error, None unless it is *address*'s and all there.
+    """The book that came with an error, None unless it is *address*'s and all there.
 
     What was cut off behind its cover or a page is well-formed: only its number tells, so that an
     empty book is not believed either.
@@ -136,7 +136,7 @@ def _check_address(written: EventBook, address: Address) -> None:
 
 
 def _is_whole(book: Book) -> bool:
-    """Tell whether the events follow each other, from the beginning or the snapshot to the end."""
+    """True if the events follow each other, from the beginning or the snapshot to the end."""
     covered = book.snapshot.sequence if book.snapshot else 0
     first = book.next_sequence - len(book.events)
     numbers = [event.sequence for event in book.events]
@@ -169,13 +169,13 @@ class ReportedStatus(NamedTuple):
 
 
 def told(error: grpc.RpcError) -> ReportedStatus:
-    """Return what *error*, of either colour, says."""
+    """What *error*, of either colour, says."""
     call: Any = error
     return ReportedStatus(call.code(), call.details() or "", tuple(call.trailing_metadata() or ()))
 
 
 def refusal(said: ReportedStatus, address: Address) -> AngzarrError | None:
-    """Return the error that a call for the aggregate at *address* ended with, if it says one."""
+    """The error that a call for the aggregate at *address* ended with, if it says one."""
     details = list(_details(said))
     text = printable(said.text)[:MAX_REASON]
     if said.code is grpc.StatusCode.INVALID_ARGUMENT or _is_rejection(details):
@@ -200,7 +200,7 @@ def _details(said: ReportedStatus) -> Iterator[AnyMessage]:
 
 
 def _book(said: ReportedStatus, details: Iterable[AnyMessage], address: Address) -> Book | None:
-    """Return the first book of *address*, out of a Status or by itself.
+    """The first book of *address*, out of a Status or by itself.
 
     A Status begins with its code, a number; in a book the same field is the cover, which is no
     number, so that the code of a book that is read as a Status is 0, and that of no error is.
@@ -265,11 +265,11 @@ class CallAttempts:
     tries: int = 0
 
     def left(self, now: datetime) -> float:
-        """Return the seconds that a try which begins *now* may take."""
+        """The seconds that a try which begins *now* may take."""
         return max((self.until - now).total_seconds(), 0.0)
 
     def after(self, said: ReportedStatus, now: datetime, chance: float) -> timedelta | None:
-        """Return the pause before the next try; None if what was *said* is final.
+        """The pause before the next try; None if what was *said* is final.
 
         It is never shorter than what the server asked for, and none that outlasts the deadline.
         """

@@ -1,6 +1,6 @@
 """HealthServer: answers probes beside everything else, on the standard library's server.
 
-Whoever asks may be slow or hostile: a request has a few seconds in all, few are served at a time
+Clients may be slow or hostile: a request has a few seconds in all, few are served at a time
 (one more ends the oldest) and few in a second, headers are bounded by the standard library, bodies
 are not read, and every connection ends after its answer.
 """
@@ -28,7 +28,7 @@ _log = logging.getLogger("angzarr.health")
 LONGEST: Final = 5.0
 #: Connections that are served at a time.
 MOST: Final = 16
-#: Seconds between two connections: whoever floods the port must not keep the worker busy.
+#: Seconds between two connections: a flood of them must not keep the worker busy.
 APART: Final = 0.01
 #: Seconds between two looks for connections that took too long.
 LOOKED_EVERY: Final = 0.5
@@ -100,7 +100,7 @@ class _HealthHttpServer(ThreadingHTTPServer):
         self._open: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         super().__init__(at, _Handler)  # IPv6 has two numbers more
-        # A child would keep the port after its parent died, and answer nobody.
+        # A child would keep the port after its parent died, and never answer.
         leave = weakref.WeakMethod(self._leave)
         os.register_at_fork(after_in_child=lambda: (alive := leave()) and alive())
 
@@ -138,7 +138,7 @@ class _HealthHttpServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's
-        """Say nothing aloud: whoever asks may hang up at any moment."""
+        """Log it for debugging only: clients may hang up at any moment."""
         _log.debug("health_request_broke", exc_info=True)
 
     def _cut(self, request: socket.socket) -> None:
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HttpAnswer(status, json.dumps(said).encode()))
 
     def version_string(self) -> str:
-        """Return what serves, without versions."""
+        """What serves, without versions."""
         return "angzarr"
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _address(host: str, port: int) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
-    """Return what *host* is on this machine; raises OSError."""
+    """What *host* is on this machine; raises OSError."""
     found = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
     )

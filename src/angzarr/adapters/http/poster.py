@@ -39,7 +39,7 @@ from angzarr.webhooks import Answer
 def signed_headers(
     message_id: str, at: datetime, body: bytes, keys: Sequence[bytes]
 ) -> dict[str, str]:
-    """Return the headers that identify and sign *body*; without keys there is no signature."""
+    """The headers that identify and sign *body*; without keys there is no signature."""
     timestamp = str(int(at.timestamp()))
     headers = {"webhook-id": message_id, "webhook-timestamp": timestamp}
     if keys:
@@ -176,7 +176,7 @@ def _silently() -> Iterator[None]:
 
 
 def _problem(error: httpx.HTTPError) -> str:
-    """Return what went wrong, by its kind and cause; httpx's own texts may show the address."""
+    """What went wrong, by its kind and cause; httpx's own texts may show the address."""
     cause: BaseException = error
     while cause.__cause__ is not None or cause.__context__ is not None:
         cause = cause.__cause__ or cause.__context__ or cause

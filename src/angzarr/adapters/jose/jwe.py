@@ -34,7 +34,7 @@ class _Registry(JWERegistry):
         self._cipher = cipher
 
     def get_enc(self, name: str) -> Any:
-        """Return the cipher of this one encryption, or the library's own."""
+        """The cipher of this one encryption, or the library's own."""
         return self._cipher or super().get_enc(name)
 
 
@@ -46,7 +46,7 @@ class _WithIv(GCMEncModel):
         self._iv = iv
 
     def generate_iv(self) -> bytes:
-        """Return the one that was chosen."""
+        """The one that was chosen."""
         return self._iv
 
 
@@ -62,7 +62,7 @@ class JweCipher:
         self._current = current
 
     def seal(self, plain: bytes, letter_id: str, /) -> bytes:
-        """Return the JWE of *plain*, which names the letter that it belongs to."""
+        """The JWE of *plain*, which names the letter that it belongs to."""
         header = {"alg": _ALG, "enc": _ENC, "kid": self._current, "cty": _CONTENT}
         header["letter"] = letter_id
         key = self._keys[self._current]
@@ -70,7 +70,7 @@ class JweCipher:
         return encrypt_compact(header, plain, OctKey.import_key(key), registry=registry).encode()
 
     def open(self, sealed: bytes, letter_id: str, /) -> bytes | Refusal:
-        """Return what was sealed, or why not; raises what this machine lacks."""
+        """What was sealed, or why not; raises what this machine lacks."""
         try:
             token = _opened_by(sealed, self._keys)
         except KeyError as error:

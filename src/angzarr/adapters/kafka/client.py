@@ -53,7 +53,7 @@ _ENDED: Final = frozenset(
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Tell what librdkafka need not say: each try to connect, and options of the other client.
+    """False for what librdkafka need not say: each try to connect, and the other client's options.
 
     One set of options serves producer and consumer.
     """
@@ -75,7 +75,7 @@ class KafkaCluster:
     options: Mapping[str, Any] = field(repr=False)
 
     def settings(self, **own: Any) -> dict[str, Any]:
-        """Return librdkafka's settings; what the user gave wins but for what safety needs."""
+        """The settings for librdkafka; what the user gave wins but for what safety needs."""
         milliseconds = int(self.timeout * 1000)
         return {
             "socket.timeout.ms": max(milliseconds, 1000),
@@ -99,7 +99,7 @@ class KafkaCluster:
             raise self.unavailable(error.args[0]) from error
 
     def unavailable(self, error: Any) -> DeadLetterQueueUnavailable:
-        """Return the exception that says what *error* means."""
+        """The exception that says what *error* means."""
         return DeadLetterQueueUnavailable(
             f"Kafka at {self.brokers} does not take dead letters: {reason_of(error)}"
         )
@@ -140,7 +140,7 @@ class Owner(Protocol):
     """An object that holds a client of Kafka."""
 
     def held(self) -> object:
-        """Return the client, or None."""
+        """The client, or None."""
 
 
 _OWNERS: Final[WeakSet[Owner]] = WeakSet()
@@ -184,7 +184,7 @@ class Stretch(NamedTuple):
 def stretches(
     cluster: KafkaCluster, consumer: Consumer, topic: str, taken: Callable[[int], int]
 ) -> list[Stretch]:
-    """Return the offsets of each partition of *topic*; a topic that is missing has none.
+    """The offsets of each partition of *topic*; a topic that is missing has none.
 
     What lies before what *taken* says is in our hands. Ends are asked for beside the consumer,
     whose own line is busy with a fetch that waits.
@@ -219,7 +219,7 @@ def backlog(
 def oldest_at(
     cluster: KafkaCluster, group: str, topic: str, found: Iterable[Stretch]
 ) -> datetime | None:
-    """Return when the first of the letters ahead was written; None: none, or it did not come.
+    """When the first of the letters ahead was written; None: none, or it did not come.
 
     Reads one letter of each partition by a consumer of its own, which joins no group and commits
     nothing.
@@ -252,7 +252,7 @@ def _first(consumer: Consumer, partitions: int) -> datetime | None:
 
 
 def written_at(kind: int, milliseconds: int) -> datetime | None:
-    """Return when a record was written; None: it says nothing, or a time that no calendar has.
+    """When a record was written; None: it says nothing, or a time that no calendar has.
 
     Its publisher says so, and may say anything: microseconds, or the largest number.
     """

@@ -100,7 +100,7 @@ class KafkaDeadLetterQueue:
             return self._consumer.waiting(domains)
 
     def depths(self, domains: Sequence[str], /) -> dict[str, QueueDepth]:
-        """Return lag, length of the log, and since when the first waits (see TellsDepth)."""
+        """Lag, length of the log, and since when the first waits (see TellsDepth)."""
         self._leave_parents_clients()
         with self._cluster.told():
             return self._consumer.depths(domains)

@@ -26,7 +26,7 @@ FAILURES: Final = (KafkaException,)
 def letter_queues(
     cluster: KafkaCluster, domains: Sequence[str], group: str, *, create_missing: bool
 ) -> list[LetterQueueSeen]:
-    """Return the topics of *domains*; raises KafkaException where no broker answers.
+    """The topics of *domains*; raises KafkaException where no broker answers.
 
     Others' topics are left out: nothing tells what of them somebody has read.
     """
@@ -57,7 +57,7 @@ def make_topic(cluster: KafkaCluster, domain: str, *, partitions: int, replicati
 
 
 def _judged(cluster: KafkaCluster, admin: Any, names: list[str]) -> Mapping[str, FoundTopic]:
-    """Return settings and replicas of *names*; of none where they may not be asked for."""
+    """Settings and replicas of *names*; of none where they may not be asked for."""
     try:
         return {one.name: one for one in TopicCheck(cluster).found(admin, names)}
     except KafkaException:

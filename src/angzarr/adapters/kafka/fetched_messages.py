@@ -79,7 +79,7 @@ _Answer = TypeVar("_Answer")
 
 
 def meanwhile(ask: Callable[[], _Answer], work: Callable[[], None]) -> _Answer:
-    """Return what *ask* returns, or raise what it raises; *work* is done while it waits.
+    """The result of *ask*, or its error; *work* is done while it waits.
 
     It begins first: a new thread keeps the interpreter until it waits. If *work* fails, that is
     raised once the answer is there: no other code may use the client beside *ask*.
@@ -141,7 +141,7 @@ class KafkaHandle(NamedTuple):
 
 
 def record_of(message: Any, headers: Sequence[tuple[str, bytes | None]]) -> ForeignRecord:
-    """Return key, place and time of *message*, with its *headers*; a tombstone has no value."""
+    """Key, place and time of *message*, with its *headers*; a tombstone has no value."""
     kind, at = message.timestamp()
     properties: dict[str, Any] = {} if kind == TIMESTAMP_NOT_AVAILABLE else {"timestamp": at}
     if message.value() is None:

@@ -150,7 +150,7 @@ class LetterConsumer:
             self._forget()
 
     def held(self) -> object:
-        """Return the consumer, if there is one."""
+        """The consumer, if there is one."""
         return self._consumer
 
     def _subscribed(self, wanted: dict[str, str]) -> Consumer:
@@ -184,7 +184,7 @@ class LetterConsumer:
         return list(map(self._receipt, self._fetch(consumer, room, wait)))
 
     def _fetch(self, consumer: Consumer, room: Room, wait: float) -> list[Any]:
-        """Return messages while there is *room*, in parts, as large as the last one's messages."""
+        """Messages while there is *room*, in parts, as large as the last one's messages."""
         try:
             return self._parts(consumer, room, wait)
         finally:
@@ -317,7 +317,7 @@ class LetterConsumer:
 
 
 def _headers(message: Any) -> Sequence[tuple[str, bytes | None]]:
-    """Return the headers; raises SystemError where a name is no UTF-8."""
+    """The headers; raises SystemError where a name is no UTF-8."""
     return _HEADERS(message) or ()
 
 

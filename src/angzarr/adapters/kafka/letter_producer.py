@@ -47,7 +47,7 @@ class LetterProducer:
         own(self)
 
     def produce(self, letters: Sequence[Outgoing]) -> list[str | None]:
-        """Return for each letter None once all in-sync replicas have it, else why not."""
+        """For each letter None once all in-sync replicas have it, else why not."""
         errors = self._errors(letters)
         ended = [at for at, error in enumerate(errors) if is_fatal(error)]
         if ended:  # at worst one is written twice, which is harmless
@@ -57,7 +57,7 @@ class LetterProducer:
         return self._answers(letters, errors)
 
     def client(self) -> Producer:
-        """Return the producer."""
+        """The producer."""
         with self._lock:
             if self._producer is None:
                 settings = self._cluster.settings(
@@ -84,11 +84,11 @@ class LetterProducer:
             self._producer = None
 
     def held(self) -> object:
-        """Return the producer, if there is one."""
+        """The producer, if there is one."""
         return self._producer
 
     def _errors(self, letters: Sequence[Outgoing]) -> list[Any]:
-        """Return for each letter what the client has against it, None once it is written."""
+        """For each letter what the client has against it, None once it is written."""
         producer = self.client()
         refused = self._topics.ensure({queue_name(one.domain) for one in letters}, producer)
         reports: dict[int, Any] = {}

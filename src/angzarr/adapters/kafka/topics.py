@@ -46,7 +46,7 @@ class FoundTopic:
 
 
 def settings_for(replication: int) -> dict[str, str]:
-    """Return all that a new topic should have; -1 replicas is the broker's number, unknown yet."""
+    """All that a new topic should have; -1 replicas is the broker's number, unknown yet."""
     own = {**BASE, "retention.bytes": "-1", "unclean.leader.election.enable": "false"}
     return {**own, **IN_SYNC} if replication >= _ENOUGH_REPLICAS else own
 
@@ -58,7 +58,7 @@ def lacks_in_sync(topic: FoundTopic) -> bool:
 
 
 def weaknesses(topic: FoundTopic) -> list[str]:
-    """Return by what letters in *topic* could be lost, each with what to do."""
+    """By what letters in *topic* could be lost, each with what to do."""
     given = topic.settings
     told = [
         f"{name}={given[name]} (set it to -1)"
@@ -77,7 +77,7 @@ def weaknesses(topic: FoundTopic) -> list[str]:
 
 
 def is_worth_a_warning(topic: FoundTopic) -> bool:
-    """Tell it from the one replica of a single broker, which is a laptop's or was chosen."""
+    """False for the one replica of a single broker, which is a laptop's or was chosen."""
     return topic.brokers > 1 or weaknesses(topic) != [_ONE_REPLICA]
 
 
@@ -166,7 +166,7 @@ class TopicCheck:
         return True
 
     def found(self, admin: Any, names: list[str]) -> list[FoundTopic]:
-        """Return *names* as they are; those that are not there within the time-out are left out."""
+        """*names* as they are; those that are not there within the time-out are left out."""
         seen, replicas = self._seen(admin, names)
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in replicas]
         told = self._all(admin.describe_configs, asked)
@@ -181,7 +181,7 @@ class TopicCheck:
         ]
 
     def _seen(self, admin: Any, names: list[str]) -> tuple[Any, dict[str, int]]:
-        """Return the cluster and how many replicas each of *names* has in its least partition.
+        """The cluster and how many replicas each of *names* has in its least partition.
 
         A topic that was created a moment ago is waited for.
         """
@@ -199,7 +199,7 @@ class TopicCheck:
             time.sleep(_PAUSE)
 
     def _all(self, ask: Any, resources: list[Any]) -> dict[Any, Any]:
-        """Return the answer for each of *resources*; one that is refused raises KafkaException."""
+        """The answer for each of *resources*; one that is refused raises KafkaException."""
         if not resources:
             return {}
         futures = ask(resources, request_timeout=self._cluster.timeout)
@@ -232,7 +232,7 @@ class KafkaTopics:
         self._check = TopicCheck(cluster)
 
     def ensure(self, names: set[str], client: Producer) -> dict[str, str]:
-        """Return for each of *names* that is not there and why; raises KafkaException."""
+        """Those of *names* that are not there, each with why; raises KafkaException."""
         self._check.say()
         wanted = names - self._ready
         if not wanted:
@@ -249,7 +249,7 @@ class KafkaTopics:
         self._ready = frozenset()
 
     def _create(self, names: Collection[str]) -> tuple[set[str], dict[str, str]]:
-        """Return those of *names* that were created by us, and why others are not there."""
+        """Those of *names* that were created by us, and why others are not there."""
         if not self._create_missing:
             return set(), {name: _MISSING.format(name) for name in names}
         if not names:

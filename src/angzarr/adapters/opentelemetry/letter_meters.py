@@ -175,7 +175,7 @@ def show_lost_lines(lines: Callable[[], int], provider: MeterProvider | None = N
 
 
 class AlertMeters:
-    """Counts alerts and their deliveries, by whoever did it; shows depths as it last heard."""
+    """Counts alerts and their deliveries in the process that did it; shows the last depths."""
 
     def __init__(self, provider: MeterProvider | None = None, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()

@@ -1,6 +1,6 @@
 """Folder: where each process of a worker measures and leaves its snapshot; the parent adds them up.
 
-One file a process, replaced as a whole. The folder is private: nobody else writes there.
+One file a process, replaced as a whole. The folder is private: only this worker writes there.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class UnforkedProvider(MeterProvider):
 class ProcessMeter:
     """An OpenTelemetry SDK of one process's own, whose snapshots are left in a folder.
 
-    It is nobody's global provider: an SDK that the app sets up, now or later, is left alone.
+    It is not the global provider: an SDK that the app sets up, now or later, is left alone.
     """
 
     def __init__(self) -> None:

@@ -137,7 +137,7 @@ def _read(metric: Any) -> Series | None:
         kind = COUNTER if data.is_monotonic else LEVEL
     elif isinstance(data, Gauge):
         kind = GAUGE
-    else:  # an exponential histogram, which nobody here makes
+    else:  # an exponential histogram, which is never made here
         return None
     points = {_labels(one.attributes): [float(one.value)] for one in data.data_points}
     return Series(kind, about, points=points)

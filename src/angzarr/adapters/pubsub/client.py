@@ -225,7 +225,7 @@ class PubSubService:
     options: Mapping[str, Any] = field(repr=False)
 
     def publisher(self) -> PublisherClient:
-        """Return a client that publishes each letter once: who puts letters tries again."""
+        """A client that publishes each letter once: who puts letters tries again."""
         options = PublisherOptions(
             enable_message_ordering=self.ordering, retry=None, timeout=self.timeout
         )
@@ -236,15 +236,15 @@ class PubSubService:
         )
 
     def subscriber(self) -> LeasingClient:
-        """Return a client that receives."""
+        """A client that receives."""
         return LeasingClient(self.timeout, **self._shared(_SubscriberTransport))
 
     def topic(self, name: str) -> str:
-        """Return the full name of a topic."""
+        """The full name of a topic."""
         return f"projects/{self.project}/topics/{name}"
 
     def subscription(self, name: str) -> str:
-        """Return the full name of a subscription."""
+        """The full name of a subscription."""
         return f"projects/{self.project}/subscriptions/{name}"
 
     @property
@@ -303,7 +303,7 @@ class Clients:
 
 
 def unavailable(why: str) -> DeadLetterQueueUnavailable:
-    """Return the exception that says *why* no letters are put or received."""
+    """The exception that says *why* no letters are put or received."""
     return DeadLetterQueueUnavailable(f"Pub/Sub does not take dead letters: {why}")
 
 

@@ -43,7 +43,7 @@ class PubSubLetterPublisher:
         self._form = form
 
     def publish(self, letters: Sequence[Outgoing]) -> list[str | None]:
-        """Return for each letter None once Pub/Sub has it, else why not.
+        """For each letter None once Pub/Sub has it, else why not.
 
         Raises the client's error where no letter got an answer.
         """
@@ -81,7 +81,7 @@ class PubSubLetterPublisher:
                 return
 
     def _send(self, client: PublisherClient, letter: Outgoing) -> Any:
-        """Return the future of *letter*'s message id, or what is against it at once."""
+        """The future of *letter*'s message id, or what is against it at once."""
         encoded = encode(letter, self._form)
         if isinstance(letter, RawLetter) and not _fits(encoded.content_type):
             return TooLarge(_LONG_TYPE)
@@ -105,7 +105,7 @@ class PubSubLetterPublisher:
             return f"Pub/Sub's client did not take it: {error}"
 
     def _key(self, letter: Outgoing) -> str:
-        """Return the ordering key of *letter*: the empty string where there is none."""
+        """The ordering key of *letter*: the empty string where there is none."""
         key = partition_key(letter) if self._clients.service.ordering else ""
         if _fits(key):
             return key

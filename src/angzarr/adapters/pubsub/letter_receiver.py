@@ -96,7 +96,7 @@ class LetterStream:
         return self._pull.exception(timeout=0) if self.ended else None
 
     def take(self, room: Room) -> list[Any]:
-        """Return letters that have arrived, while there is *room*. To be called with the inbox."""
+        """Letters that have arrived, while there is *room*. To be called with the inbox."""
         taken = []
         while self._arrived and room:
             taken.append(self._arrived.popleft())
@@ -120,7 +120,7 @@ class LetterStream:
         self._pull.cancel()
 
     def await_end(self) -> None:
-        """Return once the stream has ended, or takes too long to."""
+        """Wait until the stream has ended, or takes too long to."""
         with contextlib.suppress(Exception):  # an error is why it ended
             self._pull.result(timeout=self._clients.service.timeout)
         CALLS.stream(-1)

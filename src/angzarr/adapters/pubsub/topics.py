@@ -32,7 +32,7 @@ _UNORDERED: Final = "keeps no order; delete it once it is empty, or set dlq.pubs
 def new_subscription(
     name: str, topic: str, *, lease: timedelta, retention: timedelta, ordering: bool
 ) -> Subscription:
-    """Return a subscription that never expires."""
+    """A subscription that never expires."""
     return Subscription(
         name=name,
         topic=topic,
@@ -63,7 +63,7 @@ def problem_of(found: Any, topic: str, *, ordering: bool, reading: bool) -> str:
 
 
 def weaknesses(found: Any, longest: timedelta) -> list[str]:
-    """Return by what letters in *found* could be lost or moved, with what to do.
+    """By what letters in *found* could be lost or moved, with what to do.
 
     *longest* is how long a subscription can keep a letter.
     """
@@ -119,7 +119,7 @@ class Topics:
         self._judged: set[str] = set()
 
     def ensure(self, names: Collection[str], *, reading: bool = False) -> dict[str, str]:
-        """Return for each of *names* that letters must not be trusted to why.
+        """Those of *names* that letters must not be trusted to, each with why.
 
         Raises the client's error where there is no answer.
         """
@@ -176,7 +176,7 @@ class Topics:
             return None
 
     def _created(self, name: str) -> Any:
-        """Return the new subscription of *name*, or one that somebody made meanwhile."""
+        """The new subscription of *name*, or one that somebody made meanwhile."""
         if not self._create_missing:
             return None
         with contextlib.suppress(AlreadyExists):

@@ -98,7 +98,7 @@ def letter_queues(
     create_missing: bool,
     management: Management | None = None,
 ) -> list[LetterQueueSeen]:
-    """Return the dead-letter queues of *domains*, and others that hold letters if that is told."""
+    """The dead-letter queues of *domains*, and others that hold letters if that is told."""
     channel = link.open_channel()
     unfit = _exchange(channel, EXCHANGE, "topic") or ""
     told = management.queues() if management else {}
@@ -190,7 +190,7 @@ def _compared(
     *,
     limited: bool,
 ) -> QueueSeen:
-    """Return *seen* with what its arguments are, as far as they may be asked for."""
+    """*seen* with what its arguments are, as far as they may be asked for."""
     try:
         learned = learn(channel, seen.name, one.arguments)
     except (amqp.exceptions.AccessRefused, amqp.exceptions.ResourceLocked):
@@ -295,7 +295,7 @@ class Management:
         self._timeout = timeout
 
     def alarms(self) -> Mapping[str, Sequence[str]] | None:
-        """Return the alarms of each node, which may be none."""
+        """The alarms of each node, which may be none."""
         nodes = self._get("nodes")
         if not isinstance(nodes, list):
             return None
@@ -306,7 +306,7 @@ class Management:
         }
 
     def queues(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return all queues of the virtual host by name; none where that is not told."""
+        """All queues of the virtual host by name; none where that is not told."""
         found = self._get(f"queues/{self._vhost}")
         listed = found if isinstance(found, list) else []
         return {str(one.get("name")): one for one in listed if isinstance(one, dict)}
@@ -317,7 +317,7 @@ class Management:
         return len(found) if isinstance(found, list) else None
 
     def _get(self, path: str) -> Any:
-        """Return the answer; None where there is none, or none that is JSON."""
+        """The answer; None where there is none, or none that is JSON."""
         kind = (
             http.client.HTTPSConnection
             if self._parts.scheme == "https"

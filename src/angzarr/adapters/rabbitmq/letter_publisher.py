@@ -64,7 +64,7 @@ class RabbitMQLetterPublisher:
         self._returned: set[str] = set()
 
     def publish(self, letters: Sequence[Outgoing]) -> list[str | None]:
-        """Return for each letter None once confirmed, else why not."""
+        """For each letter None once confirmed, else why not."""
         with self._lock:
             return [
                 answer

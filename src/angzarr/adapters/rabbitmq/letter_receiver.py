@@ -43,7 +43,7 @@ class _WaitingLetter(NamedTuple):
 
 
 def up_to(done: AbstractSet[int], in_hand: AbstractSet[int]) -> int:
-    """Return the highest of *done* with nothing below it *in_hand* that is not done, 0 for none.
+    """The highest of *done* with nothing below it *in_hand* that is not done, 0 for none.
 
     What was delivered and not handed out yet has a higher number than all that was.
     """
@@ -252,7 +252,7 @@ _HEADERS: Final = "application_headers"
 
 
 def record_of(message: Any, queue: str) -> ForeignRecord:
-    """Return headers, properties and place of *message*, which lay in *queue*.
+    """Headers, properties and place of *message*, which lay in *queue*.
 
     RabbitMQ numbers no messages: two of the same bytes, headers and properties are one.
     """

@@ -108,7 +108,7 @@ FAILURES: Final = (amqp.exceptions.AMQPError, OSError)
 
 
 def connect(cluster: BrokerCluster, **options: Any) -> LetterConnection:
-    """Return a link to the first broker that answers; raises what the last one made of it."""
+    """A link to the first broker that answers; raises what the last one made of it."""
     *others, last = cluster
     for address in others:
         with contextlib.suppress(*FAILURES):
@@ -219,7 +219,7 @@ class LetterConnection:
             transport.sock = None
 
     def open_channel(self) -> Any:
-        """Return a new channel."""
+        """A new channel."""
         channel = self.connection.channel()
         channel.auto_decode = False  # letters are bytes whatever their content encoding says
         return channel

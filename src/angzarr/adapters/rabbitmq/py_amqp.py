@@ -37,7 +37,7 @@ _LONGEST = 255
 
 
 def frame_handler(connection: Any, callback: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return py-amqp's reader of frames, which reads of the properties what can be read."""
+    """py-amqp's reader of frames, which reads of the properties what can be read."""
     read = method_framing.frame_handler(connection, callback)
 
     def on_frame(frame: Any) -> Any:
@@ -55,7 +55,7 @@ def frame_handler(connection: Any, callback: Callable[..., Any]) -> Callable[[An
 
 
 def readable(payload: bytes) -> bytes:
-    """Return the *payload* of a header frame with all that cannot be read put in other words."""
+    """The *payload* of a header frame with all that cannot be read put in other words."""
     (flags,) = struct.unpack_from(">H", payload, _BEFORE)
     at, parts = _FLAGS, [payload[:_FLAGS]]
     for place, kind in enumerate(_LAYOUT):
@@ -142,7 +142,7 @@ class AnswerCheck:
             self._asked_at = now
 
     def silence(self) -> float:
-        """Return for how many seconds RabbitMQ owes an answer, or was not asked for one."""
+        """For how many seconds RabbitMQ owes an answer, or was not asked for one."""
         return 0.0 if self._asked_at is None else self._monotonic() - self._heard_at
 
 
@@ -171,7 +171,7 @@ class WriteBuffer:
         self._held: bytearray | None = None
 
     def frame_writer(self, connection: Any, transport: Any) -> Any:
-        """Return py-amqp's writer of frames for a *connection* that is being made."""
+        """py-amqp's writer of frames for a *connection* that is being made."""
         self._write, self._held = transport.write, None
         return method_framing.frame_writer(connection, self)
 

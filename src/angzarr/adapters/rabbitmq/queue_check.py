@@ -61,7 +61,7 @@ def read_difference(text: str) -> ArgumentDifference | None:
 
 
 def corrected(arguments: Mapping[str, Value], difference: ArgumentDifference) -> dict[str, Value]:
-    """Return *arguments* as the queue has the one that differs."""
+    """*arguments* as the queue has the one that differs."""
     name, value = difference
     if value is None and name == _TYPE:  # else RabbitMQ takes the virtual host's default
         value = "classic"
@@ -70,7 +70,7 @@ def corrected(arguments: Mapping[str, Value], difference: ArgumentDifference) ->
 
 
 def weaknesses(given: Mapping[str, Value], ours: Mapping[str, Value]) -> list[str]:
-    """Return by which arguments letters are lost or moved, with what to do.
+    """By which arguments letters are lost or moved, with what to do.
 
     *ours* is what we would have declared; it sets a delivery limit where RabbitMQ has one.
     """
@@ -150,7 +150,7 @@ def _delivery_limit(given: Mapping[str, Value], ours: Mapping[str, Value]) -> st
 
 
 def _value(text: str, kind: str | None) -> Value:
-    """Return *text* as the type that RabbitMQ compares it with; without *kind* guess it."""
+    """*text* as the type that RabbitMQ compares it with; without *kind* guess it."""
     if kind != "longstr" and text in {"true", "false"}:
         return text == "true"
     if kind != "longstr" and _NUMBER.fullmatch(text):
@@ -235,7 +235,7 @@ def learn(channel: Any, name: str, ours: Mapping[str, Value]) -> Learned:
 
 
 def unlike(what: str, name: str, text: str) -> str:
-    """Return the sentence for an exchange or a queue that letters are not trusted to."""
+    """The sentence for an exchange or a queue that letters are not trusted to."""
     return f"the {what} {name} is not as letters need it: {' '.join(text.split())[:200]}"
 
 

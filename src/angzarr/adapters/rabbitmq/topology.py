@@ -39,7 +39,7 @@ class Topology:
         self._ready: set[str] = set()
 
     def problem(self, domain: str) -> str | None:
-        """Return None once *domain*'s queue is there, else what is missing or wrong.
+        """None once *domain*'s queue is there, else what is missing or wrong.
 
         What exists is never changed; a queue of other arguments is used. Raises what py-amqp
         raises.

@@ -108,7 +108,7 @@ class RabbitMQChannel(pyamqp.Channel):
         return f"RabbitMQ has said nothing for {silence:.0f} s, although it was asked"
 
     def message_to_python(self, raw: Any) -> Any:
-        """Return *raw* as kombu's message; one that is it already stays, as elsewhere in kombu."""
+        """*raw* as kombu's message; one that is it already stays, as elsewhere in kombu."""
         return raw if isinstance(raw, self.Message) else super().message_to_python(raw)
 
     def _deliver(self, callback: Any, raw: Any) -> Any:
@@ -118,7 +118,7 @@ class RabbitMQChannel(pyamqp.Channel):
         return callback(raw)
 
     def _packed(self, raw: Any) -> Any:
-        """Return *raw* as kombu's message, its body as it came."""
+        """*raw* as kombu's message, its body as it came."""
         said = raw.properties
         raw.properties = {**said, "application_headers": {}}
         try:
@@ -235,7 +235,7 @@ def identity_of(raw: Any) -> bytes:
 
 
 def _patience(channel: Any, connection: Any) -> float:
-    """Return for how long *channel*, which may be the connection itself, waits for an answer."""
+    """For how long *channel*, which may be the connection itself, waits for an answer."""
     limit = FAREWELL_WITHIN if channel.is_closing else ANSWERED_WITHIN
     return min(limit, getattr(connection, "read_timeout", None) or limit)
 

@@ -112,7 +112,7 @@ class RedisBreakers:
             self._line.ask(partial(self._step, permit.name, "forgo", permit.probe), None)
 
     def known(self, name: str, /) -> Permit | Barred | None:
-        """Return what is certain as far as this process has heard.
+        """What is certain as far as this process has heard.
 
         A name that it has not heard of yet it is told of within a turn of the line.
         """
@@ -128,9 +128,9 @@ class RedisBreakers:
         return rules.known(seen, name, self._line.now(), self._of(name))
 
     def refuses(self, name: str, /) -> bool:
-        """Tell whether no new call would be let through, as far as this process has heard.
+        """True if no new call would be let through, as far as this process has heard.
 
-        Nobody is told which probes are out; who asks here hears it within a turn of the line.
+        Probes that are out are not announced; they are known here within a turn of the line.
         """
         seen = self._seen.state(name)
         if seen is None or seen.phase is Phase.HALF_OPEN:
@@ -139,7 +139,7 @@ class RedisBreakers:
         return seen is not None and self._refuses(name, seen)
 
     def phases(self) -> Mapping[str, Phase]:
-        """Return where each breaker stands that this process has used lately, or that is open."""
+        """Where each breaker stands that this process has used lately, or that is open."""
         return self._seen.phases()
 
     def isolate(self, name: str, /, *, by: str) -> None:
@@ -151,12 +151,12 @@ class RedisBreakers:
         self._step(name, "reset", by)
 
     def states(self) -> Mapping[str, BreakerState]:
-        """Return every breaker that was used within a week; raises StoreUnavailable."""
+        """Every breaker that was used within a week; raises StoreUnavailable."""
         names = self._line.client.execute("ZRANGE", self._key("breakers"), 0, -1)
         return self._look_at(sorted({*names, *self._settings}))
 
     def history(self, limit: int) -> Sequence[Transition]:
-        """Return the last *limit* transitions, oldest first; raises StoreUnavailable."""
+        """The last *limit* transitions, oldest first; raises StoreUnavailable."""
         entries = self._line.last(self._key("breakers", "history"), limit)
         found = [read_transition(said) for _, said in entries]
         return [one for one in found if one is not None]
@@ -190,7 +190,7 @@ class RedisBreakers:
         return Barred(retry_after=timedelta(milliseconds=wait), spread=spread)
 
     def _refuse(self, name: str, barred: Barred) -> None:
-        """Tell of a refusal, unless another process did so within the minute (spec D5)."""
+        """Report a refusal, unless another process did so within the minute (spec D5)."""
         key, span = self._key("refused", name), round(A_MINUTE * 1000)
         if self._line.client.execute("SET", key, 1, "NX", "PX", span):
             seen = self._seen.state(name)
@@ -221,7 +221,7 @@ class RedisBreakers:
         return rules.refuses(seen, name, self._line.now(), self._of(name))
 
     def _report(self, *keys: tuple[str, int]) -> None:
-        """Tell what ended since the last time; what cannot be told now is told never."""
+        """Report what ended since the last time; what cannot be reported now never is."""
         with self._lock:
             ended = [(key, self._batches.pop(key, None)) for key in keys]
         self._seen.use(name for name, _ in keys)
@@ -232,7 +232,7 @@ class RedisBreakers:
         self._steps(told)
 
     def _counts(self, name: str, era: int) -> bool:
-        """Tell whether calls of *era* count, as far as is known here."""
+        """True if calls of *era* count, as far as is known here."""
         seen = self._seen.state(name)
         if seen is None:  # calls that took so long that their breaker was forgotten meanwhile
             return era != _UNKNOWN

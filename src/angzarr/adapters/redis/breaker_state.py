@@ -28,7 +28,7 @@ from angzarr.resilience.breaker import (
 
 @lru_cache(maxsize=1024)
 def told_settings(settings: BreakerSettings) -> str:
-    """Return *settings* as the script reads them, spans in milliseconds."""
+    """*settings* as the script reads them, spans in milliseconds."""
     ms = timedelta(milliseconds=1)
     return json.dumps(
         {
@@ -47,7 +47,7 @@ def told_settings(settings: BreakerSettings) -> str:
 
 
 def read_state(told: str) -> BreakerState:
-    """Return the state that the script wrote; an empty list of Lua's is an object."""
+    """The state that the script wrote; an empty list of Lua's is an object."""
     given: dict[str, Any] = json.loads(told)
     return BreakerState(
         phase=Phase(given["phase"]),
@@ -66,7 +66,7 @@ def read_state(told: str) -> BreakerState:
 
 
 def read_transition(said: Mapping[str, str]) -> Transition | None:
-    """Return a transition as the script wrote it into the history."""
+    """A transition as the script wrote it into the history."""
     after = read_state(said["state"])
     return rules.transition(said["name"], Phase(said["before"]), after, said["by"])
 
@@ -93,15 +93,15 @@ class HeardBreakers:
         self._lock = Lock()
 
     def state(self, name: str) -> BreakerState | None:
-        """Return what was last heard of *name*."""
+        """What was last heard of *name*."""
         return self._states.get(name)
 
     def names(self) -> list[str]:
-        """Return the names of which something was heard."""
+        """The names of which something was heard."""
         return list(self._states)
 
     def phases(self) -> Mapping[str, Phase]:
-        """Return where each of them stands."""
+        """Where each of them stands."""
         return {name: state.phase for name, state in self._states.copy().items()}
 
     def take_in(self, name: str, state: BreakerState, asked_at: float) -> None:

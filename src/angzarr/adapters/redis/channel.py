@@ -43,7 +43,7 @@ ENOUGH, FEWEST = 8, 2
 
 
 def has_backlog(limit: int) -> bool:
-    """Tell whether half of the prefetch *limit* waits for a slot in this process's worker.
+    """True if half of the prefetch *limit* waits for a slot in this process's worker.
 
     Then no slot of the pool becomes idle while a step waits for more to say. Celery's own account
     is read where a worker has loaded it; elsewhere nothing is ever waited for.
@@ -120,7 +120,7 @@ class Channel(HoldingChannel):
         if self._takers.pop(queue, None) is None or self.fetcher is None:
             return
         if not self._takers:
-            # Nobody takes steps any more: what was fetched for nothing must not be kept.
+            # No more steps are taken: what was fetched for nothing must not be kept.
             self._hang_up(self.fetcher)
         left = [fetched for fetched in self.fetcher.ready if fetched.queue not in self._takers]
         for fetched in left:
@@ -128,7 +128,7 @@ class Channel(HoldingChannel):
         self._put_back(left)
 
     def room(self) -> int:
-        """Return how many messages the consumers can take now."""
+        """How many messages the consumers can take now."""
         if self._damaged.is_full or not self.qos.can_consume():
             return 0
         left = self.qos.can_consume_max_estimate()
@@ -143,11 +143,11 @@ class Channel(HoldingChannel):
         return max(room, 0)
 
     def is_busy(self) -> bool:
-        """Return whether the consumers have enough to do for the next milliseconds."""
+        """True if the consumers have enough to do for the next milliseconds."""
         return has_backlog(self.qos.prefetch_count)
 
     def lists(self) -> Lists:
-        """Return the lists to fetch from, in the order of this turn."""
+        """The lists to fetch from, in the order of this turn."""
         queues = [queue for queue in self._queue_cycle.consume(len(self.active_queues)) if queue]
         names = [self._name(queue, step) for step in self.priority_steps for queue in queues]
         return Lists(names, queues, fair=type(self._queue_cycle) is round_robin_cycle)
@@ -170,7 +170,7 @@ class Channel(HoldingChannel):
         return delivered
 
     def basic_get(self, queue: str, no_ack: bool = False, **_kwargs: Any) -> Any:  # noqa: FBT001, FBT002 - kombu's
-        """Return one message of *queue*, or None."""
+        """One message of *queue*, or None."""
         if not no_ack and self.ack_emulation:
             self._begin_session()
         names = [self._name(queue, step) for step in self.priority_steps]
@@ -225,7 +225,7 @@ class Channel(HoldingChannel):
             _log.exception("on_fetched_failed")
 
     def _read(self, fetched: Fetched) -> Any:
-        """Return the message, or None if it is damaged and taken care of."""
+        """The message, or None if it is damaged and taken care of."""
         died = deaths(fetched.raw)
         match reading_after(died):
             case ReadMode.WITH_OTHERS:
@@ -240,7 +240,7 @@ class Channel(HoldingChannel):
     def _read_returned(self, fetched: Fetched) -> Any:
         """Read what came back from a worker that died, and write down meanwhile that it is done.
 
-        None as well if it is not ours any more. Without a session nobody would give it back.
+        None as well if it is not ours any more. Without a session it would not be given back.
         """
         bare = fetched._replace(raw=without_deaths(fetched.raw))
         if not self._note(fetched.tag, while_read(fetched)):
@@ -249,7 +249,7 @@ class Channel(HoldingChannel):
         if message is not None and self.on_returned is not None:
             try:
                 self.on_returned(message)
-            except Exception as error:  # noqa: BLE001 - whoever takes the message will find out
+            except Exception as error:  # noqa: BLE001 - the next reader of the message will find out
                 _log.debug("on_returned failed: %r", error)
         return message if self._note(fetched.tag, held(fetched)) else None
 

@@ -80,12 +80,12 @@ class RedisClient:
         return replies
 
     def time(self) -> datetime:
-        """Return the server's time; raises StoreUnavailable."""
+        """The server's time; raises StoreUnavailable."""
         seconds, micros = self.execute("TIME")
         return datetime.fromtimestamp(int(seconds), UTC) + timedelta(microseconds=int(micros))
 
     def connect(self) -> Connection:
-        """Return a connection of the caller's own, whose errors are redis-py's."""
+        """A connection of the caller's own, whose errors are redis-py's."""
         connection = self._make()
         connection.connect()
         return connection
@@ -108,17 +108,17 @@ class RedisClient:
 
 
 def whole_ms(span: timedelta) -> int:
-    """Return *span* in whole milliseconds, at least one: Redis refuses a lease of nothing."""
+    """*span* in whole milliseconds, at least one: Redis refuses a lease of nothing."""
     return max(round(span.total_seconds() * 1000), 1)
 
 
 def is_not_now(error: RedisError) -> bool:
-    """Tell whether a server that says *error* may serve again in a moment."""
+    """True if a server that says *error* may serve again in a moment."""
     return isinstance(error, _NOT_NOW) or _NOT_NOW_CODE.match(str(error)) is not None
 
 
 def _connector(url: str, timeout: float) -> tuple[Callable[[], Connection], str]:
-    """Return what makes a connection, and the address without the password."""
+    """What makes a connection, and the address without the password."""
     try:
         pool = ConnectionPool.from_url(
             url,

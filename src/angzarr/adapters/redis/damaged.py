@@ -67,7 +67,7 @@ class Damaged:
         return len(self._in_hand) >= ENOUGH_IN_HAND
 
     def tags(self) -> list[str]:
-        """Return the tags of what is being handed over."""
+        """The tags of what is being handed over."""
         return list(self._in_hand)
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Damaged:
 
 
 def read(raw: bytes, loads: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the envelope; raises DamagedEnvelope, saying what is wrong.
+    """The envelope; raises DamagedEnvelope, saying what is wrong.
 
     What kombu needs to deliver it, and what stock kombu needs to acknowledge it, must be there.
     """

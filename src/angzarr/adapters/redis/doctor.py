@@ -33,7 +33,7 @@ _ODD: Final = (
 
 
 def examine(ask: Ask, at: str, roles: Sequence[str]) -> RedisSeen:
-    """Return what the Redis that *ask* sends commands to says; raises what it does if away."""
+    """What the Redis that *ask* sends commands to says; raises what it does if away."""
     told: dict[str, str] = {}
     for section in ("server", "memory", "persistence", "replication", "cluster"):
         told |= fields_of(_text(_asked(ask, "INFO", section) or ""))
@@ -58,7 +58,7 @@ def examine(ask: Ask, at: str, roles: Sequence[str]) -> RedisSeen:
 
 
 def waiting(ask: Ask, queues: Sequence[str], prefix: str, steps: Sequence[int]) -> dict[str, int]:
-    """Return how many messages wait in the lists of *queues*, of all priorities *steps*."""
+    """How many messages wait in the lists of *queues*, of all priorities *steps*."""
     counts = {}
     for queue in queues:
         keys = [f"{prefix}{queue}", *(f"{prefix}{queue}{_PRIORITY}{one}" for one in steps if one)]
@@ -91,7 +91,7 @@ def config_set(ask: Ask, name: str, value: str) -> str:
 
 
 def _asked(ask: Ask, *command: Any) -> Any:
-    """Return the reply; None where the server may not be asked this, or says what is no text."""
+    """The reply; None where the server may not be asked this, or says what is no text."""
     try:
         return ask(*command)
     except UnicodeDecodeError:
@@ -110,7 +110,7 @@ def _config(ask: Ask, name: str) -> str | None:
 
 
 def _skew(ask: Ask) -> timedelta | None:
-    """Return how far the server's clock is ahead; nothing that the way there may explain."""
+    """How far the server's clock is ahead; nothing that the way there may explain."""
     before = time.time()
     reply = _asked(ask, "TIME")
     after = time.time()
@@ -123,7 +123,7 @@ def _skew(ask: Ask) -> timedelta | None:
 
 
 def _eta(get: Callable[[], object]) -> float | None:
-    """Return for when a held message is, by what it says; it may be anything, also no text."""
+    """When a held message is due, by what it says, which may be anything."""
     try:
         message = json.loads(_text(get()))[0]
         said = datetime.fromisoformat(message["headers"]["eta"])

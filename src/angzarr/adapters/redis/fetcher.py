@@ -39,7 +39,7 @@ class StepErrors:
         kept: list[bytes],
         odd: list[bytes],
     ) -> None:
-        """Tell what did not go as it should; usually all are empty."""
+        """What did not go as it should; usually all are empty."""
         for key in {name.decode(errors="replace") for name in odd} - self._odd:
             self._odd.add(key)
             _log.error("queue_unreadable: the key %s is not a list; another program wrote it", key)
@@ -87,13 +87,13 @@ class Consumer(Protocol):
     """What a fetcher asks of its channel."""
 
     def room(self) -> int:
-        """Return how many messages the consumers can take now."""
+        """How many messages the consumers can take now."""
 
     def lists(self) -> Lists:
-        """Return the lists to fetch from, in the order of this turn."""
+        """The lists to fetch from, in the order of this turn."""
 
     def is_busy(self) -> bool:
-        """Return whether the consumers have enough to do for the next milliseconds."""
+        """True if the consumers have enough to do for the next milliseconds."""
 
 
 class _Flight(NamedTuple):
@@ -105,7 +105,7 @@ class _Flight(NamedTuple):
 
 
 class Fetcher:
-    """Fetches for *consumer* into *session*, or without one where nobody acknowledges."""
+    """Fetches for *consumer* into *session*, or without one where nothing is acknowledged."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Fetcher:
         self._send(wanted, now)
 
     def turn_in(self) -> float | None:
-        """Return in how many seconds to turn, where nothing else may come before; or None."""
+        """Seconds until its next turn, if nothing comes before; or None."""
         now = time.monotonic()
         if self._lost_at is not None:
             return RETRY
@@ -231,16 +231,16 @@ class Fetcher:
             )
 
     def tags(self) -> set[str]:
-        """Return the tags of what is fetched and not delivered, or acknowledged and not told."""
+        """The tags of what is fetched and not delivered, or acknowledged and not told."""
         flying = self._flight.done if self._flight is not None else ()
         return {one.tag for one in (*self.ready, *self._done, *flying)}
 
     def may_bring(self, tag: str) -> bool:
-        """Tell whether *tag* may be of the fetch under way, or of one whose reply was lost."""
+        """True if *tag* may be of the fetch under way, or of one whose reply was lost."""
         return tag.startswith(f"{self._name}:{self._number}:")
 
     def rest(self) -> list[Done]:
-        """Return what is acknowledged and not told, which is forgotten here."""
+        """What is acknowledged and not told; it is forgotten here."""
         self._take_back()
         rest, self._done = list(self._done), deque()
         return rest
@@ -268,7 +268,7 @@ class Fetcher:
         return f"Redis has answered no fetch for {silent:.0f} s"
 
     def overdue(self, seconds: float) -> bool:
-        """Tell whether a reply has been missing for *seconds*: the other end may be gone."""
+        """True if a reply has been missing for *seconds*: the other end may be gone."""
         return self._flight is not None and time.monotonic() - self._looked_at > seconds
 
     def finish(self) -> None:
@@ -304,7 +304,7 @@ class Fetcher:
         self._lost_at, self._told_lost = None, False
 
     def _is_back(self, now: float) -> bool:
-        """Tell whether to try again: the session's thread found Redis, or some time is over."""
+        """True if Redis may be tried again: the session's thread found it, or some time is over."""
         lost_at = self._lost_at or 0.0
         if self.session is None:
             return now - lost_at > RETRY
@@ -367,5 +367,5 @@ class Fetcher:
 
 
 def keys_of(session: Session | None) -> tuple[str, str, str]:
-    """Return the keys that the step script takes before the lists."""
+    """The keys that the step script takes before the lists."""
     return ("", "", "") if session is None else session.keys.of_scripts

@@ -55,7 +55,7 @@ class RedisFleet:
         )
 
     def members(self) -> Sequence[Member]:
-        """Return all whose lease runs, by owner; two round trips."""
+        """All whose lease runs, by owner; two round trips."""
         told = self._client.run(_MEMBERS, self._said[0])
         found = [
             member
@@ -68,14 +68,14 @@ class RedisFleet:
         return sorted(living, key=lambda member: member.owner)
 
     def releases(self) -> Sequence[FleetRelease]:
-        """Return all releases, in the order in which they were first seen."""
+        """All releases, in the order in which they were first seen."""
         told = self._client.run_keys(_RELEASES, self._releases)
         found = map(_release, told[::3], told[1::3], told[2::3])
         return [one for one in found if one is not None]
 
 
 def _release(name: str, first: str, last: str) -> FleetRelease | None:
-    """Return the release under the key *name*, None if nobody of ours wrote that."""
+    """The release under the key *name*, None if that is not of our writing."""
     try:
         return FleetRelease(
             name=json.loads(f'"{name}"'), first_seen_at=_moment(first), last_seen_at=_moment(last)

@@ -1,7 +1,7 @@
 """FlowLine: one process's line to the flow store, for all that a fleet shares of its flow control.
 
 A thread hears by push what changed there, looks once a second besides (a push can be lost), and
-does what is due at each turn, such as telling what was counted. Nobody waits for it, and no call
+does what is due at each turn, such as telling what was counted. No one waits for it, and no call
 fails because the store is away: flow control fails open (decisions 26).
 """
 
@@ -32,7 +32,7 @@ TIMEOUT: Final = timedelta(milliseconds=500)
 TURN: Final = 0.25
 #: Seconds between two looks for a change whose push was lost.
 LOOK_EVERY: Final = 1.0
-#: So many looks that find a change nobody was told of mean that the bell is mute.
+#: So many looks that find a change without a notification mean that the bell is mute.
 MUTE: Final = 3
 #: Messages that are taken in together at most.
 _DRAUGHT: Final = 1000
@@ -50,12 +50,12 @@ _NEWS: Final = re.compile(r"([0-9]{1,18}) (\S+) (.*)", re.DOTALL)
 
 
 def flow_key(prefix: str, *parts: str) -> str:
-    """Return a key of the flow store; all of them share a hash tag, so one script may use many."""
+    """A key of the flow store; all of them share a hash tag, so one script may use many."""
     return ":".join((f"{{{prefix}:flow}}", *parts))
 
 
 def moment(milliseconds: float) -> datetime:
-    """Return the time that the flow store's scripts write so, in milliseconds since the epoch."""
+    """The time that the flow store's scripts write so, in milliseconds since the epoch."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
@@ -106,14 +106,14 @@ class FlowLine:
         self._duties.append(duty)
 
     def ask(self, step: Callable[[], T], otherwise: T) -> T:
-        """Return what *step* returns, or *otherwise* if the store is away; never raises.
+        """What *step* returns, or *otherwise* if the store is away; never raises.
 
-        Once it is away nobody waits for it but the thread, which looks whether it is back.
+        Once it is away only the thread waits for it, and looks whether it is back.
         """
         return otherwise if self.away else self._attempt(step, otherwise)
 
     def now(self) -> datetime:
-        """Return the store's time as it is known here; spans are measured by it alone."""
+        """The store's time as it is known here; spans are measured by it alone."""
         return datetime.fromtimestamp(self._monotonic() + self._ahead, UTC)
 
     def told_time(self, milliseconds: int) -> None:
@@ -121,7 +121,7 @@ class FlowLine:
         self._ahead = milliseconds / 1000 - self._monotonic()
 
     def last(self, stream: str, limit: int) -> list[tuple[str, dict[str, str]]]:
-        """Return the last *limit* entries of *stream*, oldest first, each its id and its fields.
+        """The last *limit* entries of *stream*, oldest first, each its id and its fields.
 
         Raises StoreUnavailable.
         """
@@ -146,7 +146,7 @@ class FlowLine:
         return self._thread is not None
 
     def close(self) -> None:
-        """Tell what was counted, and end; safe to call twice."""
+        """Flush what was counted, and end; safe to call twice."""
         self._ended.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(FAREWELL)
@@ -167,7 +167,7 @@ class FlowLine:
             bell.disconnect()
 
     def _subscribed(self) -> Connection | None:
-        """Return a connection on which changes are told, None if there is none just now."""
+        """A connection on which changes are told, None if there is none just now."""
         if self._monotonic() < self._no_bell_before:
             return None
         bell: Connection | None = None
@@ -277,7 +277,7 @@ class FlowLine:
 
 
 def _read(bell: Connection, seconds: float) -> list[str]:
-    """Return what is said on *bell* within *seconds*, as soon as there is something."""
+    """What is said on *bell* within *seconds*, as soon as there is something."""
     said: list[str] = []
     while len(said) < _DRAUGHT and bell.can_read(0 if said else seconds):
         # Not decoded by redis-py, which would stumble over what is no UTF-8.

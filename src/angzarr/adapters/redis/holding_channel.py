@@ -60,7 +60,7 @@ class LinkedChannel(stock.Channel):
         super()._disconnect_pools()
 
     def _size(self, queue: str) -> int:
-        """Return how many messages wait, on a full server as well: stock asks in a transaction."""
+        """How many messages wait, on a full server as well: stock asks in a transaction."""
         try:
             return int(super()._size(queue))
         except (OutOfMemoryError, ExecAbortError):
@@ -81,7 +81,7 @@ class LinkedChannel(stock.Channel):
                 raise
 
     def _has_queue(self, queue: str, **_kwargs: Any) -> bool:
-        """Tell whether any list of *queue* exists; stock looks without the key prefix."""
+        """True if any list of *queue* exists; stock looks without the key prefix."""
         with self.conn_or_acquire() as client, client.pipeline() as pipe:
             for step in self.priority_steps:
                 pipe.exists(f"{self.global_keyprefix}{self._q_for_pri(queue, step)}")
@@ -119,7 +119,7 @@ class HoldingChannel(LinkedChannel):
     on_returned: Callable[[Any], None] | None = None
     on_put_back: Callable[[Sequence[Any]], None] | None = None
 
-    #: What fetches; None while nobody consumes.
+    #: What fetches; None without a consumer.
     fetcher: Fetcher | None = None
     _session: Session | None = None
 
@@ -192,7 +192,7 @@ class HoldingChannel(LinkedChannel):
             self.link.close()
 
     def give_back_strays(self) -> None:
-        """Give back what this session holds and nobody here knows of.
+        """Give back what this session holds and this process does not know of.
 
         Such are the messages of a fetch whose reply never came, or that could not be given back
         in time. What is seen twice, with time between, is a stray. Raises redis-py's errors.
@@ -271,7 +271,7 @@ class HoldingChannel(LinkedChannel):
             self.fetcher.session = session
 
     def _make_quick_connection(self) -> Connection:
-        """Return a connection that waits a fraction of a lease: a renewal must not be late."""
+        """A connection that waits a fraction of a lease: a renewal must not be late."""
         connection: Any = self._make_connection()
         longest = self.lease / RENEWALS
         connection.socket_timeout = min(self.socket_timeout or longest, longest)

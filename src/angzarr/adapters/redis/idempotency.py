@@ -96,7 +96,7 @@ class RedisIdempotencyStore:
         return [_answer(reply) for reply in replies]
 
     def owns(self, key: str, token: str, /) -> bool:
-        """Return whether the delivery with *token* still holds *key*."""
+        """True if the delivery with *token* still holds *key*."""
         name = f"{self._prefix}:{key}"
         return bool(self._client.execute("HMGET", name, "status", "token") == ["pending", token])
 
@@ -109,7 +109,7 @@ class RedisIdempotencyStore:
         return bool(self._client.run(_SETTLE, record, *args))
 
     def ending_args(self, key: str, token: str, ending: Ending) -> tuple[str, tuple[Argument, ...]]:
-        """Return record and arguments with which ``settle.lua`` ends the claim of *token*."""
+        """Record and arguments with which ``settle.lua`` ends the claim of *token*."""
         life = whole_ms(life_after(ending, self._life))
         args = (token, status_of(ending).value, life, *_left_by(ending))
         return f"{self._prefix}:{key}", args
@@ -150,7 +150,7 @@ class RedisIdempotencyStore:
 
 
 def log_of(record: str, replay: int) -> str:
-    """Return the key of the log of finished steps beside *record*, in the same cluster slot.
+    """The key of the log of finished steps beside *record*, in the same cluster slot.
 
     Only a record with a ``}`` that closes nothing has its log elsewhere, as no tag could name it.
     """
@@ -185,7 +185,7 @@ def _answer(reply: Any) -> ClaimAnswer:  # noqa: PLR0911 - one for each answer
 
 
 def _left_by(ending: Ending) -> tuple[Argument, ...]:
-    """Return what ``settle.lua`` writes besides the status."""
+    """What ``settle.lua`` writes besides the status."""
     match ending:
         case Complete(result=str(kept)) | Fail(error=kept):
             return (kept,)
@@ -222,7 +222,7 @@ class RedisStepLog:
         return bool(answer != _LOST)
 
     def read(self, place: StepLogKey, /) -> Logged:
-        """Return what the log holds."""
+        """What the log holds."""
         flat = self._client.execute("HGETALL", log_of(self._record(place), place.replay))
         return _logged(flat)
 
@@ -253,7 +253,7 @@ def _logged(flat: Sequence[str]) -> Logged:
 
 
 def _numbered(field: str, text: str) -> tuple[int, FinishedStep]:
-    """Read one field; what is no step of ours is one that nobody can undo, and is told as that."""
+    """Read one field; what is no step of ours is reported as one that cannot be undone."""
     number, _, told = text.partition(":")
     try:
         undo, data = json.loads(told)

@@ -33,15 +33,15 @@ class Connection(Protocol):
         """Connect if need be and send what was packed."""
 
     def pack_commands(self, commands: Sequence[Command]) -> list[bytes]:
-        """Return the bytes of several commands."""
+        """The bytes of several commands."""
 
     def can_read(self, timeout: float = 0) -> bool:
-        """Tell whether there is something to read: a reply, or the end of the connection."""
+        """True if there is something to read: a reply, or the end of the connection."""
 
     def read_response(
         self, *, disable_decoding: bool = False, disconnect_on_error: bool = True
     ) -> Any:
-        """Return one reply, or raise it if it is an error."""
+        """One reply; raises it if it is an error."""
 
     def disconnect(self) -> None:
         """Close the socket."""
@@ -165,7 +165,7 @@ def _read(file: str) -> str:
 
 
 def _is_stale(connection: Connection) -> bool:
-    """Tell whether the server closed an idle *connection*; it is closed here as well then."""
+    """True if the server closed an idle *connection*; it is closed here as well then."""
     try:
         stale = connection.can_read(0)
     except (RedisConnectionError, OSError):

@@ -33,7 +33,7 @@ class Nudge:
         self._pending = False
 
     def fileno(self) -> int:
-        """Return what to listen to."""
+        """What to listen to."""
         if self._pipe is None:
             self._pipe = os.pipe()
         return self._pipe[0]
@@ -143,7 +143,7 @@ class Poller(MultiChannelPoller):
     def turn_soon(self, fetcher: Any) -> None:
         """Wake the loop when *fetcher* is to turn. Not from within `tick`.
 
-        The loop has decided by then how long it waits. Without one, whoever drains turns it.
+        The loop has decided by then how long it waits. Without one, `drain_events` turns it.
         """
         if self._turning_soon or self.loop is None:
             return
@@ -277,7 +277,7 @@ class Poller(MultiChannelPoller):
             self._lost(channel, STEP, TimeoutError(_NO_REPLY))
 
     def _overdue(self) -> list[Any]:
-        """Return the channels whose step was not answered in the time that a socket has."""
+        """The channels whose step was not answered in the time that a socket has."""
         return [
             channel
             for channel in tuple(self._channels)

@@ -111,7 +111,7 @@ def _check(ask: Callable[[], Told], where: str) -> None:
 
 
 def may_not_be_asked(error: Exception) -> bool:
-    """Tell whether a server that says *error* is there, and forbids or lacks the command."""
+    """True if a server that says *error* is there, and forbids or lacks the command."""
     said = error.__cause__ if isinstance(error, StoreUnavailable) else error
     if isinstance(said, NoPermissionError):
         return True
@@ -128,6 +128,6 @@ def _refusal(where: str, told: Told) -> str:
 
 
 def fields_of(text: str) -> dict[str, str]:
-    """Return the fields of a reply to ``INFO``."""
+    """The fields of a reply to ``INFO``."""
     pairs = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
     return {name: value for name, colon, value in pairs if colon}

@@ -59,7 +59,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def new(cls, lease: str, unacked_prefix: str) -> Keys:
-        """Return the keys of a new session under *lease*; they share *unacked_prefix*."""
+        """The keys of a new session under *lease*; they share *unacked_prefix*."""
         session = f"{lease}#{os.urandom(4).hex()}"
         return cls(session, lease, f"{unacked_prefix}owners", unacked_prefix)
 
@@ -74,7 +74,7 @@ class Keys(NamedTuple):
         return (self.unacked, self.lease, self.sessions)
 
     def of(self, session: str) -> Keys:
-        """Return the keys of another *session*; its name begins with its lease's key."""
+        """The keys of another *session*; its name begins with its lease's key."""
         return self._replace(session=session, lease=session.rpartition("#")[0])
 
 
@@ -129,7 +129,7 @@ class Session:
         return self._give_back(self.keys, tags, last=last, dead=False)
 
     def held(self, known: int) -> list[str]:
-        """Return the tags of all that this session holds, none if it is no more than *known*.
+        """The tags of all that this session holds, none if it is no more than *known*.
 
         Raises redis-py's errors.
         """
@@ -187,9 +187,9 @@ class Session:
         self.renewed_at = self._steady_since = None
 
     def _steady(self) -> bool:
-        """Tell whether this process may judge others.
+        """True if this process may judge others.
 
-        After Redis itself was away all leases have ended; whoever lives has renewed its own
+        After Redis itself was away all leases have ended; each living session has renewed its own
         before half a span is over.
         """
         since = self._steady_since
@@ -270,29 +270,29 @@ class Session:
 
 
 def split_held(value: bytes) -> tuple[bytes, bytes]:
-    """Return list and raw message of what an unacked hash holds: ``length:list raw``."""
+    """List and raw message of what an unacked hash holds: ``length:list raw``."""
     length, _, rest = value.partition(b":")
     size = int(length)
     return rest[:size], rest[size:]
 
 
 def _is_whole(value: bytes) -> bool:
-    """Tell whether `split_held` can read *value*; what it cannot is not ours, and stays."""
+    """True if `split_held` can read *value*; what it cannot is not ours, and stays."""
     length, colon, rest = value.partition(b":")
     return bool(colon) and length.isdigit() and len(length) <= _DIGITS and int(length) <= len(rest)
 
 
 def _returned(value: bytes, *, dead: bool) -> tuple[bytes, bytes]:
-    """Return the list a message came from, and the message as it goes back; see `returned`."""
+    """The list a message came from, and the message as it goes back; see `returned`."""
     origin, raw = split_held(value)
     flagged = _redelivered(without_deaths(raw))
     return origin, after_death(flagged, raw) if dead else with_deaths_of(flagged, raw)
 
 
 def _redelivered(raw: bytes) -> bytes:
-    """Return a message flagged as stock kombu does it.
+    """A message flagged as stock kombu does it.
 
-    What is damaged goes back as it is; whoever fetches it next will find out.
+    What is damaged goes back as it is; its next reader will find out.
     """
     try:
         check_json(raw, ENVELOPE)
@@ -305,7 +305,7 @@ def _redelivered(raw: bytes) -> bytes:
 
 
 def _age(tag: str) -> tuple[int, ...]:
-    """Return what orders the *tag* of a message by the time it was fetched: ``…:fetch:number``."""
+    """What orders the *tag* of a message by the time it was fetched: ``…:fetch:number``."""
     return tuple(int(part) for part in tag.rsplit(":", 2)[-2:] if part.isdecimal())
 
 

@@ -44,7 +44,7 @@ class Done(NamedTuple):
     ending: Ending | None = None
 
     def args(self) -> tuple[Argument, ...]:
-        """Return what the step script takes."""
+        """What the step script takes."""
         if self.ending is None:
             return (self.tag, 0)
         return (self.tag, len(self.ending.args) + 1, self.ending.record, *self.ending.args)
@@ -59,7 +59,7 @@ class Lists(NamedTuple):
 
 
 def flat(done: Sequence[Done]) -> list[Argument]:
-    """Return what the script takes to let go of *done*."""
+    """What the script takes to let go of *done*."""
     return [arg for one in done for arg in one.args()]
 
 
@@ -67,34 +67,34 @@ _MARK: Final = b"\t"
 
 
 def deaths(raw: bytes) -> int:
-    """Return how many workers died that had *raw* in hand, as far as that is told."""
+    """How many workers died that had *raw* in hand, as far as that is told."""
     if not raw.startswith(_MARK):
         return 0
     return len(raw) - len(raw.lstrip(_MARK))
 
 
 def without_deaths(raw: bytes) -> bytes:
-    """Return *raw* as it was published."""
+    """*raw* as it was published."""
     return raw.lstrip(_MARK)
 
 
 def after_death(raw: bytes, before: bytes) -> bytes:
-    """Return *raw* as it comes back from a worker that died with it, as *before*, in hand."""
+    """*raw* as it comes back from a worker that died with it, as *before*, in hand."""
     return _MARK * max(deaths(before), 1) + raw
 
 
 def with_deaths_of(raw: bytes, before: bytes) -> bytes:
-    """Return *raw*, which was *before*, as its own worker gives it back."""
+    """*raw*, which was *before*, as its own worker gives it back."""
     return _MARK * deaths(before) + raw
 
 
 def while_read(fetched: Fetched) -> bytes | None:
-    """Return what the session holds of *fetched* while it is read; see `held`."""
+    """What the session holds of *fetched* while it is read; see `held`."""
     return held(fetched._replace(raw=_MARK + fetched.raw))
 
 
 def held(fetched: Fetched) -> bytes | None:
-    """Return what the session holds of *fetched*: its list, by its length, and the raw message.
+    """What the session holds of *fetched*: its list, by its length, and the raw message.
 
     None where the list is not known here, and so not to be written.
     """

@@ -47,25 +47,25 @@ _ODD: Final = (
 
 
 def told_switch(selector: Selector, action: SwitchAction, by: str, reason: str) -> str:
-    """Return what a switch says as the script keeps it, in ASCII."""
+    """What a switch says as the script keeps it, in ASCII."""
     said = {"selector": selector.named, "action": action, "by": by, "reason": reason}
     return json.dumps(said)
 
 
 def told_person(by: str, reason: str) -> str:
-    """Return who resumes, and why, as the script keeps it, in ASCII."""
+    """Who resumes, and why, as the script keeps it, in ASCII."""
     return json.dumps({"by": by, "reason": reason})
 
 
 def told_end(until: datetime | timedelta | None) -> str:
-    """Return when a switch ends as the script reads it."""
+    """When a switch ends as the script reads it."""
     if isinstance(until, timedelta):
         return f"+{until // _MS}"
     return "0" if until is None else f"{until.timestamp() * 1000:.0f}"
 
 
 def read_switch(id_: str, told: str) -> Switch | None:
-    """Return the switch that stands under *id_*, None if it cannot be told whom it means."""
+    """The switch that stands under *id_*, None if it cannot be told whom it means."""
     try:
         at, ends, text = told.split(" ", 2)
         said: dict[str, Any] = json.loads(text)
@@ -86,13 +86,13 @@ def read_switch(id_: str, told: str) -> Switch | None:
 
 
 def read_changes(entries: Iterable[tuple[str, Mapping[str, str]]]) -> list[SwitchChange]:
-    """Return the changes among *entries* of the history, each its id there and what it says."""
+    """The changes among *entries* of the history, each its id there and what it says."""
     found = [read_change(entry, told) for entry, told in entries]
     return [change for change in found if change is not None]
 
 
 def read_change(entry: str, told: Mapping[str, str]) -> SwitchChange | None:
-    """Return a change as the script wrote it into the history, None if it is none.
+    """A change as the script wrote it into the history, None if it is none.
 
     *entry* is its id there.
     """
@@ -172,20 +172,20 @@ class RedisSwitches:
         line.on_change("switch", lambda _id: self._look())
 
     def any(self) -> bool:
-        """Tell whether there are any; Redis is asked the first time, once."""
+        """True if there are any; Redis is asked the first time, once."""
         if self._all is None and not self._asked:
             self._line.start()
             self._line.ask(self._look_first, None)
         return bool(self._all)
 
     def of(self, subject: Selector, /) -> Switch | None:
-        """Return the switch that holds for *subject* now, as far as this process has heard."""
+        """The switch that holds for *subject* now, as far as this process has heard."""
         if self._all is None:
             self._line.start()
         return self._all.of(subject, self._line.now()) if self._all else None
 
     def now(self) -> datetime:
-        """Return Redis's time as it is known here."""
+        """Redis's time as it is known here."""
         return self._line.now()
 
     def put(
@@ -215,7 +215,7 @@ class RedisSwitches:
         return [change.before for change in changes if change.before is not None]
 
     def switches(self) -> Sequence[Switch]:
-        """Return all that hold, the oldest first; raises StoreUnavailable."""
+        """All that hold, the oldest first; raises StoreUnavailable."""
         found, now = self._step("look").switches, self.now()
         return sorted(
             (switch for switch in found if not switch.is_over(now)),
@@ -223,11 +223,11 @@ class RedisSwitches:
         )
 
     def unreadable(self) -> Sequence[str]:
-        """Return the ids of what lies there and cannot be read; raises StoreUnavailable."""
+        """The ids of what lies there and cannot be read; raises StoreUnavailable."""
         return self._step("look").unreadable
 
     def history(self, limit: int) -> Sequence[SwitchChange]:
-        """Return the last *limit* changes, oldest first; raises StoreUnavailable."""
+        """The last *limit* changes, oldest first; raises StoreUnavailable."""
         return read_changes(self._line.last(self._keys[2], limit))
 
     def _look_first(self) -> None:

@@ -15,7 +15,7 @@ from angzarr.adapters.redis.session import AWAY
 #: The attribute of a message that holds the `Ending` of a claim that ends with it.
 ENDING = "angzarr_ending"
 
-#: The attribute of a message that was fetched: a broadcast was not, and is nobody's.
+#: The attribute of a message that was fetched: a broadcast was not, and no session holds it.
 FETCHED = "angzarr_fetched"
 
 _log = logging.getLogger("angzarr.transport")
@@ -33,7 +33,7 @@ class Unacked(stock.QoS):
         QoS.append(self, message, delivery_tag)
 
     def delivered(self) -> list[str]:
-        """Return the tags of what is delivered and neither acknowledged nor rejected."""
+        """The tags of what is delivered and neither acknowledged nor rejected."""
         return [tag for tag in self._delivered if tag not in self._dirty]
 
     def ack(self, delivery_tag: str) -> None:
@@ -93,5 +93,5 @@ class Unacked(stock.QoS):
 
 
 def is_fetched(message: Any) -> bool:
-    """Tell whether *message* lies in Redis until it is let go; one that is unknown may."""
+    """True if *message* lies in Redis until it is let go; one that is unknown may."""
     return message is None or getattr(message, FETCHED, False)

@@ -25,7 +25,7 @@ def examine(
     endpoint_url: str | None,
     timeout: float,
 ) -> PayloadsSeen:
-    """Return what is known of the bucket; raises what boto3 raises if nobody answers."""
+    """What is known of the bucket; raises what boto3 raises if S3 does not answer."""
     config = config_of(timeout, path_style=endpoint_url is not None)
     client = boto3.session.Session().client(
         "s3", region_name=region, endpoint_url=endpoint_url, config=config
@@ -51,7 +51,7 @@ def _deletes(client: Any, bucket: str, prefix: str) -> str | None:
 
 
 def deleting(rules: Sequence[Mapping[str, Any]], prefix: str) -> Iterator[str]:
-    """Return the rules that delete objects below *prefix*, or some of them, in words.
+    """The rules that delete objects below *prefix*, or some of them, in words.
 
     A rule by tags deletes none of ours: they have none.
     """

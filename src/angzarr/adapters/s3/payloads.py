@@ -113,7 +113,7 @@ class S3PayloadStore:
         return f"s3://{self._bucket}/{self._key(sha256)}"
 
     def _connected(self) -> Any:
-        """Return this process's client; a forked child must not use its parent's connections."""
+        """This process's client; a forked child must not use its parent's connections."""
         with self._lock:
             if self._client is None or self._process != os.getpid():
                 self._process = os.getpid()
@@ -130,7 +130,7 @@ class S3PayloadStore:
 
 
 def config_of(timeout: float, *, path_style: bool) -> Config:
-    """Return how boto3 is to wait and try; *timeout* is seconds."""
+    """How boto3 is to wait and try; *timeout* is seconds."""
     return Config(
         connect_timeout=timeout,
         read_timeout=timeout,
@@ -141,7 +141,7 @@ def config_of(timeout: float, *, path_style: bool) -> Config:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what *error* says; client-side texts may hold addresses and keys, so no text."""
+    """What *error* says; client-side texts may hold addresses and keys, so no text."""
     if isinstance(error, NoCredentialsError):
         return (
             "no AWS credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,"

@@ -64,7 +64,7 @@ class Service:
     options: Mapping[str, Any] = field(repr=False)
 
     def connect(self, kind: str) -> Any:
-        """Return a client of its own session, which is what may be made in any thread."""
+        """A client of its own session, which is what may be made in any thread."""
         config = Config(
             connect_timeout=self.timeout,
             read_timeout=self.timeout + LONG_POLL,
@@ -90,7 +90,7 @@ class Client:
         self._client: Any = None
 
     def get(self) -> Any:
-        """Return it."""
+        """It."""
         with self._lock:
             if self._client is None:
                 self._client = self._service.connect(self._kind)

@@ -38,7 +38,7 @@ class WantedTaskQueue(NamedTuple):
 def wanted(
     names: Iterable[str], options: Mapping[str, Any], visibility: timedelta
 ) -> list[WantedTaskQueue]:
-    """Return the task queues *names* under kombu's transport *options*."""
+    """The task queues *names* under kombu's transport *options*."""
     predefined = options.get("predefined_queues") or {}
     return [_wanted(name, predefined, options, visibility) for name in names]
 
@@ -59,7 +59,7 @@ def _wanted(
 
 
 def region_of(options: Mapping[str, Any]) -> str:
-    """Return the region that kombu's transport would use."""
+    """The region that kombu's transport would use."""
     found = options.get("region") or boto3.Session().region_name or Channel.default_region
     return str(found)
 
@@ -72,7 +72,7 @@ def task_queues(
     ours: bool,
     visibility: timedelta,
 ) -> list[SqsQueueSeen]:
-    """Return the task *queues* as SQS has them; raises what boto3 raises."""
+    """The task *queues* as SQS has them; raises what boto3 raises."""
     client = service.connect("sqs")
     return [
         replace(_task_queue(client, at, one, ours=ours), wanted_visibility=visibility)
@@ -90,7 +90,7 @@ def make_task_queue(service: Service, queue: WantedTaskQueue) -> None:
 def letter_queues(
     service: Service, domains: Sequence[str], *, fifo: bool, create_missing: bool, topics: bool
 ) -> list[LetterQueueSeen]:
-    """Return the queues of *domains*, and others that hold letters; raises what boto3 raises.
+    """The queues of *domains*, and others that hold letters; raises what boto3 raises.
 
     *topics*: letters come to them by topics of SNS, which are looked at too.
     """
@@ -125,7 +125,7 @@ def make_letter_queue(service: Service, domain: str, *, fifo: bool) -> str:
 def _with_topic(
     service: Service, seen: LetterQueueSeen, queue: Mapping[str, str]
 ) -> LetterQueueSeen:
-    """Return *seen* of *queue* with what the topic before it lacks; makes none of it."""
+    """*seen* of *queue* with what the topic before it lacks; makes none of it."""
     sns = Client(service, "sns")
     arn = fan_out.topic_beside(queue["QueueArn"])
     try:
@@ -149,7 +149,7 @@ def _with_topic(
 
 
 def _others(client: SQSClient, known: Any) -> list[LetterQueueSeen]:
-    """Return queues of letters that are not *known* and hold some; the first thousand."""
+    """Queues of letters that are not *known* and hold some; the first thousand."""
     try:
         urls = client.list_queues(QueueNamePrefix=NAME_PREFIX, MaxResults=1000).get("QueueUrls", [])
     except FAILURES:  # no right to list

@@ -45,7 +45,7 @@ def policy_for(queue_arn: str, topic_arn: str) -> str:
 
 
 def judge(policy: str, queue_arn: str, topic_arn: str) -> Sending:
-    """Return whether *policy*, the text of a queue's, lets the topic send to it."""
+    """True if *policy*, the text of a queue's, lets the topic send to it."""
     facts = _facts(topic_arn)
     said = [
         (str(one.get("Effect")), _holds(one, facts))
@@ -136,7 +136,7 @@ def _like(pattern: str, value: str) -> bool:
 
 
 def _many(given: Any) -> Iterable[Any]:
-    """Return *given* as a list, which a policy writes for one without brackets."""
+    """*given* as a list, which a policy writes for one without brackets."""
     return given if isinstance(given, list) else [] if given is None else [given]
 
 
@@ -173,13 +173,13 @@ class FanOut:
 
 
 def topic_beside(queue_arn: str) -> str:
-    """Return the address of the topic that has the queue's name."""
+    """The address of the topic that has the queue's name."""
     parts = queue_arn.split(":")
     return ":".join([*parts[:2], "sns", *parts[3:]])
 
 
 def queue_beside(topic_arn: str) -> str:
-    """Return the address of the queue that has the topic's name."""
+    """The address of the queue that has the topic's name."""
     parts = topic_arn.split(":")
     return ":".join([*parts[:2], "sqs", *parts[3:]])
 
@@ -232,7 +232,7 @@ def warnings(found: FanOut) -> list[str]:
 
 
 def limit(found: FanOut) -> int:
-    """Return the bytes that one letter, and one batch, may have to arrive in the queue."""
+    """The bytes that one letter, and one batch, may have to arrive in the queue."""
     topic = _number(found.topic.get("MaximumMessageSize"), DEFAULT_LIMIT)
     queue = _number(found.queue.get("MaximumMessageSize"), DEFAULT_LIMIT)
     if found.subscription.get("RawMessageDelivery") != "true":
@@ -241,14 +241,14 @@ def limit(found: FanOut) -> int:
 
 
 def new_for(found: FanOut, now: float) -> float:
-    """Return the seconds until all of AWS knows what was made just now; *now* is Unix time."""
+    """The seconds until all of AWS knows what was made just now; *now* is Unix time."""
     if found.is_new:
         return NEW_FOR
     return _left(NEW_FOR, found.queue.get("CreatedTimestamp"), now)
 
 
 def changed_for(found: FanOut, now: float) -> float:
-    """Return the seconds until a policy that was given to an older queue is in force."""
+    """The seconds until a policy that was given to an older queue is in force."""
     if found.policy_is_new:
         return CHANGED_FOR
     queue = found.queue

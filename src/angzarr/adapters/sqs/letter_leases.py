@@ -55,7 +55,7 @@ class Lease:
 
 
 def extension(age: float, visibility: int) -> int:
-    """Return for how many seconds a message that was received *age* ago may be hidden now."""
+    """For how many seconds a message that was received *age* ago may be hidden now."""
     return max(0, min(visibility, int(LONGEST - age)))
 
 
@@ -91,7 +91,7 @@ class Leases:
         return handle
 
     def held(self, handles: Iterable[object]) -> list[Lease]:
-        """Return those of *handles* that were not let go."""
+        """Those of *handles* that were not let go."""
         leases = [handle.lease for handle in handles if isinstance(handle, SqsHandle)]
         with self._lock:
             return [lease for lease in dict.fromkeys(leases) if lease in self._held]
@@ -139,7 +139,7 @@ class Leases:
             self._note(lease, now, given.get(entry["Id"], 0))
 
     def _asked(self, url: str, entries: list[Any]) -> dict[str, int]:
-        """Return by entry for how many seconds it is hidden; nothing where SQS gave no answer."""
+        """For how many seconds each entry is hidden; nothing where SQS gave no answer."""
         if not entries:
             return {}
         try:
@@ -165,7 +165,7 @@ def _wakes_at(lease: Lease) -> float:
 
 
 def by_queue(leases: Iterable[Lease]) -> Iterator[tuple[str, list[Lease]]]:
-    """Return *leases* in batches that SQS takes, each of one queue, in their order."""
+    """*leases* in batches that SQS takes, each of one queue, in their order."""
     by_url: dict[str, list[Lease]] = {}
     for lease in leases:
         by_url.setdefault(lease.url, []).append(lease)
@@ -175,7 +175,7 @@ def by_queue(leases: Iterable[Lease]) -> Iterator[tuple[str, list[Lease]]]:
 
 
 def entries_of(leases: Sequence[Lease]) -> list[Any]:
-    """Return *leases* as the entries of a batch."""
+    """*leases* as the entries of a batch."""
     return [{"Id": str(at), "ReceiptHandle": one.receipt} for at, one in enumerate(leases)]
 
 
@@ -235,7 +235,7 @@ class LeaseRenewal:
             return self._pause
 
     def _is_over(self, stop: threading.Event) -> bool:
-        """True if nobody called `begin` meanwhile; the next call then starts a thread."""
+        """True if `begin` was not called meanwhile; the next call then starts a thread."""
         with self._lock:
             if stop.is_set():
                 return True

@@ -56,7 +56,7 @@ def is_legal(text: str) -> bool:
 
 
 def as_text(letter: Outgoing, form: Form) -> Text:
-    """Return *letter* as a text: JSON, or base64 of the binary form.
+    """*letter* as a text: JSON, or base64 of the binary form.
 
     Binary, too, where the JSON has a character that SQS refuses. Bytes that are no letter stay as
     they are where that is a text which is read as these bytes, else they are base64 and said so.
@@ -67,7 +67,7 @@ def as_text(letter: Outgoing, form: Form) -> Text:
 
 
 def as_bytes(given: Text) -> bytes:
-    """Return the bytes of a letter: base64 wherever the text is not JSON (wire facts)."""
+    """The bytes of a letter: base64 wherever the text is not JSON (wire facts)."""
     if given.transfer_encoding == BASE64:
         return _of_base64(given.text, strict=False)
     if given.content_type.startswith(JSON_CONTENT_TYPE) or given.text.startswith("{"):
@@ -76,7 +76,7 @@ def as_bytes(given: Text) -> bytes:
 
 
 def told_by(attributes: Mapping[str, str], text: str) -> Text:
-    """Return *text* with what the *attributes* of its message say."""
+    """*text* with what the *attributes* of its message say."""
     return Text(text, attributes.get(CONTENT_TYPE, ""), attributes.get(TRANSFER_ENCODING, ""))
 
 
@@ -153,7 +153,7 @@ def unwrapped(given: Text) -> Text:
 
 
 def attributes_of(text: str) -> dict[str, str]:
-    """Return the attributes of the message in a notification; none where *text* is something else.
+    """The attributes of the message in a notification; none where *text* is something else.
 
     Its topic and id are among them, since nothing else keeps them.
     """
@@ -186,7 +186,7 @@ def _is_notification(given: Any) -> bool:
 
 
 def _values(attributes: Any) -> dict[str, str]:
-    """Return the texts among *attributes*, which are another's: they may be anything."""
+    """The texts among *attributes*, which are another's: they may be anything."""
     named = attributes if isinstance(attributes, Mapping) else {}
     values = {name: one.get("Value") for name, one in named.items() if isinstance(one, Mapping)}
     return {name: value for name, value in values.items() if isinstance(value, str)}
@@ -219,7 +219,7 @@ def _is_carried(letter: RawLetter) -> bool:
 
 
 def entry_of(at: int, letter: Outgoing, form: Form, *, body: str, fifo: bool) -> BatchEntry:
-    """Return *letter* as an entry; *body* is what the service calls the text of a message."""
+    """*letter* as an entry; *body* is what the service calls the text of a message."""
     text, content_type, transfer_encoding = as_text(letter, form)
     facts = {
         CONTENT_TYPE: content_type,

@@ -31,7 +31,7 @@ class Outlet(Protocol):
     fifo: bool
 
     def name(self, domain: str) -> str:
-        """Return the name that letters of *domain* go to."""
+        """The name that letters of *domain* go to."""
 
     def limit(self, domain: str) -> int:
         """The number of bytes that it takes, in one letter and in one batch."""
@@ -52,7 +52,7 @@ class QueueOutlet:
         self.name = queues.name
 
     def limit(self, _domain: str) -> int:
-        """Return the most that SQS takes."""
+        """The most that SQS takes."""
         return LIMIT
 
     def send(self, domain: str, requests: list[Any]) -> Mapping[str, Any]:
@@ -74,7 +74,7 @@ class LetterSender:
         self._form = form
 
     def send(self, letters: Sequence[Outgoing]) -> list[str | None]:
-        """Return for each letter None once the outlet has it, else why not.
+        """For each letter None once the outlet has it, else why not.
 
         Raises what the outlet raises where it answered to no batch at all.
         """
@@ -146,7 +146,7 @@ class LetterSender:
         return TooLarge(told) if "must be shorter than" in said else told
 
     def _refusals(self, requests: Sequence[Any], reply: Mapping[str, Any]) -> dict[str, str]:
-        """Return by entry why it was refused, or that nothing was said of it."""
+        """Why each entry was refused, or that nothing was said of it."""
         taken = {entry["Id"] for entry in reply.get("Successful", ())}
         said = {
             entry["Id"]: self._refusal(entry["Code"], entry.get("Message", ""))
@@ -174,7 +174,7 @@ class TopicOutlet:
         self.name = topics.queues.name
 
     def limit(self, domain: str) -> int:
-        """Return the most that the topic takes and its queue can keep."""
+        """The most that the topic takes and its queue can keep."""
         return self._topics.ready(domain).limit
 
     def send(self, domain: str, requests: list[Any]) -> Mapping[str, Any]:

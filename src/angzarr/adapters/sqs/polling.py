@@ -88,7 +88,7 @@ class PollingChannel(stock.Channel):
         return connection
 
     def _new_boto_client(self, *args: Any, config: Config | None = None, **options: Any) -> Any:
-        """Return a client that waits for seconds, as `client-config` says or by default.
+        """A client that waits for seconds, as `client-config` says or by default.
 
         botocore's own minutes would hold up the worker's loop, on which messages are deleted.
         """
@@ -164,7 +164,7 @@ def code_of(error: BaseException | None) -> str:
 
 
 def _code_in(answer: Mapping[str, Any]) -> str:
-    """Return the code in what botocore parsed, without the prefix of older protocols."""
+    """The code in what botocore parsed, without the prefix of older protocols."""
     return str(answer.get("Error", {}).get("Code", "")).rpartition(".")[2]
 
 

@@ -47,7 +47,7 @@ class SqsQueueCheck:
 
 
 def weaknesses(given: Mapping[str, str]) -> list[str]:
-    """Return by what letters in a queue with these attributes could be lost, with what to do."""
+    """By what letters in a queue with these attributes could be lost, with what to do."""
     told = []
     retention = given.get("MessageRetentionPeriod", "")
     if retention.isdecimal() and int(retention) < RETENTION:
@@ -111,7 +111,7 @@ class SqsQueues:
         return queue_name(domain, FIFO_SUFFIX if self.fifo else "")
 
     def url(self, domain: str) -> str:
-        """Return the address of *domain*'s queue."""
+        """The address of *domain*'s queue."""
         name = self.name(domain)
         if name not in self._urls:
             self._urls[name] = self._find(name)

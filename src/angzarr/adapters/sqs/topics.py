@@ -36,7 +36,7 @@ class Subscriptions:
         self._arns: dict[str, str] = {}
 
     def find(self, name: str, topic_arn: str, queue_arn: str) -> TopicSubscription:
-        """Return the queue's subscription to the topic *name*."""
+        """The queue's subscription to the topic *name*."""
         if known := self._arns.get(topic_arn):
             attributes = self._attributes(known)
             if attributes is not None and attributes.get("Endpoint") == queue_arn:
@@ -50,7 +50,7 @@ class Subscriptions:
         return TopicSubscription(attributes)
 
     def _search(self, topic_arn: str, queue_arn: str) -> str:
-        """Return the address of the queue's subscription, or nothing."""
+        """The address of the queue's subscription, or nothing."""
         pages = self._client.get().get_paginator("list_subscriptions_by_topic")
         for page in pages.paginate(TopicArn=topic_arn):
             for one in page.get("Subscriptions", ()):
@@ -186,7 +186,7 @@ class SnsTopics:
         return found, _server_time(reply)
 
     def _topic(self, name: str, arn: str) -> Mapping[str, str]:
-        """Return the topic's attributes."""
+        """The topic's attributes."""
         try:
             return self._attributes(arn)
         except FAILURES as error:
@@ -212,7 +212,7 @@ class SnsTopics:
         return str(self.client.create_topic(Name=name, Attributes=attributes)["TopicArn"])
 
     def _policy_of_new(self, name: str) -> Mapping[str, str]:
-        """Return the policy of a new queue: given later, it would be in force a minute later."""
+        """The policy of a new queue: given later, it would be in force a minute later."""
         topic_arn = self._create(name)
         return {"Policy": policy_for(fan_out.queue_beside(topic_arn), topic_arn)}
 
@@ -244,7 +244,7 @@ class SnsTopics:
 
 
 def _server_time(reply: Mapping[str, Any]) -> float:
-    """Return the time by AWS' clock, which queues' times are told by."""
+    """The time by AWS' clock, which queues' times are told by."""
     told = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
     try:
         return parsedate_to_datetime(told).timestamp()

@@ -46,10 +46,10 @@ class SqsRefused(ChannelError):
 
 
 class SqsChannel(PollingChannel):
-    """kombu's channel with these mended."""
+    """kombu's channel without these faults."""
 
     def _new_queue(self, queue: str, **options: Any) -> Any:
-        """Return the address of *queue*, which is created if need be; raises `SqsRefused`."""
+        """The address of *queue*, which is created if need be; raises `SqsRefused`."""
         with _refusals():
             return super()._new_queue(queue, **options)
 
@@ -82,7 +82,7 @@ class SqsChannel(PollingChannel):
         return callback(message)
 
     def _packed(self, payload: Any) -> Any:
-        """Return the message in *payload*, its body as it came."""
+        """The message in *payload*, its body as it came."""
         message = self.Message({**payload, "headers": {}}, channel=self)
         message.headers, message._raw = payload.get("headers") or {}, payload  # noqa: SLF001 - kombu's own name for it
         return message
@@ -96,7 +96,7 @@ class SqsChannel(PollingChannel):
                 _log.error("sqs_not_deleted: allow this role sqs:DeleteMessage (%s)", error)
 
     def _message_to_python(self, message: Any, queue_name: str, q_url: str) -> Any:
-        """Return kombu's envelope in *message*; what is none is a foreign message, as it is.
+        """The envelope of kombu in *message*; what is none is a foreign message, as it is.
 
         So is one that is damaged, which says so: it becomes a letter of all its text.
         """
