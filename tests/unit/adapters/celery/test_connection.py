@@ -1,4 +1,4 @@
-"""Which transport an app's broker connection gets, and what is shown of it."""
+"""Which transport an app's broker connection gets, what is shown of it, and a missing client."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import ssl
 import subprocess
 import sys
 
+import click
 import pytest
 from kombu import Connection, pools
 
-from angzarr.adapters.celery.connection import AngzarrConnection
+from angzarr.adapters.celery.connection import AngzarrConnection, client_of
+from angzarr.errors import MissingExtra
 
 AMQP = "angzarr.adapters.rabbitmq.transport"
 
@@ -95,3 +97,27 @@ def test_a_process_imports_the_memory_broker_only_if_it_uses_it():
     script = "import sys, angzarr.app.angzarr; print('kombu.transport.memory' in sys.modules)"
     run = [sys.executable, "-c", script]
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("broker", "missing", "extra"),
+    [
+        ("redis://:hunter2@h/0", "redis", "redis"),
+        ("rediss://h", "packaging", "redis"),  # kombu's transport needs it, and does not bring it
+        ("sentinel://a;sentinel://b", "redis", "redis"),
+        ("sqs://", "botocore", "sqs"),
+        ("sqs", "pycurl", "sqs"),
+    ],
+)
+def test_a_missing_client_names_the_extra_that_brings_it(broker, missing, extra):
+    with pytest.raises(MissingExtra) as caught, client_of(broker):
+        raise ModuleNotFoundError(name=missing)
+    assert f"pip install 'angzarr-workers[{extra}]'" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert isinstance(caught.value, click.ClickException), "`celery worker` shows it in one line"
+    assert caught.value.format_message() == str(caught.value)
+
+
+def test_a_module_that_is_missing_for_another_broker_stays_what_it_is():
+    with pytest.raises(ModuleNotFoundError, match="mine"), client_of("amqp://h"):
+        raise ModuleNotFoundError("mine")

@@ -1,14 +1,25 @@
-"""What RabbitMQ says of a message can be read, whatever its publisher wrote."""
+"""What is added to py-amqp: readable frames, a silent broker that is asked, buffered writes."""
 
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 
 import pytest
 from amqp.basic_message import Message
+from amqp.exceptions import RecoverableConnectionError
 from amqp.serialization import decode_properties_basic, dumps
 
-from angzarr.adapters.rabbitmq.py_amqp import frame_handler, readable
+from angzarr.adapters.rabbitmq import py_amqp as module
+from angzarr.adapters.rabbitmq.py_amqp import (
+    ANSWERED_WITHIN,
+    ASKED_AFTER,
+    NOT_READY_AFTER,
+    AnswerCheck,
+    WriteBuffer,
+    frame_handler,
+    readable,
+)
 from angzarr.events.headers import UNREAD
 
 
@@ -107,3 +118,146 @@ def test_the_layout_is_that_of_py_amqp():
     frame = struct.pack(">HHQ", 60, 0, 0) + Message("", **every)._serialize_properties()
     assert readable(frame) == frame
     assert dumps("F", [{"a": 1}]) in frame
+
+
+class Socket:
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+
+
+@pytest.fixture
+def socket() -> Socket:
+    return Socket()
+
+
+@pytest.fixture
+def cork(socket: Socket) -> WriteBuffer:
+    made = WriteBuffer()
+    made.frame_writer(SimpleNamespace(frame_max=131_072), socket)
+    return made
+
+
+def test_a_frame_is_written_at_once(cork: WriteBuffer, socket: Socket) -> None:
+    cork.write(b"a")
+    cork.write(b"b")
+    assert socket.written == [b"a", b"b"]
+
+
+def test_corked_frames_are_one_write_in_their_order(cork: WriteBuffer, socket: Socket) -> None:
+    frame = bytearray(b"a")  # py-amqp reuses one buffer for all frames
+    with cork.corked():
+        cork.write(memoryview(frame))
+        frame[:] = b"b"
+        cork.write(memoryview(frame))
+        assert socket.written == []
+    cork.write(b"c")
+    assert socket.written == [b"ab", b"c"]
+
+
+def test_nothing_is_written_where_nothing_was_held(cork: WriteBuffer, socket: Socket) -> None:
+    with cork.corked():
+        pass
+    assert socket.written == []
+
+
+def test_what_was_held_is_written_though_the_block_fails(cork: WriteBuffer, socket: Socket) -> None:
+    with pytest.raises(KeyError), cork.corked():  # noqa: PT012  the block is what fails
+        cork.write(b"a")
+        raise KeyError
+    assert socket.written == [b"a"]
+
+
+def test_no_more_than_a_bound_is_held(
+    cork: WriteBuffer, socket: Socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_BUFFERED", 3)
+    with cork.corked():
+        for letter in b"abcd":
+            cork.write(bytes([letter]))
+        assert socket.written == [b"abc"]
+    assert socket.written == [b"abc", b"d"]
+
+
+def test_a_connection_made_anew_has_nothing_held(cork: WriteBuffer) -> None:
+    fresh = Socket()
+    with cork.corked():
+        cork.write(b"a")
+        cork.frame_writer(SimpleNamespace(frame_max=131_072), fresh)
+        cork.write(b"b")
+    assert fresh.written == [b"b"]
+
+
+class Line:
+    """A connection whose other end says what the test says, and its hearing."""
+
+    def __init__(self) -> None:
+        self.now, self.asked, self.is_cut = 1000.0, 0, False
+        self.bytes_recv, self.blocked = 0, False
+        channel = SimpleNamespace(is_open=True, send_method=self._ask)
+        self.channels = {0: None, 1: channel}
+        self.hearing = AnswerCheck(lambda: self.now)
+
+    def _ask(self, *_: object) -> None:
+        self.asked += 1
+
+    def collect(self) -> None:
+        self.is_cut = True
+
+    def look(self, after: float, *, heard: bool = False) -> None:
+        self.now += after
+        self.bytes_recv += heard
+        self.hearing.look(self)
+
+
+def test_a_silent_rabbitmq_is_asked_once_and_lost_when_it_gives_no_answer() -> None:
+    line = Line()
+    line.look(ASKED_AFTER)
+    assert line.asked == 0
+    line.look(1)
+    line.look(ANSWERED_WITHIN)
+    assert line.asked == 1
+    with pytest.raises(RecoverableConnectionError, match="said nothing for 27 s"):
+        line.look(1)
+    assert line.is_cut
+
+
+def test_any_word_is_an_answer_and_the_silence_begins_anew() -> None:
+    line = Line()
+    for _ in range(5):
+        line.look(ASKED_AFTER + 1)
+        line.look(ANSWERED_WITHIN, heard=True)
+        assert line.hearing.silence() == 0
+    assert line.asked == 5
+
+
+def test_who_read_nothing_for_long_reads_the_answer_before_the_silence_is_judged() -> None:
+    line = Line()
+    line.look(ASKED_AFTER + 1)
+    line.look(10 * ANSWERED_WITHIN, heard=True)  # a solo pool ran a task meanwhile
+    line.look(ASKED_AFTER)
+
+
+def test_a_rabbitmq_that_reads_nothing_now_is_not_asked_and_not_lost() -> None:
+    line = Line()
+    line.blocked = True
+    for _ in range(10):
+        line.look(ASKED_AFTER + ANSWERED_WITHIN)
+    assert (line.asked, line.hearing.silence()) == (0, 0)
+
+
+def test_a_connection_without_a_channel_is_not_asked() -> None:
+    line = Line()
+    line.channels[1].is_open = False
+    for _ in range(3):
+        line.look(ASKED_AFTER + ANSWERED_WITHIN)
+
+
+def test_a_worker_is_not_ready_before_the_connection_counts_as_lost() -> None:
+    line = Line()
+    line.look(ASKED_AFTER + 1)
+    line.now += NOT_READY_AFTER - ASKED_AFTER
+    assert line.hearing.silence() > NOT_READY_AFTER
+    assert NOT_READY_AFTER < ASKED_AFTER + ANSWERED_WITHIN

@@ -1,13 +1,15 @@
-"""Leases are renewed while a receipt is in hand, as long as SQS lets them be, and then end."""
+"""Leases are renewed while a receipt is in hand, by a thread that outlives failures, and end."""
 
 from __future__ import annotations
+
+import threading
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.sqs.letter_leases import LONGEST, Leases, extension
+from angzarr.adapters.sqs.letter_leases import LONGEST, LeaseRenewal, Leases, extension
 
 VISIBILITY = 300
 
@@ -122,3 +124,72 @@ def test_no_extension_goes_beyond_what_sqs_allows(age, visibility):
     given_ = extension(age, visibility)
     assert 0 <= given_ <= visibility
     assert given_ == 0 or age + given_ <= LONGEST
+
+
+@pytest.fixture
+def calls():
+    return threading.Semaphore(0)
+
+
+def test_it_ends_where_nothing_is_held_and_begins_again(calls):
+    renewal = LeaseRenewal(calls.release, pause=0)
+    for _ in range(3):
+        renewal.begin()
+        assert calls.acquire(timeout=60)
+    renewal.stop(10)
+
+
+def test_a_letter_that_comes_as_it_ends_is_not_forgotten(calls):
+    renewal: LeaseRenewal
+
+    def renew():
+        calls.release()
+        if len(begun) < 2:
+            begun.append(renewal.begin())
+
+    begun = []
+    renewal = LeaseRenewal(renew, pause=0)
+    renewal.begin()
+    for _ in range(3):
+        assert calls.acquire(timeout=60)
+    renewal.stop(10)
+
+
+def test_it_goes_on_after_an_error_that_nobody_foresaw(calls, caplog):
+    def renew():
+        calls.release()
+        raise KeyError
+
+    renewal = LeaseRenewal(renew, pause=0)
+    renewal.begin()
+    for _ in range(3):
+        assert calls.acquire(timeout=60)
+    renewal.stop(10)
+    assert "letter_leases_not_renewed" in caplog.text
+
+
+def test_stopping_waits_for_the_call_under_way(calls):
+    go, ended = threading.Event(), []
+
+    def renew():
+        calls.release()
+        go.wait(60)
+        ended.append(True)
+        return 100.0
+
+    renewal = LeaseRenewal(renew, pause=0)
+    renewal.begin()
+    assert calls.acquire(timeout=60)
+    threading.Timer(0.05, go.set).start()
+    renewal.stop(10)
+    assert ended == [True]
+
+
+def test_a_process_without_room_for_a_thread_goes_on_without(monkeypatch):
+    def refuse(_):
+        raise RuntimeError
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    renewal = LeaseRenewal(lambda: None, pause=0)
+    renewal.begin()
+    renewal.stop(1)

@@ -1,4 +1,4 @@
-"""What every worker reads is looked at before it is made of anything, and dropped if it is odd."""
+"""What every worker reads is looked at first, and dropped if it is odd; events never block."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import bz2
 import json
 import logging
 import tracemalloc
+from types import SimpleNamespace
 
 import pytest
 from amqp.exceptions import ConnectionForced
@@ -13,7 +14,7 @@ from kombu import Consumer, Producer
 
 from angzarr import Angzarr
 from angzarr.adapters.celery.worker import broadcasts
-from angzarr.adapters.celery.worker.broadcasts import BroadcastQueue, heed
+from angzarr.adapters.celery.worker.broadcasts import MOST_WAITING, ONCE, BroadcastQueue, heed
 from angzarr.runtime.log_throttle import LogThrottle
 
 GOOD = {"method": "ping", "arguments": {}, "destination": None}
@@ -114,3 +115,24 @@ def test_what_gossip_cannot_act_upon_is_dropped(caplog, monkeypatch):
     assert [one.levelno for one in caplog.records] == [logging.WARNING]
     with pytest.raises(ConnectionForced):
         heed(act, ConnectionForced())
+
+
+class Away:
+    """A producer whose broker is away, which notes how often it would be tried."""
+
+    def __init__(self) -> None:
+        self.asked = []
+
+    def publish(self, _event, *, retry, retry_policy, **_more):
+        self.asked.append((retry, retry_policy))
+        raise ConnectionResetError
+
+
+def test_a_heartbeat_is_tried_once_more_and_put_aside(app):
+    connection = SimpleNamespace(transport=SimpleNamespace(driver_type="redis"))
+    dispatcher = app.events.Dispatcher(connection, enabled=False)
+    away = Away()
+    for _ in range(MOST_WAITING + 5):
+        dispatcher.publish("worker-heartbeat", {}, away, retry=True)
+    assert away.asked[0] == (True, dict(ONCE))
+    assert len(dispatcher._outbound_buffer) == MOST_WAITING
