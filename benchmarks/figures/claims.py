@@ -12,8 +12,8 @@ from harness import servers
 from harness.figure import Figure, Measured
 from harness.pairs import Pair, alternate, medians, ratios
 
-from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, RedisOwnerLeases
+from angzarr.adapters.redis.link import RedisClient
 from angzarr.resilience.idempotency import Claim, Claimed, Complete
 
 #: Short runs, many pairs: what else the machine does falls on both sides of a pair.

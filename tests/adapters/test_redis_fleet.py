@@ -10,9 +10,9 @@ import redis
 from tests.contracts.fleet import LONG, FleetContract, member
 from tools.tcp_proxy import unused_port
 
-from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.fleet import RedisFleet
 from angzarr.adapters.redis.idempotency import RedisOwnerLeases
+from angzarr.adapters.redis.link import RedisClient
 from angzarr.errors import StoreUnavailable
 from angzarr.fleet import RELEASE_LIFE, SAID_LIFE
 

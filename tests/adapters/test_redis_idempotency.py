@@ -22,8 +22,8 @@ from tests.contracts.idempotency import (
 from tests.contracts.idempotency_model import compare_with_memory
 from tools.tcp_proxy import unused_port
 
-from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, RedisOwnerLeases
+from angzarr.adapters.redis.link import RedisClient
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import (

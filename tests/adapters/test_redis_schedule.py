@@ -7,7 +7,7 @@ import pytest
 import redis
 from tests.contracts.schedule import LONG, ScheduleContract, message
 
-from angzarr.adapters.redis.client import RedisClient
+from angzarr.adapters.redis.link import RedisClient
 from angzarr.adapters.redis.schedule import RedisSchedule
 from angzarr.delivery.schedule import id_of
 from angzarr.errors import StoreUnavailable

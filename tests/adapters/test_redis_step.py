@@ -8,10 +8,9 @@ from datetime import timedelta
 import pytest
 import redis
 
-from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.fetcher import keys_of
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore
-from angzarr.adapters.redis.link import Link
+from angzarr.adapters.redis.link import Link, RedisClient
 from angzarr.adapters.redis.session import Keys, Session, split_held
 from angzarr.adapters.redis.step import STEP
 from angzarr.resilience.idempotency import Claim, Claimed, Complete

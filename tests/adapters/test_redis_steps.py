@@ -8,8 +8,8 @@ from tests.adapters.test_redis_idempotency import CountingClient, cluster_node
 from tests.contracts.idempotency import fresh
 from tests.contracts.steps import RESERVE, StepLogContract
 
-from angzarr.adapters.redis.client import RedisClient
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, RedisStepLog, log_of
+from angzarr.adapters.redis.link import RedisClient
 from angzarr.delivery.compensation import LOG_LIFE, FinishedStep, Logged, StepLogKey
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Claim, Claimed, Complete

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from angzarr.adapters.redis.client import RedisClient
+from angzarr.adapters.redis.link import RedisClient
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.engine.statements import ask_time
 from angzarr.errors import StoreUnavailable

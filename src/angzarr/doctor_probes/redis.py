@@ -81,7 +81,7 @@ def _client(target: DoctorTarget, url: str) -> Any:
     for ours, theirs in _SPELT.items():
         url = url.replace(ours, theirs)
     first = url.split(";", 1)[0]
-    return wiring.redis_adapter("angzarr.adapters.redis.client").RedisClient(
+    return wiring.redis_adapter("angzarr.adapters.redis.link").RedisClient(
         first, timeout=target.timeout
     )
 

@@ -123,7 +123,7 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
     scheme = url.split(":", 1)[0]
     if scheme in ("redis", "rediss"):
         claims = adapter("angzarr.adapters.redis.idempotency", "redis")
-        client = adapter("angzarr.adapters.redis.client", "redis").RedisClient(url)
+        client = adapter("angzarr.adapters.redis.link", "redis").RedisClient(url)
         store = claims.RedisIdempotencyStore(client, prefix=prefix, one=one)
         leases = claims.RedisOwnerLeases(client, prefix=prefix)
         fleet = adapter("angzarr.adapters.redis.fleet", "redis").RedisFleet(client, prefix=prefix)
@@ -178,7 +178,7 @@ def _sql_time(engine: Any) -> datetime:
 
 def redis_schedule(url: str, prefix: str) -> Any:
     """Return a schedule on Redis; raises MissingExtra where its client is not installed."""
-    client = adapter("angzarr.adapters.redis.client", "redis").RedisClient(url)
+    client = adapter("angzarr.adapters.redis.link", "redis").RedisClient(url)
     return adapter("angzarr.adapters.redis.schedule", "redis").RedisSchedule(client, prefix=prefix)
 
 

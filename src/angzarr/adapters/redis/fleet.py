@@ -10,8 +10,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from angzarr.adapters.redis.client import RedisClient, whole_ms
-from angzarr.adapters.redis.link import Script
+from angzarr.adapters.redis.link import RedisClient, Script, whole_ms
 from angzarr.fleet import RELEASE_LIFE, SAID_LIFE, FleetRelease, Member, read_member, told_member
 from angzarr.resilience.idempotency import owner_lease_key
 

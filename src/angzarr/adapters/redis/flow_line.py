@@ -17,8 +17,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, TypeVar
 
-from angzarr.adapters.redis.client import RedisClient
-from angzarr.adapters.redis.link import Connection
+from angzarr.adapters.redis.link import Connection, RedisClient
 from angzarr.errors import StoreUnavailable
 from angzarr.runtime.log_throttle import LogThrottle
 

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from angzarr.adapters.redis.client import RedisClient, whole_ms
-from angzarr.adapters.redis.link import Argument, Script
+from angzarr.adapters.redis.link import Argument, RedisClient, Script, whole_ms
 from angzarr.delivery.compensation import (
     LOG_LIFE,
     MOST_STEPS,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from angzarr.adapters.redis.client import RedisClient
-from angzarr.adapters.redis.link import Argument, Script
+from angzarr.adapters.redis.link import Argument, RedisClient, Script
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.schedule import Row, TakenRows, row_of
 from angzarr.events.event import Message

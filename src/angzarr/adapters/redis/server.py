@@ -14,7 +14,7 @@ from typing import Any
 from kombu.exceptions import KombuError, OperationalError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from angzarr.adapters.redis.client import RedisClient, is_not_now
+from angzarr.adapters.redis.link import RedisClient, is_not_now
 from angzarr.doctor.redis_rules import NO_EVICTION, evicts, unfitness
 from angzarr.errors import ConfigurationError, StoreUnavailable, UnsafeSetting
 
