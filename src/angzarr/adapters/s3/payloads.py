@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
-import threading
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
@@ -24,6 +22,7 @@ from angzarr.payloads.store import (
     sha256_of,
     verified,
 )
+from angzarr.runtime.per_process import OncePerProcess
 
 FAILURES: Final = (BotoCoreError, ClientError)
 
@@ -48,16 +47,14 @@ class S3PayloadStore:
     ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self._settings = {
+        settings = {
             "region_name": region,
             "endpoint_url": endpoint_url,
             "config": config_of(timeout.total_seconds(), path_style=endpoint_url is not None),
             **(options or {}),
         }
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
-        self._client: Any = None
-        self._process = os.getpid()
+        self._client = OncePerProcess[Any](lambda: boto3.session.Session().client("s3", **settings))
 
     def __str__(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}"
@@ -66,7 +63,7 @@ class S3PayloadStore:
         """Upload *payload*; S3 refuses it if it arrives damaged (see PayloadStore)."""
         sha256 = sha256_of(payload)
         with self._told("take"):
-            self._connected().put_object(
+            self._client.get().put_object(
                 Bucket=self._bucket,
                 Key=self._key(sha256),
                 Body=payload,
@@ -86,7 +83,7 @@ class S3PayloadStore:
         check_place(reference, self._uri(reference.sha256), self)
         with self._told("give"):
             try:
-                found = self._connected().get_object(
+                found = self._client.get().get_object(
                     Bucket=self._bucket, Key=self._key(reference.sha256)
                 )
             except ClientError as error:
@@ -101,24 +98,15 @@ class S3PayloadStore:
 
     def close(self) -> None:
         """Close the connections; the next payload opens others."""
-        with self._lock:
-            if self._client is not None and self._process == os.getpid():
-                self._client.close()
-            self._client = None
+        client = self._client.forget()
+        if client is not None:
+            client.close()
 
     def _key(self, sha256: str) -> str:
         return f"{self._prefix}{sha256[:2]}/{sha256[2:]}"
 
     def _uri(self, sha256: str) -> str:
         return f"s3://{self._bucket}/{self._key(sha256)}"
-
-    def _connected(self) -> Any:
-        """This process's client; a forked child must not use its parent's connections."""
-        with self._lock:
-            if self._client is None or self._process != os.getpid():
-                self._process = os.getpid()
-                self._client = boto3.session.Session().client("s3", **self._settings)
-            return self._client
 
     @contextlib.contextmanager
     def _told(self, verb: str) -> Iterator[None]:
