@@ -27,7 +27,12 @@ FIELD_WORDS: Final = frozenset(
     }
 )  # fmt: skip
 #: Packages whose texts are in plain English, and the words that they do without.
-PLAIN: Final = ("cli/", "demo/", "doctor/", "doctor_probes/", "settings/", "testing/")
+PLAIN: Final = (
+    "adapters/files/", "adapters/grpc/", "adapters/http/", "adapters/jose/", "adapters/kafka/",
+    "adapters/opentelemetry/", "adapters/prometheus/", "adapters/pubsub/", "adapters/rabbitmq/",
+    "adapters/redis/", "adapters/s3/", "adapters/sqs/", "adapters/structlog/",
+    "cli/", "demo/", "doctor/", "doctor_probes/", "settings/", "testing/",
+)  # fmt: skip
 DIALECT: Final = re.compile(r"\b(nobody|whoever|mend|mends|mended)\b", re.IGNORECASE)
 
 #: Class names that still stand in several modules.

@@ -188,7 +188,7 @@ class AlertMeters:
         meter.create_observable_gauge(
             "dlq_open_entries",
             callbacks=[self._callback(_entries)],
-            description="Entries of the ledger that nobody is done with",
+            description="Open entries of the ledger",
         )
         meter.create_observable_gauge(
             "dlq_oldest_open_age_seconds",

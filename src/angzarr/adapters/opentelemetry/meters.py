@@ -224,7 +224,7 @@ class OrderingMeters:
         self._gauge(
             "projection_gaps",
             lambda one: one.gaps,
-            "Aggregates whose next event nobody knows of while later ones wait",
+            "Aggregates whose next event is not known while later ones wait",
         )
 
     def handled(self, handler: str, behind: timedelta) -> None:
@@ -268,7 +268,7 @@ class SagaMeters:
         )
         self._gave_up = meter.create_counter(
             "saga_compensation_failed_events",
-            description="SagaCompensationFailed events: nobody undid what a saga set off",
+            description="SagaCompensationFailed events: what a saga set off was not undone",
         )
         self._latency = meter.create_histogram(
             "saga_compensation_latency_seconds",

@@ -1,11 +1,10 @@
 """The step script: what goes in and what comes out; see ``step.lua``.
 
-Returned: how often a message came back from workers that died, told by tabs before its JSON.
-
-Every reader of JSON skips them, stock kombu's too, and nothing is parsed to count them: what kills
-its reader has to be known before it is read. One stands for the first death, of which nobody knows
-the reason: others were fetched with it. From then on a message is read alone, and one tab more is
-written down meanwhile; so another stands for each worker that died reading it.
+A message that came back from workers that died says how often, by tabs before its JSON. Every
+reader of JSON skips them, stock kombu's too, and nothing is parsed to count them: what kills its
+reader has to be known before it is read. One stands for the first death, whose reason is unknown:
+others were fetched with it. From then on a message is read alone, and one tab more is written down
+meanwhile; so another stands for each worker that died reading it.
 """
 
 from __future__ import annotations
