@@ -39,175 +39,114 @@ def read(app):
     return app.conf.task_protocol
 
 
-def by_argument(make, name, value):
-    return make(**{name: value})
+def conf_class(name, value):
+    return type("Conf", (), {name: value})
 
 
-def by_an_argument_of_the_old_name(make, name, value):
-    return make(**{_TO_OLD_KEY[name]: value})
+def conf_module(name, value):
+    return module(**{name: value}).__name__
 
 
-def by_changes(make, name, value):
-    return make(changes={name: value})
+def in_namespace(name):
+    return f"CELERY_{name.upper()}"
 
 
-def by_a_source_of_the_constructor(make, name, value):
-    return make(config_source={name: value})
+def at_once(given):
+    """Give it to the constructor."""
+    return lambda make, name, value: make(**given(name, value))
 
 
-def by_a_class_of_the_constructor(make, name, value):
-    return make(config_source=type("Conf", (), {name: value}))
+def later(give, *, is_read=False):
+    """Give it to an app that is there, whose settings were read before or not."""
+
+    def way(make, name, value):
+        app = make()
+        if is_read:
+            read(app)
+        give(app, name, value)
+        return app
+
+    return way
 
 
-def by_a_module_of_the_constructor(make, name, value):
-    return make(config_source=module(**{name: value}).__name__)
+def from_object(source, **options):
+    return lambda app, name, value: app.config_from_object(source(name, value), **options)
 
 
-def by_a_namespace_of_the_constructor(make, name, value):
-    return make(config_source={f"CELERY_{name.upper()}": value}, namespace="CELERY")
-
-
-def by_attribute(make, name, value):
-    app = make()
-    setattr(app.conf, name, value)
-    return app
-
-
-def by_attribute_later(make, name, value):
-    app = make()
-    read(app)
-    setattr(app.conf, name, value)
-    return app
-
-
-def by_item(make, name, value):
-    app = make()
-    app.conf[name] = value
-    return app
-
-
-def by_update(make, name, value):
-    app = make()
-    app.conf.update({name: value})
-    return app
-
-
-def by_update_later(make, name, value):
-    app = make()
-    read(app)
-    app.conf.update(**{name: value})
-    return app
-
-
-def by_update_of_the_old_name(make, name, value):
-    app = make()
-    read(app)
-    app.conf.update({_TO_OLD_KEY[name]: value})
-    return app
-
-
-def by_add_defaults(make, name, value):
-    app = make()
-    app.add_defaults({name: value})
-    return app
-
-
-def by_add_defaults_later(make, name, value):
-    app = make()
-    read(app)
-    app.add_defaults(lambda: {name: value})
-    return app
-
-
-def by_dict(make, name, value):
-    app = make()
-    app.config_from_object({name: value})
-    return app
-
-
-def by_dict_later(make, name, value):
-    app = make()
-    read(app)
-    app.config_from_object({name: value})
-    return app
-
-
-def by_dict_twice(make, name, value):
-    app = make()
+def by_dict_twice(app, name, value):
     app.config_from_object({"worker_hijack_root_logger": False}, force=True)
     app.config_from_object({name: value}, force=True)
-    return app
 
 
-def by_class(make, name, value):
-    app = make()
-    app.config_from_object(type("Conf", (), {name: value}))
-    return app
-
-
-def by_class_at_once(make, name, value):
-    app = make()
-    app.config_from_object(type("Conf", (), {name: value}), force=True)
-    return app
-
-
-def by_class_of_old_names(make, name, value):
-    app = make()
-    app.config_from_object(type("Conf", (), {_TO_OLD_KEY[name]: value}))
-    return app
-
-
-def by_module(make, name, value):
-    app = make()
-    app.config_from_object(module(**{name: value}).__name__)
-    return app
-
-
-def by_attribute_of_a_module(make, name, value):
-    app = make()
-    app.config_from_object(f"{module(Conf=type('Conf', (), {name: value})).__name__}:Conf")
-    return app
-
-
-def as_django(make, name, value):
-    app = make()
-    made = module(**{f"CELERY_{name.upper()}": value, "DEBUG": True, "SECRET_KEY": "x"})
-    app.config_from_object(made.__name__, namespace="CELERY")
-    return app
-
-
-def as_django_later(make, name, value):
-    app = make()
-    read(app)
-    app.config_from_object({f"CELERY_{name.upper()}": value}, namespace="CELERY")
-    return app
-
-
-def by_variable(make, name, value):
-    app = make()
+def by_variable(app, name, value):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CONFIG_OF_A_TEST", module(**{name: value}).__name__)
+        patch.setenv("CONFIG_OF_A_TEST", conf_module(name, value))
         app.config_from_envvar("CONFIG_OF_A_TEST", force=True)
-    return app
 
 
 def by_celerys_variable(make, name, value):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CELERY_CONFIG_MODULE", module(**{name: value}).__name__)
+        patch.setenv("CELERY_CONFIG_MODULE", conf_module(name, value))
         app = make(loader="default")
         read(app)
     return app
 
 
-def by_command_line(make, name, value):
-    app = make()
+def in_a_module_of_django(name, value):
+    return module(**{in_namespace(name): value, "DEBUG": True, "SECRET_KEY": "x"}).__name__
+
+
+def by_attribute(app, name, value):
+    setattr(app.conf, name, value)
+
+
+def by_command_line(app, name, value):
     app.config_from_cmdline([f"{name.replace('_', '.', 1)}=(json){json.dumps(value)}"])
-    return app
 
 
-WAYS = [
-    way for name, way in list(globals().items()) if name.startswith(("by_", "as_django"))
-]  # fmt: skip
+WAYS = {
+    "argument": at_once(lambda name, value: {name: value}),
+    "argument of the old name": at_once(lambda name, value: {_TO_OLD_KEY[name]: value}),
+    "changes": at_once(lambda name, value: {"changes": {name: value}}),
+    "source": at_once(lambda name, value: {"config_source": {name: value}}),
+    "class as source": at_once(lambda *given: {"config_source": conf_class(*given)}),
+    "module as source": at_once(lambda *given: {"config_source": conf_module(*given)}),
+    "namespace of the source": at_once(
+        lambda name, value: {"config_source": {in_namespace(name): value}, "namespace": "CELERY"}
+    ),
+    "attribute": later(by_attribute),
+    "attribute, later": later(by_attribute, is_read=True),
+    "item": later(lambda app, name, value: app.conf.__setitem__(name, value)),
+    "update": later(lambda app, name, value: app.conf.update({name: value})),
+    "update, later": later(lambda app, name, value: app.conf.update(**{name: value}), is_read=True),
+    "update of the old name": later(
+        lambda app, name, value: app.conf.update({_TO_OLD_KEY[name]: value}), is_read=True
+    ),
+    "add_defaults": later(lambda app, name, value: app.add_defaults({name: value})),
+    "add_defaults, later": later(
+        lambda app, name, value: app.add_defaults(lambda: {name: value}), is_read=True
+    ),
+    "dict": later(from_object(lambda name, value: {name: value})),
+    "dict, later": later(from_object(lambda name, value: {name: value}), is_read=True),
+    "dict, twice": later(by_dict_twice),
+    "class": later(from_object(conf_class)),
+    "class, at once": later(from_object(conf_class, force=True)),
+    "class of old names": later(
+        from_object(lambda name, value: conf_class(_TO_OLD_KEY[name], value))
+    ),
+    "module": later(from_object(conf_module)),
+    "attribute of a module": later(
+        from_object(lambda *given: f"{module(Conf=conf_class(*given)).__name__}:Conf")
+    ),
+    "django": later(from_object(in_a_module_of_django, namespace="CELERY")),
+    "django, later": later(
+        from_object(lambda name, value: {in_namespace(name): value}, namespace="CELERY"),
+        is_read=True,
+    ),
+    "variable": later(by_variable),
+    "celery's variable": by_celerys_variable,
+    "command line": later(by_command_line),
+}
 
 
 @pytest.fixture
@@ -228,7 +167,7 @@ def make(facts_elsewhere):
 @pytest.mark.parametrize("name", ALL)
 def test_what_a_user_gives_wins_and_all_else_stays_ours(make, way, name):
     value = other(name)
-    app = way(make, name, value)
+    app = WAYS[way](make, name, value)
     assert app.conf[name] == value
     assert getattr(app.conf, name) == value
     assert app.conf.get(name) == value
@@ -244,13 +183,13 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", [as_django, by_class_of_old_names, by_dict_later, by_attribute])
+@pytest.mark.parametrize("way", ["django", "class of old names", "dict, later", "attribute"])
 @pytest.mark.parametrize("name", sorted(set(ALL) - {"worker_consumer"}))
 def test_a_value_that_cannot_work_is_refused_and_not_changed(make, way, name):
     value = other(name)
-    if name in ("task_acks_on_failure", "accept_content") and way is by_class_of_old_names:
+    if name in ("task_acks_on_failure", "accept_content") and way == "class of old names":
         value = False if name == "task_acks_on_failure" else ["pickle"]
-    app = way(make, name, value)
+    app = WAYS[way](make, name, value)
     if name not in REFUSED:
         safety.check(app, "amqp")
         return
