@@ -6,7 +6,6 @@ import asyncio
 import json
 import pickle
 import threading
-import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,7 +19,6 @@ from billiard.exceptions import (
     TimeLimitExceeded,
     WorkerLostError,
 )
-from celery.app.trace import build_tracer
 from celery.concurrency.base import apply_target
 from celery.concurrency.thread import TaskPool
 from celery.exceptions import Ignore, Reject, TaskRevokedError
@@ -30,6 +28,7 @@ from celery.states import RETRY as RETRIED
 from celery.worker.request import Request, create_request_cls
 from celery.worker.strategy import hybrid_to_proto2
 from kombu.utils.json import dumps
+from tests.unit.adapters.celery import child
 
 from angzarr.adapters.celery.envelope import FIELD, Envelope, delivery_of
 from angzarr.adapters.celery.worker.request import AngzarrRequest
@@ -66,30 +65,15 @@ def letters(app):
     return put
 
 
-def traced(app, task, *args, headers=None, task_id=None, redelivered=False):
+def traced(task, *args, **given):
     """Run a message through Celery's own tracer, as a child would; return (state, value)."""
-    task_id = task_id or str(uuid.uuid4())
-    given = {"id": task_id, "task": task.name, **(headers or {})}
-    envelope = Envelope(
-        uuid.uuid4().hex, app.owner, dumps([args, {}, {}]), "application/json", "utf-8", given, {},
-        {
-            "exchange": "", "routing_key": app.conf.task_default_queue,
-            "redelivered": redelivered,
-        },
-    )  # fmt: skip
-    request = {
-        **given, FIELD: envelope, "args": args, "kwargs": {}, "delivery_info": {}, "retries": 0,
-        "is_eager": False,
-    }  # fmt: skip
-    app.finalize(auto=True)
-    task.__trace__ = build_tracer(task.name, task, app.loader, "host", app=app)
-    told = task.__trace__(task_id, args, {}, request)
+    told = child.traced(task, *args, **given)
     return (told.info.state if told.info else SUCCESS), told
 
 
 def test_a_handled_event_is_a_success_with_its_value(app, letters):
     task = task_of(app, lambda n: n + 1)
-    state, told = traced(app, task, 1)
+    state, told = traced(task, 1)
     assert (state, told.retval) == (SUCCESS, 2)
     assert letters == []
 
@@ -99,7 +83,7 @@ def test_a_dead_letter_is_a_failure_and_gives_celery_no_order(app, letters, erro
     def fail():
         raise error
 
-    state, told = traced(app, task_of(app, fail))
+    state, told = traced(task_of(app, fail))
     assert state == FAILURE
     assert len(letters) == 1
     assert not isinstance(told.info.retval, MemoryError | Reject | Ignore)
@@ -110,12 +94,12 @@ def test_who_dies_before_a_failure_is_told_leaves_that_to_its_successor(app, let
         raise ValueError("no")
 
     task = task_of(app, fail)
-    traced(app, task, task_id="same")
-    state, told = traced(app, task, task_id="same", redelivered=True)
+    traced(task, task_id="same")
+    state, told = traced(task, task_id="same", redelivered=True)
     assert state == FAILURE
     assert "failed before with ValueError: no" in str(told.info.retval)
     assert len(letters) == 1
-    state, _ = traced(app, task, task_id="same")
+    state, _ = traced(task, task_id="same")
     assert state == IGNORED, "one that its publisher sent twice says nothing"
 
 
@@ -123,7 +107,7 @@ def test_a_retry_is_told_after_its_copy_was_put(app, waiting):
     def fail():
         raise ConnectionResetError
 
-    state, _ = traced(app, task_of(app, fail))
+    state, _ = traced(task_of(app, fail))
     assert state == RETRIED
     assert [message.headers["retries"] for message in waiting()] == [1]
 
@@ -137,9 +121,9 @@ def test_before_start_that_fails_takes_the_road_and_loses_nothing(app, letters, 
             raise self.errors.pop()
 
     task = task_of(app, lambda: pytest.fail("must not run"), base=Base)
-    traced(app, task)
+    traced(task)
     assert [message.headers["retries"] for message in waiting()] == [1]
-    state, _ = traced(app, task)
+    state, _ = traced(task)
     assert state == FAILURE
     assert [letter.reason for letter in letters] == [Reason.REFUSED]
 
@@ -152,7 +136,7 @@ def test_a_result_backend_that_is_away_before_the_run_loses_nothing(app, waiting
 
     monkeypatch.setattr(app.backend, "store_result", away)
     with warnings.catch_warnings(action="ignore"):  # Celery's own, of an error outside the body
-        state, _ = traced(app, task)
+        state, _ = traced(task)
     assert state == FAILURE, "and acknowledged, since its copy waits"
     assert [message.headers["retries"] for message in waiting()] == [1]
 
@@ -164,7 +148,7 @@ def test_what_is_given_back_is_rejected_for_requeue(app, monkeypatch):
         raise GivenBack("the worker stops")
 
     monkeypatch.setattr(type(app.road), "decide", stop)
-    state, told = traced(app, task)
+    state, told = traced(task)
     assert state == REJECTED
     assert told.info.retval.requeue is True
 
@@ -179,7 +163,7 @@ def test_a_result_backend_that_is_away_after_the_run_repeats_nothing(app, sent, 
     monkeypatch.setattr(app.backend, "mark_as_done", away)
     monkeypatch.setattr(app.backend, "mark_as_failure", away)
     with warnings.catch_warnings(action="ignore"):
-        state, _ = traced(app, task)
+        state, _ = traced(task)
     assert (state, runs, sent()) == (FAILURE, [1], [])
 
 
@@ -193,10 +177,10 @@ def test_an_exit_in_a_pool_thread_is_given_back_with_its_start_counted(app, lett
     task = task_of(app, leave)
     with ThreadPoolExecutor(1) as pool:
         for _ in range(3):
-            state, told = pool.submit(traced, app, task, task_id="same").result(60)
+            state, told = pool.submit(traced, task, task_id="same").result(60)
             assert state == REJECTED
             assert told.info.retval.requeue is True
-        pool.submit(traced, app, task, task_id="same").result(60)
+        pool.submit(traced, task, task_id="same").result(60)
     (letter,) = letters
     assert letter.reason is Reason.POISON
     assert type(error).__name__ in letter.error_message.rpartition("ended by ")[2]
@@ -221,7 +205,7 @@ def test_an_exit_in_a_pool_thread_counts_unless_the_grace_has_ended(
 
     task = task_of(app, leave)
     with ThreadPoolExecutor(1) as pool:
-        state, _ = pool.submit(traced, app, task).result(60)
+        state, _ = pool.submit(traced, task).result(60)
     assert state == REJECTED
     (release,) = released
     assert release.counted is counted
@@ -236,8 +220,8 @@ def test_an_exit_on_the_main_thread_ends_the_process_and_is_named_at_last(app, l
     assert threading.current_thread() is threading.main_thread()
     for _ in range(3):
         with pytest.raises(SystemExit):
-            traced(app, task, task_id="same")
-    traced(app, task, task_id="same")
+            traced(task, task_id="same")
+    traced(task, task_id="same")
     (letter,) = letters
     assert "the last run ended by SystemExit: 1" in letter.error_message
     assert "in leave\n" in letter.error_stack
@@ -252,7 +236,7 @@ def test_an_exit_that_its_parent_asked_a_child_for_is_no_word_of_the_handler(app
         raise SystemExit(1)
 
     with pytest.raises(SystemExit):
-        traced(app, task_of(app, leave))
+        traced(task_of(app, leave))
     assert not released, "its parent ends the claim, and knows whether the start counts"
 
 
@@ -269,7 +253,7 @@ def test_a_soft_time_limit_while_settling_lets_nothing_go(app, letters, monkeypa
         return settle(*args)
 
     monkeypatch.setattr(app.road.settler.store, "settle", struck)
-    state, _ = traced(app, task)
+    state, _ = traced(task)
     assert state == FAILURE
     assert {letter.reason for letter in letters} == {Reason.REFUSED}
 
@@ -608,11 +592,11 @@ def test_who_listens_for_states_hears_that_a_delivery_was_ignored(app):
         raise Postpone(60)
 
     task = task_of(app, wait)
-    state, told = traced(app, task, task_id="unheard")
+    state, told = traced(task, task_id="unheard")
     assert (state, type(told.info.retval)) == (IGNORED, Ignore)
     task_postrun.connect(hear)
     try:
-        assert traced(app, task, task_id="heard")[0] == IGNORED
+        assert traced(task, task_id="heard")[0] == IGNORED
     finally:
         task_postrun.disconnect(hear)
     assert heard == [IGNORED]

@@ -7,14 +7,13 @@ import warnings
 from types import SimpleNamespace
 
 import pytest
-from celery.app.trace import build_tracer
-from kombu.utils.json import dumps
 from redis.exceptions import ConnectionError as RedisConnectionError
+from tests.unit.adapters.celery import child
 
 from angzarr import VerdictRule
 from angzarr.adapters.celery.celery_defaults import bound_retries
 from angzarr.adapters.celery.claim_batch import LeftToAck
-from angzarr.adapters.celery.envelope import FIELD, Envelope, sent_as
+from angzarr.adapters.celery.envelope import sent_as
 from angzarr.adapters.celery.worker.task import _one_server, ack_follows
 from angzarr.errors import DecodeError
 from angzarr.resilience.category import Category, Verdict
@@ -142,18 +141,8 @@ def traced(app, task):
     claim = Claim(key=key_for(task.name, task_id), token=token, owner=app.owner, counted=False)
     (answer,) = app.tenure.claim(app.road.claiming.store, [claim])
     assert answer == Claimed(starts=0)
-    headers = {"id": task_id, "task": task.name}
-    envelope = Envelope(
-        token, app.owner, dumps([(), {}, {}]), "application/json", "utf-8", headers, {},
-        {"exchange": "", "routing_key": app.conf.task_default_queue}, sent_as(answer),
-    )  # fmt: skip
-    request = {
-        **headers, FIELD: envelope, "args": (), "kwargs": {}, "delivery_info": {}, "retries": 0,
-        "is_eager": False,
-    }  # fmt: skip
-    app.finalize(auto=True)
-    task.__trace__ = build_tracer(task.name, task, app.loader, "host", app=app)
-    return claim, task.__trace__(task_id, (), {}, request)
+    told = child.traced(task, task_id=task_id, token=token, answer=sent_as(answer))
+    return claim, told
 
 
 def state_of(app, claim):

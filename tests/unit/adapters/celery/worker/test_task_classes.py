@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 import types
 import uuid
+from contextlib import contextmanager
 
 import celery
 import pytest
 from celery import Celery, Task, _state, shared_task
-from celery.app.trace import build_tracer
 from celery.states import FAILURE, SUCCESS
 from celery.states import RETRY as RETRIED
-from kombu.utils.json import dumps
+from tests.unit.adapters.celery import child
 
 from angzarr import Angzarr
-from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.worker import safety
 from angzarr.adapters.celery.worker.request import AngzarrRequest
 from angzarr.adapters.celery.worker.task import AngzarrTask
@@ -26,33 +25,33 @@ bodies: list[object] = []
 around: list[str] = []
 
 
+@contextmanager
+def within(name):
+    around.append(name)
+    try:
+        yield
+    finally:
+        around.pop()
+
+
 class FlaskTask(Task):
     """As Flask's guide has it, for `task_cls=`."""
 
     def __call__(self, *args, **kwargs):
-        around.append("context")
-        try:
+        with within("context"):
             return self.run(*args, **kwargs)
-        finally:
-            around.pop()
 
 
 class SuperTask(Task):
     def __call__(self, *args, **kwargs):
-        around.append("context")
-        try:
+        with within("context"):
             return super().__call__(*args, **kwargs)
-        finally:
-            around.pop()
 
 
 class Mixin:
     def __call__(self, *args, **kwargs):
-        around.append("context")
-        try:
+        with within("context"):
             return super().__call__(*args, **kwargs)
-        finally:
-            around.pop()
 
 
 class Mixed(Mixin, Task):
@@ -156,23 +155,11 @@ def waiting_letters(app):
 
 def run(task, *args):
     """Run a message through Celery's own tracer, as a child would; return (state, value)."""
-    app, task_id = task.app, str(uuid.uuid4())
-    headers = {"id": task_id, "task": task.name}
-    envelope = Envelope(
-        uuid.uuid4().hex, app.owner, dumps([args, {}, {}]), "application/json", "utf-8", headers,
-        {}, {"exchange": "", "routing_key": "celery", "redelivered": False},
-    )  # fmt: skip
-    request = {
-        **headers, FIELD: envelope, "args": args, "kwargs": {}, "delivery_info": {}, "retries": 0,
-        "is_eager": False,
-    }  # fmt: skip
-    app.finalize(auto=True)
-    task.__trace__ = build_tracer(task.name, task, app.loader, "host", app=app)
-    app.begin_work()
+    task.app.begin_work()
     try:
-        told = task.__trace__(task_id, args, {}, request)
+        told = child.traced(task, *args)
     finally:
-        app.end_work()
+        task.app.end_work()
     return (told.info.state if told.info else SUCCESS), told.retval
 
 
@@ -210,11 +197,8 @@ def test_the_older_pattern_of_flasks_guide_works(make_app):
         abstract = True
 
         def __call__(self, *args, **kwargs):
-            around.append("context")
-            try:
+            with within("context"):
                 return task_base.__call__(self, *args, **kwargs)
-            finally:
-                around.pop()
 
     app.Task = ContextTask
     task = app.task(name="t", lazy=False)(remember)
@@ -227,11 +211,8 @@ def test_the_older_pattern_of_flasks_guide_works(make_app):
 def test_each_call_of_a_chain_of_classes_is_made(make_app):
     class Outer(SuperTask):
         def __call__(self, *args, **kwargs):
-            around.append("outer")
-            try:
+            with within("outer"):
                 return super().__call__(*args, 2, **kwargs)
-            finally:
-                around.pop()
 
     task = make_app().task(name="t", base=Outer, lazy=False)(remember)
     assert run(task, 1) == (SUCCESS, "done")
@@ -241,11 +222,8 @@ def test_each_call_of_a_chain_of_classes_is_made(make_app):
 def test_an_async_call_surrounds_an_async_task(make_app):
     class Async(Task):
         async def __call__(self, *args, **kwargs):
-            around.append("context")
-            try:
+            with within("context"):
                 return await super().__call__(*args, **kwargs)
-            finally:
-                around.pop()
 
     async def remember_it(*args):
         return remember(*args)
