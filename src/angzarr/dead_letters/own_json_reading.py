@@ -73,7 +73,7 @@ def _read(data: dict[str, Any], bounds: Bounds) -> DeadLetter | None:
         event=event,
         component=told[1],
         component_type=told[2],
-        mismatch=_mismatch(data.get("sequenceMismatch")),
+        mismatch=_read_mismatch(data.get("sequenceMismatch")),
         metadata={key: value for key, value in rest.items() if ours.get(key) != value},
         **facts,
     )
@@ -147,12 +147,12 @@ def _event(facts: dict[str, Any], first: Any) -> Event:
         depth=int(facts.get("depth", 0)),
         priority=_PRIORITIES[facts["priority"]],
         config_pins=facts.get("configPins", {}),
-        occurred_at=_moment(facts["occurredAt"]) if "occurredAt" in facts else None,
+        occurred_at=_read_moment(facts["occurredAt"]) if "occurredAt" in facts else None,
         **{name: facts[key] for name, key in EVENT_TEXTS.items() if key in facts},
     )
 
 
-def _mismatch(told: dict[str, Any] | None) -> Mismatch | None:
+def _read_mismatch(told: dict[str, Any] | None) -> Mismatch | None:
     if told is None:
         return None
     strategy = told.get("mergeStrategy", 0)
@@ -166,7 +166,7 @@ def _mismatch(told: dict[str, Any] | None) -> Mismatch | None:
     return Mismatch(*numbers)
 
 
-def _moment(text: str) -> datetime:
+def _read_moment(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 

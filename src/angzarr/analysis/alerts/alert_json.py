@@ -34,7 +34,7 @@ def generic_json(alert: Alert) -> dict[str, Any]:
     """Return *alert* in the form of docs/reference/alerts.md; names do not change."""
     return {
         "type": "dlq.alert.resolved" if alert.resolved else "dlq.alert",
-        "timestamp": _time(alert.raised_at),
+        "timestamp": _json_time(alert.raised_at),
         "data": {
             "id": alert.id,
             "key": alert.key,
@@ -45,8 +45,8 @@ def generic_json(alert: Alert) -> dict[str, Any]:
             "text": alert.text,
             "todo": alert.todo,
             "link": alert.link or None,
-            "since": _time(alert.since),
-            "last_at": _time(alert.last_at),
+            "since": _json_time(alert.since),
+            "last_at": _json_time(alert.last_at),
             "count": alert.count,
             "group": alert.fingerprint or None,
             "domain": alert.domain or None,
@@ -60,26 +60,26 @@ def slack_json(alert: Alert) -> dict[str, Any]:
     """Return *alert* for an incoming webhook of Slack; nothing in it is markup of a letter's."""
     mark = _RESOLVED if alert.resolved else _MARKS[alert.severity]
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": _plain(f"{mark} {alert.title}", _HEADER)},
-        {"type": "section", "text": _plain(f"{alert.text} {alert.todo}".strip(), _SECTION)},
+        {"type": "header", "text": _slack_text(f"{mark} {alert.title}", _HEADER)},
+        {"type": "section", "text": _slack_text(f"{alert.text} {alert.todo}".strip(), _SECTION)},
     ]
     if alert.link:
-        link = f"<{_escaped(alert.link).replace('|', '%7C')}|Open>"
+        link = f"<{_without_markup(alert.link).replace('|', '%7C')}|Open>"
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": link[:_SECTION]}})
-    return {"text": _escaped(f"{mark} {as_text(alert)}")[:_SECTION], "blocks": blocks}
+    return {"text": _without_markup(f"{mark} {as_text(alert)}")[:_SECTION], "blocks": blocks}
 
 
-def _plain(text: str, longest: int) -> dict[str, Any]:
+def _slack_text(text: str, longest: int) -> dict[str, Any]:
     cut = text if len(text) <= longest else text[: longest - 1] + "…"
     return {"type": "plain_text", "text": cut, "emoji": False}
 
 
-def _escaped(text: str) -> str:
+def _without_markup(text: str) -> str:
     """Return *text* without Slack's markup: links, mentions, ``<!channel>``."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _time(moment: datetime) -> str:
+def _json_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
