@@ -59,7 +59,7 @@ KNOWN_MODULES: Final = frozenset[str](
         "dead_letters/forwarding.py",
         "dead_letters/moving.py",
         "dead_letters/offloading.py",
-        "dead_letters/own_json_reading.py",
+        "dead_letters/own_json.py",
         "sagas/asking.py",
     }
 )

@@ -21,8 +21,7 @@ from google.protobuf import json_format
 from angzarr.dead_letters.foreign import adopt_later_generation_json, type_name
 from angzarr.dead_letters.letter import DeadLetter, ForeignCover, cut_message
 from angzarr.dead_letters.metadata import write_metadata
-from angzarr.dead_letters.own_json import write_own
-from angzarr.dead_letters.own_json_reading import read_own
+from angzarr.dead_letters.own_json import read_own, write_own
 from angzarr.dead_letters.text import valid_mapping, valid_text, valid_tree
 from angzarr.dead_letters.wire_form import (
     TASK_MESSAGE,

@@ -25,7 +25,7 @@ from angzarr.dead_letters.codec import (
     read_receipt,
 )
 from angzarr.dead_letters.letter import MAX_MESSAGE, MAX_STACK, DeadLetter, Mismatch, Reason
-from angzarr.dead_letters.own_json_reading import read_own
+from angzarr.dead_letters.own_json import read_own
 from angzarr.dead_letters.wire_form import TASK_MESSAGE, from_wire, to_wire
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Message, Priority

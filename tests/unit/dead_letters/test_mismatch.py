@@ -30,7 +30,7 @@ from angzarr.dead_letters.codec import (
 from angzarr.dead_letters.foreign import LATER_TYPE_NAME
 from angzarr.dead_letters.letter import STRATEGIES, Mismatch, Reason
 from angzarr.dead_letters.offloading import OffloadingQueue
-from angzarr.dead_letters.own_json_reading import read_own
+from angzarr.dead_letters.own_json import read_own
 from angzarr.dead_letters.signing import Trust, signed_form
 from angzarr.wire.book_pb2 import MergeStrategy
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
