@@ -25,8 +25,7 @@ from angzarr.dashboard.access import hash_of
 from angzarr.dashboard.ordered_handlers import OrderedServices, Surveyor
 from angzarr.dashboard.services import RejectedServices, Services
 from angzarr.dashboard.site import build_site
-from angzarr.dead_letters.clearance import Clearance
-from angzarr.dead_letters.protection import Protection
+from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import BrokerUnavailable
 from angzarr.ordering.order import Order

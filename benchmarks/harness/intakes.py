@@ -26,8 +26,8 @@ from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.worker.decisions import DecisionMaker
 from angzarr.analysis.worker.intake import BATCH, Intake
 from angzarr.clock import SystemClock
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.settings.analysis import AnalysisSettings
 from harness import servers

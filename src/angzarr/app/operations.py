@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from angzarr.adapters.celery.publish.publisher import CeleryPublisher
 from angzarr.adapters.celery.publish.replay_outcomes import CeleryReplayOutcomes
 from angzarr.app.publisher import Publishing
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.forwarding import Forwarder
-from angzarr.dead_letters.protection import Protection
+from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.handlers import Handler, Handlers

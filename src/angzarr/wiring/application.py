@@ -20,10 +20,9 @@ from angzarr.analysis.replay.compensation import Compensations
 from angzarr.analysis.replay.job_store import JobWork, ReplayJobs
 from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.worker.handover import OtherApps
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.forwarding import Forwarder
-from angzarr.dead_letters.protection import Protection
+from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.delivery.handlers import Handler

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.masking import compiled
-from angzarr.dead_letters.protection import Cipher, ProtectedQueue, Protection
+from angzarr.dead_letters.protection import Cipher, Clearance, ProtectedQueue, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, SignedOutcomes

@@ -20,9 +20,9 @@ from tests.unit.dead_letters.test_protection import (
 
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.replay import Replayer, ReplayTargets
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import decode, encode
 from angzarr.dead_letters.letter import letter_id
+from angzarr.dead_letters.protection import Clearance
 from angzarr.events import headers as names
 from sqlite_ledger import SqliteLedger, put_letter
 

@@ -23,8 +23,7 @@ from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.replay.replay import ReplayTargets
 from angzarr.analysis.worker.handover import OtherApps
 from angzarr.dead_letters.bounds import LETTER
-from angzarr.dead_letters.clearance import Clearance
-from angzarr.dead_letters.protection import Protection
+from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.errors import BrokerUnavailable
 from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.settings.analysis import AutomaticSettings

@@ -23,10 +23,9 @@ from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.pages.edits import escaped
 from angzarr.dashboard.pages.templates import LONGEST_SHOWN, shown
 from angzarr.dashboard.problem import Problem
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.offloading import without_body
-from angzarr.dead_letters.protection import Protection
+from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
 from angzarr.payloads.limits import PayloadReadLimit

@@ -17,7 +17,6 @@ from tests.unit.dead_letters.test_offloading import LimitedQueue
 from tests.unit.dead_letters.test_protection import BODY, CIPHER, SIGN, protection
 
 from angzarr.dead_letters.bounds import LETTER
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import (
     PROTOBUF_CONTENT_TYPE,
     Form,
@@ -31,6 +30,7 @@ from angzarr.dead_letters.foreign import LATER_TYPE_NAME
 from angzarr.dead_letters.letter import STRATEGIES, Mismatch, Reason
 from angzarr.dead_letters.offloading import OffloadingQueue
 from angzarr.dead_letters.own_json import read_own
+from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.signing import Trust, signed_form
 from angzarr.wire.book_pb2 import MergeStrategy
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.foreign_replay import RecordRoute
 from angzarr.dead_letters.letter import DeadLetter, Distrusted, Refusal
+from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.record import ForeignRecord
 from angzarr.dead_letters.signing import Signatures

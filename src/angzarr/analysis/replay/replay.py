@@ -27,8 +27,8 @@ from angzarr.analysis.ledger.replay_options import (
 )
 from angzarr.analysis.ledger.transition import replayable
 from angzarr.clock import Clock
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.letter import DeadLetter, NoTarget, Reason, Refusal
+from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.queue import RawLetter
 from angzarr.errors import PayloadCorrupt, PayloadGone, PayloadTooLarge
 from angzarr.events import headers as names

@@ -14,8 +14,8 @@ from tests.judging import classifier, evidence_of
 
 from angzarr.analysis.classification.classify import Classifier, Unattended
 from angzarr.analysis.ledger.transition import Action
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.metadata import FULL_SIGNATURE
+from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.signing import Signatures
 
 SIGN = Signatures(keys={"2026": b"a secret, 16 characters"}, current="2026")

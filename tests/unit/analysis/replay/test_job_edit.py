@@ -33,10 +33,9 @@ from angzarr.analysis.replay.job import (
     outdated,
 )
 from angzarr.analysis.replay.job_view import review
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.offloading import without_body
-from angzarr.dead_letters.protection import Protection
+from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.errors import BrokerUnavailable, DecodeError, PayloadStoreUnavailable
 from angzarr.events import headers as names
 from sqlite_ledger import put_edit, put_job, rows_of

@@ -25,8 +25,8 @@ from angzarr.cli.dlq.entries import entries_table
 from angzarr.cli.main import main
 from angzarr.cli.terminal import SHORT_ID
 from angzarr.clock import SystemClock
-from angzarr.dead_letters.clearance import Clearance
 from angzarr.dead_letters.codec import decode, read_receipt
+from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.record import ForeignRecord
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import LedgerUnavailable, PayloadStoreUnavailable
