@@ -14,6 +14,17 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
+from angzarr.analysis.alerts.alert import (
+    GROUP,
+    JOB,
+    LEDGER,
+    STORM,
+    Alert,
+    AlertKind,
+    AlertSeverity,
+    alert_id,
+)
+
 
 class AlertKind(StrEnum):
     """What an alert is about."""
@@ -248,3 +259,9 @@ class Alerts(Protocol):
     @abstractmethod
     def close(self) -> None:
         """Let connections go; safe to call twice."""
+
+
+def as_text(alert: Alert) -> str:
+    """All of *alert* in words, title first."""
+    parts = (f"{alert.title}.", alert.text, alert.todo, alert.link)
+    return " ".join(part for part in parts if part)

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from angzarr.analysis.alerts.alert import Alert, Alerts, AlertSeverity, BodyFormat, Listed
-from angzarr.analysis.alerts.alert_text import as_text
+from angzarr.analysis.alerts.alert import Alert, Alerts, AlertSeverity, BodyFormat, Listed, as_text
 from angzarr.webhooks import Answer
 
 #: What Slack takes of a plain header, and of a text.

@@ -208,12 +208,6 @@ def trial_alert(at: datetime, token: str) -> Alert:
     )
 
 
-def as_text(alert: Alert) -> str:
-    """All of *alert* in words, title first."""
-    parts = (f"{alert.title}.", alert.text, alert.todo, alert.link)
-    return " ".join(part for part in parts if part)
-
-
 def name(value: str) -> str:
     """A name out of a letter as people may see it."""
     return _cut(printable(value), LONGEST_NAME) or "?"
