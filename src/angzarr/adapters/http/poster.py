@@ -29,8 +29,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from angzarr.analysis.alerts.alert import Alert, BodyFormat
-from angzarr.analysis.alerts.alert_json import body_of
+from angzarr.analysis.alerts.alert import Alert, BodyFormat, body_of
 from angzarr.clock import Clock, SystemClock
 from angzarr.resilience.retry_after import from_header
 from angzarr.webhooks import Answer

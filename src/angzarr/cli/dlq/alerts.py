@@ -10,9 +10,16 @@ from typing import Final
 import click
 from rich.table import Table
 
-from angzarr.analysis.alerts.alert import LONGEST_PAGE, Alert, AlertSeverity, Listed
+from angzarr.analysis.alerts.alert import (
+    LONGEST_PAGE,
+    Alert,
+    AlertSeverity,
+    Listed,
+    answers_json,
+    listed_json,
+    still_open,
+)
 from angzarr.analysis.alerts.alert_delivery import Sink, chosen, try_alert
-from angzarr.analysis.alerts.alert_json import answers_json, listed_json, still_open
 from angzarr.analysis.alerts.alert_text import when
 from angzarr.analysis.ledger.emergency_stop import (
     Brake,

@@ -13,9 +13,16 @@ from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
-from angzarr.analysis.alerts.alert import LONGEST_PAGE, AlertKind, AlertSeverity, Fate
+from angzarr.analysis.alerts.alert import (
+    LONGEST_PAGE,
+    AlertKind,
+    AlertSeverity,
+    Fate,
+    answers_json,
+    listed_json,
+    still_open,
+)
 from angzarr.analysis.alerts.alert_delivery import chosen, try_alert
-from angzarr.analysis.alerts.alert_json import answers_json, listed_json, still_open
 from angzarr.analysis.ledger.idempotent_requests import RequestBegun, WriteKey, Writes
 from angzarr.clock import Clock
 from angzarr.dashboard.api.route import ServicesHere, acting, answer, problems, seeing

@@ -8,8 +8,7 @@ from urllib.parse import quote
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis.alerts.alert import GROUP, JOB, Alert
-from angzarr.analysis.alerts.alert_json import still_open
+from angzarr.analysis.alerts.alert import GROUP, JOB, Alert, still_open
 from angzarr.analysis.ledger.group import group_address
 from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.pages.route import pages, render

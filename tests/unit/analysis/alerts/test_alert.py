@@ -7,8 +7,7 @@ import pytest
 from tests.contracts.alerts import alert_of, sighting_of, watch_of
 from tests.hand_clock import START
 
-from angzarr.analysis.alerts.alert import AlertKind, Observation, Raised
-from angzarr.analysis.alerts.alert_json import listed_json, still_open
+from angzarr.analysis.alerts.alert import AlertKind, Observation, Raised, listed_json, still_open
 from sqlite_ledger import SqliteAlerts
 
 LATER = START + timedelta(hours=1)
