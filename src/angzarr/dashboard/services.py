@@ -12,8 +12,8 @@ from typing import Any
 from angzarr.analysis.alerts.alert import Alerts
 from angzarr.analysis.alerts.alert_delivery import Sink
 from angzarr.analysis.classification.classify import Classifier, explanation_json
+from angzarr.analysis.classification.evidence import evidence_items
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector
-from angzarr.analysis.classification.evidence_text import evidence_items
 from angzarr.analysis.ledger.emergency_stop import Brake
 from angzarr.analysis.ledger.entry import Entry, EntryDetail
 from angzarr.analysis.ledger.group import Group, Groups

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from angzarr.analysis.classification.evidence_text import SAID
+from angzarr.analysis.classification.evidence import SAID
 from angzarr.analysis.classification.rule_conditions import CONDITIONS
 from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.analysis.ledger.transition import Action

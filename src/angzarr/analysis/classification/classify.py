@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from angzarr.analysis.classification.evidence import Evidence, ReplayProblem
-from angzarr.analysis.classification.evidence_text import EvidenceItem
+from angzarr.analysis.classification.evidence import Evidence, EvidenceItem, ReplayProblem
 from angzarr.analysis.classification.rules import (
     ClassificationRule,
     Pause,

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import yaml  # type: ignore[import-untyped]
 
-from angzarr.analysis.classification.evidence import Evidence
-from angzarr.analysis.classification.evidence_text import check_saying, say
+from angzarr.analysis.classification.evidence import Evidence, check_saying, say
 from angzarr.analysis.classification.rule_conditions import CONDITIONS, RuleCondition, conditions_of
 from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.analysis.ledger.transition import Action, EntryDecision

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from angzarr.analysis.classification.classify import ExplainedDecision, deciding, explanation_json
-from angzarr.analysis.classification.evidence_text import EvidenceItem, evidence_items
+from angzarr.analysis.classification.evidence import EvidenceItem, evidence_items
 from angzarr.analysis.classification.rules import RuleTrial
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.plan_filing import as_stored
