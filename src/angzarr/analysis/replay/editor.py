@@ -11,14 +11,17 @@ from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.analysis.replay import edit
-from angzarr.analysis.replay.edit import HIDDEN, Unfit, hidden_as, touches_hidden
-from angzarr.analysis.replay.edit_differences import (
+from angzarr.analysis.replay.edit import (
+    HIDDEN,
     UNSEEN,
     Difference,
     Sides,
+    Unfit,
     differences,
+    hidden_as,
     is_cut,
     seen_differences,
+    touches_hidden,
 )
 from angzarr.analysis.replay.replay import Replayer
 from angzarr.dead_letters.letter import DeadLetter, Refusal

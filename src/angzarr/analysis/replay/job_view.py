@@ -15,7 +15,7 @@ from typing import Any, Final
 from angzarr.analysis.ledger.entry import HistoryLine
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, continued
 from angzarr.analysis.replay.bulk_actions import mark_of
-from angzarr.analysis.replay.edit_differences import Difference, Sides
+from angzarr.analysis.replay.edit import Difference, Sides
 from angzarr.analysis.replay.editor import EditChanges, Editor
 from angzarr.analysis.replay.job import (
     ALTERED,

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column, Table
 
 from angzarr.analysis.ledger.entry import HistoryLine, counted
-from angzarr.analysis.replay.edit_differences import Sides
+from angzarr.analysis.replay.edit import Sides
 from angzarr.analysis.replay.job import JobItem, JobPage, JobStatus, ReplayJob, Selection
 from angzarr.analysis.replay.job_view import EditReview
 from angzarr.cli.terminal import SHORT_ID, console, draws, moment, safe

@@ -8,8 +8,7 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from angzarr.analysis.replay.edit import Unfit, read_data
-from angzarr.analysis.replay.edit_differences import Sides
+from angzarr.analysis.replay.edit import Sides, Unfit, read_data
 from angzarr.dashboard.api.edits import Edit, begin_edit, data_of, draft_of, editable
 from angzarr.dashboard.api.requests import DataQuery
 from angzarr.dashboard.api.route import ServicesHere

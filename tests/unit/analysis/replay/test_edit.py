@@ -15,17 +15,15 @@ from angzarr.analysis.replay import edit
 from angzarr.analysis.replay.edit import (
     DEEPEST,
     LARGEST,
-    hidden_as,
-    read_data,
-    restored,
-    touches_hidden,
-)
-from angzarr.analysis.replay.edit_differences import (
     MOST_TOLD,
     UNSEEN,
     differences,
+    hidden_as,
     is_cut,
+    read_data,
+    restored,
     seen_differences,
+    touches_hidden,
 )
 from angzarr.analysis.replay.editor import Draft, Editor
 from angzarr.analysis.replay.replay import ReplayTargets
