@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from angzarr.analysis.alerts.alert import Alert, Alerts, DueAlert
 from angzarr.analysis.alerts.alert_text import trial_alert
-from angzarr.analysis.worker.duty import report
+from angzarr.analysis.worker.worker import report
 from angzarr.clock import Clock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.backoff import Jitter, Policy, next_delay

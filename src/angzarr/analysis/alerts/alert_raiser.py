@@ -50,7 +50,7 @@ from angzarr.analysis.ledger.group import Group, Groups
 from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
 from angzarr.analysis.replay.job import ReplayJob
 from angzarr.analysis.replay.job_store import ReplayJobs
-from angzarr.analysis.worker.duty import report
+from angzarr.analysis.worker.worker import report
 from angzarr.clock import Clock
 from angzarr.maintenance.retention import Removed
 from angzarr.runtime.log_throttle import LogThrottle

@@ -30,8 +30,8 @@ from angzarr.analysis.replay.job_limits import BARRED, ReplayCapacity, Target, c
 from angzarr.analysis.replay.job_rules import altered
 from angzarr.analysis.replay.job_store import Begun, JobWork, Noted
 from angzarr.analysis.replay.replay import CHANGED, Replayer
-from angzarr.analysis.worker.duty import may_pass
 from angzarr.analysis.worker.intake import BATCH
+from angzarr.analysis.worker.worker import may_pass
 from angzarr.dead_letters.letter import Refusal
 from angzarr.errors import DecodeError, text_of
 from angzarr.resilience.breaker import Phase

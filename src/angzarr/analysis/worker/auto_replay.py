@@ -32,7 +32,7 @@ from angzarr.analysis.replay.job import (
 )
 from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.worker.decisions import DecisionMaker
-from angzarr.analysis.worker.duty import report
+from angzarr.analysis.worker.worker import report
 from angzarr.clock import Clock
 from angzarr.errors import Unavailable
 from angzarr.runtime.log_throttle import LogThrottle

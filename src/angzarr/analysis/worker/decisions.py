@@ -16,7 +16,7 @@ from angzarr.analysis.ledger.plan_filing import Undecided
 from angzarr.analysis.ledger.transition import Action, EntryDecision, awaits_look
 from angzarr.analysis.replay.job import is_automatic
 from angzarr.analysis.replay.skip import place_of
-from angzarr.analysis.worker.duty import report
+from angzarr.analysis.worker.worker import report
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import Unavailable
 from angzarr.runtime.log_throttle import LogThrottle

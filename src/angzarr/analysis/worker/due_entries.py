@@ -19,7 +19,7 @@ from angzarr.analysis.replay.compensation import Compensator
 from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.replay.skip import Skips
 from angzarr.analysis.worker.decisions import DecisionMaker
-from angzarr.analysis.worker.duty import may_pass, report
+from angzarr.analysis.worker.worker import may_pass, report
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
 from angzarr.resilience.idempotency import RECORD_LIFE
 from angzarr.runtime.failures import is_machine_fault

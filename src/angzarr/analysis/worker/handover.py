@@ -16,7 +16,7 @@ from angzarr.analysis.ledger.entry import Entry, Hold
 from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.transition import is_given_on
 from angzarr.analysis.worker.decisions import DecisionMaker
-from angzarr.analysis.worker.duty import report
+from angzarr.analysis.worker.worker import report
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.names import domain_of_app, queue_name
 from angzarr.dead_letters.queue import (

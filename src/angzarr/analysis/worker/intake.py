@@ -17,8 +17,8 @@ from angzarr.analysis.ledger.entry import BY_REPLAY, Status
 from angzarr.analysis.ledger.failure import Failure, Unreadable
 from angzarr.analysis.ledger.ledger import Ledger, ReplayAnswer
 from angzarr.analysis.worker.decisions import DecisionMaker
-from angzarr.analysis.worker.duty import report
 from angzarr.analysis.worker.handover import Handover
+from angzarr.analysis.worker.worker import report
 from angzarr.clock import Clock
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.codec import read_receipt
