@@ -40,7 +40,7 @@ from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.fleet import running_releases
 from angzarr.maintenance.retention import Pruning
-from angzarr.payloads.limits import PayloadReadLimit
+from angzarr.payloads.store import PayloadReadLimit
 from angzarr.settings.base import HealthSettings
 from angzarr.wiring.application import Application, JobStore
 from angzarr.wiring.health import open_health

@@ -28,7 +28,7 @@ from angzarr.dead_letters.offloading import without_body
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
-from angzarr.payloads.limits import PayloadReadLimit
+from angzarr.payloads.store import PayloadReadLimit
 from angzarr.settings.dashboard import Role
 from contracts.ledger import HOLD, letter_of, message_of, resolve
 from dashboard_caller import api, browser, hidden

@@ -17,7 +17,7 @@ from angzarr.dashboard.access import Auth, Caller
 from angzarr.dashboard.idempotency import Choice, once
 from angzarr.dashboard.problem import MEDIA_TYPE, Problem
 from angzarr.dashboard.services import Services
-from angzarr.payloads.limits import turn
+from angzarr.payloads.store import turn
 from angzarr.runtime.text import printable
 from angzarr.settings.dashboard import Role
 

@@ -23,7 +23,7 @@ from angzarr.dashboard.api.brake import BrakeLight
 from angzarr.dashboard.pages.templates import write
 from angzarr.dashboard.problem import Problem, problem_of
 from angzarr.dashboard.streams import Streams
-from angzarr.payloads.limits import turn
+from angzarr.payloads.store import turn
 from angzarr.settings.dashboard import Role
 
 #: The cookie of a session, and that of whoever has none yet.

@@ -8,7 +8,7 @@ from contextvars import copy_context
 import pytest
 
 from angzarr.errors import PayloadsBusy, PayloadStoreUnavailable, PayloadTooLarge
-from angzarr.payloads.limits import PayloadReadLimit, turn
+from angzarr.payloads.store import PayloadReadLimit, turn
 from memory_payloads import MemoryPayloadStore
 
 
