@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from angzarr.analysis.ledger.upkeep import LedgerUpkeep
     from angzarr.analysis.replay.compensation import Compensations
     from angzarr.analysis.replay.replay import ReplayTargets
-    from angzarr.analysis.worker.handover import OtherApps
+    from angzarr.analysis.worker.intake import OtherApps
     from angzarr.wiring.dlq_depths import DutyOf
 
 C = TypeVar("C")
@@ -262,7 +262,7 @@ class Operating(Publishing):
 
     def other_apps(self) -> OtherApps:
         """Return what tells letters of other apps from those of this one."""
-        from angzarr.analysis.worker.handover import OtherApps
+        from angzarr.analysis.worker.intake import OtherApps
 
         reads = letter_wiring.domains_to_read(self)
         return OtherApps(self.main or "angzarr", frozenset(reads))

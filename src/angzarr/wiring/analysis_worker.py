@@ -33,8 +33,7 @@ from angzarr.analysis.replay.skip import Skips
 from angzarr.analysis.worker.auto_replay import AutoReplay
 from angzarr.analysis.worker.decisions import DecisionMaker
 from angzarr.analysis.worker.due_entries import DueEntries
-from angzarr.analysis.worker.handover import Handover
-from angzarr.analysis.worker.intake import Intake, ReplayResults
+from angzarr.analysis.worker.intake import Handover, Intake, ReplayResults
 from angzarr.analysis.worker.worker import AnalysisHealth, AnalysisWorker
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable

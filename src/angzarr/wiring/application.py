@@ -19,7 +19,7 @@ from angzarr.analysis.ledger.upkeep import LedgerUpkeep
 from angzarr.analysis.replay.compensation import Compensations
 from angzarr.analysis.replay.job_store import JobWork, ReplayJobs
 from angzarr.analysis.replay.replay import Replayer, ReplayTargets
-from angzarr.analysis.worker.handover import OtherApps
+from angzarr.analysis.worker.intake import OtherApps
 from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.protection import Clearance, Protection

@@ -21,7 +21,7 @@ from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.classification.grouping import Grouping
 from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.worker.handover import OtherApps
+from angzarr.analysis.worker.intake import OtherApps
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.errors import BrokerUnavailable

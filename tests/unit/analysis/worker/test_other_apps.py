@@ -15,7 +15,7 @@ from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.analysis.ledger.transition import Action
 from angzarr.analysis.replay.replay import ReplayTargets
-from angzarr.analysis.worker.handover import OtherApps
+from angzarr.analysis.worker.intake import OtherApps
 from angzarr.dead_letters.letter import Refusal
 
 SHOP = OtherApps("shop", frozenset({"shop", "order", "unknown"}))

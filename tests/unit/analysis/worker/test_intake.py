@@ -18,8 +18,7 @@ from angzarr.analysis.classification.classify import Unattended
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.worker.decisions import DecisionMaker
-from angzarr.analysis.worker.handover import MOST_APPS, MOST_TRIES, Handover, OtherApps
-from angzarr.analysis.worker.intake import Intake
+from angzarr.analysis.worker.intake import MOST_APPS, MOST_TRIES, Handover, Intake, OtherApps
 from angzarr.dead_letters.codec import encode, read_receipt
 from angzarr.dead_letters.queue import TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable, LedgerUnavailable
