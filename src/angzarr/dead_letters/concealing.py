@@ -173,7 +173,7 @@ def words_of(values: Iterable[object]) -> Words | None:
     texts: set[str] = set()
     words: set[str] = set()
     characters = 0
-    for text in (text for value in values for text in _texts(value)):
+    for text in (text for value in values for text in _texts_of(value)):
         if text in texts:
             continue
         texts.add(text)
@@ -185,20 +185,20 @@ def words_of(values: Iterable[object]) -> Words | None:
     return Words(words)
 
 
-def _texts(value: object) -> Iterator[str]:
+def _texts_of(value: object) -> Iterator[str]:
     """Yield the texts of *value* that are long enough to be known again."""
     if isinstance(value, bytes):
-        yield from _texts(value.decode("utf-8", "replace"))
+        yield from _texts_of(value.decode("utf-8", "replace"))
         value = repr(b'"' + value)[3:-1]
     if isinstance(value, str):
-        yield from (text for text in _lines(value) if len(text) >= SHORTEST_WORD)
+        yield from (text for text in _lines_of(value) if len(text) >= SHORTEST_WORD)
     elif not isinstance(value, bool):
         written = _written(value)
         if sum(map(str.isdigit, written)) >= FEWEST_DIGITS:
             yield written.removeprefix("-")
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines_of(text: str) -> Iterator[str]:
     """Yield *text* and its lines: a stack may put something before each of them."""
     for one in (text, *map(str.strip, text.splitlines())):
         yield one[:LONGEST_TEXT]
@@ -224,7 +224,7 @@ def _spellings(text: str) -> set[str]:
     return escaped | twice | quoted | {again for one in quoted for again in _quoted_again(one)}
 
 
-def _within(write: Callable[[str], str]) -> Callable[[str], str]:
+def _unquoted(write: Callable[[str], str]) -> Callable[[str], str]:
     """Return *write* without the quotes that it sets."""
     return lambda text: write(text)[1:-1]
 
@@ -248,10 +248,10 @@ def _quoted_again(quoted: str) -> tuple[str, str]:
 
 
 _ESCAPES: Final = (
-    _within(repr),
+    _unquoted(repr),
     _beside(repr),
-    _within(ascii),
+    _unquoted(ascii),
     _beside(ascii),
-    _within(json.dumps),
-    _within(partial(json.dumps, ensure_ascii=False)),
+    _unquoted(json.dumps),
+    _unquoted(partial(json.dumps, ensure_ascii=False)),
 )

@@ -68,7 +68,7 @@ class Redaction:
         shown = replace(self._texts(letter, found), message=message, event=event)
         if not hidden:
             return shown
-        count = hidden + _count(letter.metadata.get(REDACTED, ""))
+        count = hidden + _number(letter.metadata.get(REDACTED, ""))
         return replace(shown, metadata={**shown.metadata, REDACTED: str(count)})
 
     def of_texts(self, letter: DeadLetter) -> DeadLetter:
@@ -232,5 +232,5 @@ def _parse(message: Message) -> _Parsed:
     return _Parsed(json.loads(message.body, object_pairs_hook=made), bool(shadowed))
 
 
-def _count(text: str) -> int:
+def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < len(str(2**31)) else 0
