@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from angzarr.dead_letters.concealing import ALL, NOTHING, Concealing, Rests, after, start, words_of
+from angzarr.dead_letters.concealing import ALL, NOTHING, Concealing, Rests, after, start
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.masking import MARK, Words, masked
+from angzarr.dead_letters.masking import MARK, Words, masked, words_of
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
 from angzarr.events import headers as names
 from angzarr.events.event import Event, Message

@@ -10,9 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from angzarr.dead_letters import concealing as spelling
-from angzarr.dead_letters.concealing import words_of
 from angzarr.dead_letters.letter import MAX_MESSAGE, cut_message, cut_stack
-from angzarr.dead_letters.masking import ALL_HIDDEN, LONGEST_TEXT, MARK, Words, compiled, masked
+from angzarr.dead_letters.masking import (
+    ALL_HIDDEN,
+    LONGEST_TEXT,
+    MARK,
+    Words,
+    compiled,
+    masked,
+    words_of,
+)
 
 values = st.text(min_size=4, max_size=12) | st.integers(100_000) | st.binary(min_size=4, max_size=9)
 few_patterns = st.lists(
