@@ -55,7 +55,7 @@ KNOWN_MODULES: Final = frozenset[str](
         "aggregates/declaring.py",
         "analysis/ledger/plan_filing.py",
         "dashboard/serving.py",
-        "dead_letters/concealing.py",
+        "dead_letters/redaction.py",
         "dead_letters/forwarding.py",
         "dead_letters/moving.py",
         "dead_letters/offloading.py",

@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from angzarr.dead_letters.concealing import parse
 from angzarr.dead_letters.foreign_replay import RecordRoute
 from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.protection import Encrypt
+from angzarr.dead_letters.redaction import parse
 from angzarr.settings.base import Section
 
 T = TypeVar("T")

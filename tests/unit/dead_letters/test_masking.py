@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters import concealing as spelling
+from angzarr.dead_letters import redaction as spelling
 from angzarr.dead_letters.letter import MAX_MESSAGE, cut_message, cut_stack
 from angzarr.dead_letters.masking import (
     ALL_HIDDEN,

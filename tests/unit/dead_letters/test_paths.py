@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.dead_letters.concealing import after, is_named, parse, start
+from angzarr.dead_letters.redaction import after, is_named, parse, start
 
 
 def names(pattern: str, *steps: object) -> bool:

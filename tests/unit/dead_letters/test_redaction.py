@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters import concealing as spelling
+from angzarr.dead_letters import redaction as spelling
 from angzarr.dead_letters.codec import Form, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.masking import ALL_HIDDEN, MARK, compiled
