@@ -57,7 +57,7 @@ KNOWN_MODULES: Final = frozenset[str](
         "dashboard/serving.py",
         "dead_letters/redaction.py",
         "dead_letters/forwarding.py",
-        "dead_letters/moving.py",
+        "dead_letters/transfer.py",
         "dead_letters/offloading.py",
         "dead_letters/own_json.py",
         "sagas/asking.py",

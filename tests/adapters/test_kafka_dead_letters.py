@@ -15,9 +15,9 @@ from angzarr.adapters.kafka import client
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.kafka.fetched_messages import PartitionProgress
 from angzarr.dead_letters.depth import QueueDepth, TellsDepth, depths_of
-from angzarr.dead_letters.moving import name_of
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
+from angzarr.dead_letters.transfer import name_of
 from angzarr.errors import ConfigurationError
 from angzarr.runtime.log_throttle import LogThrottle
 from contracts.dead_letters import (

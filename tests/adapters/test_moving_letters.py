@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from adapters.pubsub_site import PROJECT
 from angzarr.cli.main import main
-from angzarr.dead_letters.moving import waiting
 from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, put_raw
+from angzarr.dead_letters.transfer import waiting
 from angzarr.settings.dlq_urls import read_url
 from angzarr.wiring.dead_letters import open_backend
 from contracts.dead_letters import letters_of, take

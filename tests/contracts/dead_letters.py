@@ -23,7 +23,6 @@ from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, encode
 from angzarr.dead_letters.depth import QueueDepth, depths_of
 from angzarr.dead_letters.letter import DeadLetter, Reason
-from angzarr.dead_letters.moving import carry_into, name_of
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import (
     BATCH_BYTES,
@@ -36,6 +35,7 @@ from angzarr.dead_letters.queue import (
     put_raw,
 )
 from angzarr.dead_letters.record import ForeignRecord
+from angzarr.dead_letters.transfer import carry_into, name_of
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event, Message
 from angzarr.settings.dead_letters import DeadLetterSettings

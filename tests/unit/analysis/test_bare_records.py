@@ -17,10 +17,10 @@ from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.export import entry_detail_json, letter_lines
 from angzarr.dead_letters.codec import from_line
 from angzarr.dead_letters.foreign_replay import RecordRoute
-from angzarr.dead_letters.moving import carry_into
 from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.queue import RawLetter, Receipt
 from angzarr.dead_letters.record import ForeignRecord
+from angzarr.dead_letters.transfer import carry_into
 
 EVENT = {"specversion": "1.0", "type": "order.placed", "id": "e-1", "source": "/shop"}
 CHANGE = {

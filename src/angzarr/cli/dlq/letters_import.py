@@ -24,8 +24,8 @@ from angzarr.cli.terminal import JSON, print_json
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import MAX_LINE, from_line
-from angzarr.dead_letters.moving import BATCH, MOST_KEPT, Carry, carry_into, patiently
 from angzarr.dead_letters.queue import Receipt
+from angzarr.dead_letters.transfer import BATCH, MOST_KEPT, Carry, carry_into, patiently
 from angzarr.errors import DecodeError
 from angzarr.wiring.analysis_worker import stopped_by_signal
 

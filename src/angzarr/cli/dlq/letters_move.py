@@ -29,7 +29,8 @@ from angzarr.cli.dlq.letters_file import (
 )
 from angzarr.cli.terminal import JSON, YES, draws, print_json, standard_output
 from angzarr.clock import SystemClock
-from angzarr.dead_letters.moving import (
+from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.transfer import (
     Carry,
     MoveAccount,
     MoveCourse,
@@ -37,7 +38,6 @@ from angzarr.dead_letters.moving import (
     carry_into,
     waiting,
 )
-from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import stopped_by_signal

@@ -22,7 +22,7 @@ from angzarr.analysis.ledger.export import (
 )
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.dead_letters.codec import from_line
-from angzarr.dead_letters.moving import name_of
+from angzarr.dead_letters.transfer import name_of
 from contracts.dead_letters import a_record
 from sqlite_ledger import SqliteLedger
 

@@ -13,7 +13,8 @@ from tests.contracts.dead_letters import a_letter, letters_of
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.dead_letters.codec import Encoded
-from angzarr.dead_letters.moving import (
+from angzarr.dead_letters.names import queue_name
+from angzarr.dead_letters.transfer import (
     MOST_KEPT,
     MoveCourse,
     Transfer,
@@ -21,7 +22,6 @@ from angzarr.dead_letters.moving import (
     name_of,
     waiting,
 )
-from angzarr.dead_letters.names import queue_name
 from angzarr.errors import DeadLetterQueueUnavailable
 from hand_clock import HandClock
 
