@@ -56,7 +56,7 @@ KNOWN_MODULES: Final = frozenset[str](
         "analysis/ledger/plan_filing.py",
         "dashboard/serving.py",
         "dead_letters/redaction.py",
-        "dead_letters/forwarding.py",
+        "dead_letters/spool_forwarder.py",
         "dead_letters/transfer.py",
         "dead_letters/offloading.py",
         "dead_letters/own_json.py",

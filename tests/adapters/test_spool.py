@@ -18,7 +18,7 @@ import pytest
 
 from angzarr.adapters.files.spool import UNLOOKED_SHARE, FolderOfLetters, Spool
 from angzarr.adapters.files.whole_files import FolderLock
-from angzarr.dead_letters.forwarding import Aside, Forwarder
+from angzarr.dead_letters.spool_forwarder import Aside, Forwarder
 from contracts.dead_letters import a_letter
 from polling import wait_until
 from unit.dead_letters.letterboxes import Target

@@ -11,8 +11,8 @@ import pytest
 from angzarr.adapters.files import spool_queue
 from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.adapters.files.spool_queue import SpoolQueue
-from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import RawLetter, TellsDamaged, TooLarge
+from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.errors import DeadLetterQueueUnavailable
 from contracts.dead_letters import (
     NOTHING,

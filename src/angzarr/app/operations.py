@@ -10,10 +10,10 @@ from angzarr.adapters.celery.publish.publisher import CeleryPublisher
 from angzarr.adapters.celery.publish.replay_outcomes import CeleryReplayOutcomes
 from angzarr.app.publisher import Publishing
 from angzarr.dead_letters.depth import DepthWatch
-from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
+from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.events.publication import Publisher

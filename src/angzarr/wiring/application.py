@@ -21,10 +21,10 @@ from angzarr.analysis.replay.job_store import JobWork, ReplayJobs
 from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.worker.intake import OtherApps
 from angzarr.dead_letters.depth import DepthWatch
-from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
+from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.delivery.handlers import Handler
 from angzarr.events.publication import Publisher
 from angzarr.facts import FactLog

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from angzarr.clock import SystemClock
-from angzarr.dead_letters.forwarding import Forwarder
 from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.errors import ConfigurationError
 from angzarr.runtime.periodic_thread import PeriodicThread
 from angzarr.settings.dead_letters import SpoolSettings

@@ -27,8 +27,8 @@ from angzarr.dead_letters.codec import (
     encode,
     raw_letter,
 )
-from angzarr.dead_letters.forwarding import Spooled
 from angzarr.dead_letters.queue import Outgoing, RawLetter
+from angzarr.dead_letters.spool_forwarder import Spooled
 from angzarr.errors import DecodeError
 
 #: More than any letter that may be read takes, base64 and all; what is larger is not ours.

@@ -19,7 +19,7 @@ from angzarr.analysis.alerts.alert import Alert
 from angzarr.analysis.alerts.alert_raiser import Depth
 from angzarr.clock import Clock, SystemClock
 from angzarr.dead_letters.depth import QueueDepth
-from angzarr.dead_letters.forwarding import SpoolTally
+from angzarr.dead_letters.spool_forwarder import SpoolTally
 from angzarr.errors import Unavailable
 
 #: Seconds; a reader asks for all gauges at once.

@@ -18,9 +18,9 @@ from rich.table import Table
 from angzarr.cli.application import load_application
 from angzarr.cli.terminal import JSON, console, print_json, safe
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode, read_receipt
-from angzarr.dead_letters.forwarding import Aside, Spooled, SpoolTally
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import RawLetter
+from angzarr.dead_letters.spool_forwarder import Aside, Spooled, SpoolTally
 from angzarr.errors import DecodeError
 from angzarr.runtime.text import ago, printable
 from angzarr.wiring import spool as spool_wiring

@@ -13,8 +13,8 @@ import pytest
 
 from angzarr.adapters.files import spool_file, whole_files
 from angzarr.adapters.files.spool import UNLOOKED_SHARE, FolderOfLetters, Spool
-from angzarr.dead_letters.forwarding import Aside
 from angzarr.dead_letters.queue import RawLetter, TooLarge
+from angzarr.dead_letters.spool_forwarder import Aside
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 from contracts.dead_letters import a_letter, letters_of
 from hand_clock import HandClock

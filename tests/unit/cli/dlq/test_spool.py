@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.cli.main import main
-from angzarr.dead_letters.forwarding import Aside, Forwarder
 from angzarr.dead_letters.queue import RawLetter, TooLarge
+from angzarr.dead_letters.spool_forwarder import Aside, Forwarder
 from angzarr.settings.settings import load
 from apps import module_with
 from contracts.dead_letters import a_letter, letters_of

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters.forwarding import (
+from angzarr.dead_letters.queue import RawLetter, TooLarge
+from angzarr.dead_letters.spool_forwarder import (
     BATCH,
     BATCH_BYTES,
     KEPT_FOR,
@@ -19,7 +20,6 @@ from angzarr.dead_letters.forwarding import (
     Forwarder,
     Spooled,
 )
-from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 from contracts.dead_letters import a_letter
 from hand_clock import HandClock
