@@ -58,7 +58,7 @@ KNOWN_MODULES: Final = frozenset[str](
         "dead_letters/redaction.py",
         "dead_letters/spool_forwarder.py",
         "dead_letters/transfer.py",
-        "dead_letters/offloading.py",
+        "dead_letters/offloading_queue.py",
         "dead_letters/own_json.py",
         "sagas/asking.py",
     }

@@ -12,7 +12,7 @@ import pytest
 from angzarr.adapters.s3.payloads import S3PayloadStore
 from angzarr.adapters.sqs.dead_letters import SqsDeadLetterQueue
 from angzarr.adapters.sqs.letter_sender import LIMIT
-from angzarr.dead_letters.offloading import OffloadingQueue, without_body
+from angzarr.dead_letters.offloading_queue import OffloadingQueue, without_body
 from angzarr.errors import PayloadGone, PayloadStoreUnavailable
 from angzarr.payloads.store import PayloadReference, PayloadStore, StorageKind
 from contracts.dead_letters import a_letter, take

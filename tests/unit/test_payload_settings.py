@@ -9,7 +9,7 @@ import pytest
 
 from angzarr.adapters.files.payloads import FilePayloadStore
 from angzarr.adapters.s3.payloads import S3PayloadStore
-from angzarr.dead_letters.offloading import OffloadingQueue
+from angzarr.dead_letters.offloading_queue import OffloadingQueue
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.settings.settings import load
 from angzarr.wiring import dead_letters as letter_wiring

@@ -265,6 +265,6 @@ def offloading(queue: DeadLetterQueue, given: PayloadSettings) -> DeadLetterQueu
     store = open_payloads(given)
     if store is None:
         return queue
-    module = importlib.import_module("angzarr.dead_letters.offloading")
+    module = importlib.import_module("angzarr.dead_letters.offloading_queue")
     beside: DeadLetterQueue = module.OffloadingQueue(queue, store, over=given.over)
     return beside

@@ -24,7 +24,7 @@ from angzarr.dashboard.pages.edits import escaped
 from angzarr.dashboard.pages.templates import LONGEST_SHOWN, shown
 from angzarr.dashboard.problem import Problem
 from angzarr.dead_letters.masking import MARK
-from angzarr.dead_letters.offloading import without_body
+from angzarr.dead_letters.offloading_queue import without_body
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import DecodeError, PayloadStoreUnavailable

@@ -28,7 +28,7 @@ from angzarr.dead_letters.codec import (
 )
 from angzarr.dead_letters.foreign import LATER_TYPE_NAME
 from angzarr.dead_letters.letter import STRATEGIES, Mismatch, Reason
-from angzarr.dead_letters.offloading import OffloadingQueue
+from angzarr.dead_letters.offloading_queue import OffloadingQueue
 from angzarr.dead_letters.own_json import read_own
 from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.signing import Trust, signed_form

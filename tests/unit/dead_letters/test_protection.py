@@ -19,7 +19,7 @@ from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.analysis.ledger.failure import entry_id_of
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import Distrusted, Refusal
-from angzarr.dead_letters.offloading import without_body
+from angzarr.dead_letters.offloading_queue import without_body
 from angzarr.dead_letters.protection import (
     SEALED,
     SEALED_TYPE,

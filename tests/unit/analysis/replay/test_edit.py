@@ -29,7 +29,7 @@ from angzarr.analysis.replay.editor import Draft, Editor
 from angzarr.analysis.replay.replay import ReplayTargets
 from angzarr.dead_letters.letter import Refusal
 from angzarr.dead_letters.masking import MARK
-from angzarr.dead_letters.offloading import without_body
+from angzarr.dead_letters.offloading_queue import without_body
 from angzarr.dead_letters.protection import SEALED, Clearance, Encrypt, Protection
 from angzarr.errors import DecodeError
 from angzarr.events import headers as names

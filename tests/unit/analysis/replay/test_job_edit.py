@@ -34,7 +34,7 @@ from angzarr.analysis.replay.job import (
 )
 from angzarr.analysis.replay.job_view import review
 from angzarr.dead_letters.codec import Form, decode, encode
-from angzarr.dead_letters.offloading import without_body
+from angzarr.dead_letters.offloading_queue import without_body
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.errors import BrokerUnavailable, DecodeError, PayloadStoreUnavailable
 from angzarr.events import headers as names

@@ -25,7 +25,7 @@ from angzarr.analysis.replay.job import (
 from angzarr.analysis.replay.job_limits import Target
 from angzarr.analysis.replay.job_runner import JobRunner
 from angzarr.analysis.worker.worker import AnalysisWorker
-from angzarr.dead_letters.offloading import without_body
+from angzarr.dead_letters.offloading_queue import without_body
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import Phase

@@ -23,7 +23,7 @@ from angzarr.analysis.worker.intake import BATCH, Intake, ReplayResults
 from angzarr.analysis.worker.worker import AnalysisWorker, Outages
 from angzarr.dead_letters.codec import decode, read_receipt
 from angzarr.dead_letters.letter import ORDERED_HANDLER, UNDATED
-from angzarr.dead_letters.offloading import without_body
+from angzarr.dead_letters.offloading_queue import without_body
 from angzarr.dead_letters.queue import Receipt
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import (

@@ -23,7 +23,7 @@ from angzarr.dead_letters.codec import (
     read_receipt,
 )
 from angzarr.dead_letters.letter import UNDATED
-from angzarr.dead_letters.offloading import without_body
+from angzarr.dead_letters.offloading_queue import without_body
 from angzarr.wire.dead_letter_pb2 import AngzarrDeadLetter
 from memory_payloads import MemoryPayloadStore
 

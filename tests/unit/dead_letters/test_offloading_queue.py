@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.contracts.dead_letters import a_letter
 
 from angzarr.dead_letters.codec import Form, decode, encode
-from angzarr.dead_letters.offloading import (
+from angzarr.dead_letters.offloading_queue import (
     OffloadingQueue,
     has_body,
     without_body,
