@@ -53,7 +53,7 @@ KNOWN_MODULES: Final = frozenset[str](
         "adapters/sql/replay_jobs/working.py",
         "aggregates/deciding.py",
         "aggregates/declaring.py",
-        "analysis/ledger/plan_filing.py",
+        "analysis/ledger/filing_plan.py",
         "dashboard/serving.py",
         "dead_letters/redaction.py",
         "dead_letters/spool_forwarder.py",

@@ -16,10 +16,10 @@ from angzarr.analysis.classification.evidence import evidence_items
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.ledger.emergency_stop import Brake
 from angzarr.analysis.ledger.entry import Entry, EntryDetail
+from angzarr.analysis.ledger.filing_plan import as_stored
 from angzarr.analysis.ledger.group import Group, Groups
 from angzarr.analysis.ledger.idempotent_requests import Writes
 from angzarr.analysis.ledger.ledger import Ledger
-from angzarr.analysis.ledger.plan_filing import as_stored
 from angzarr.analysis.replay.compensation import Compensator
 from angzarr.analysis.replay.editor import Editor
 from angzarr.analysis.replay.job import ItemState, JobItem, ReplayJob

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from angzarr.analysis.classification.evidence import BreakerSeen, Evidence, Fit, Health
 from angzarr.analysis.ledger.counts import LATELY, CountStep, PeerReport, Peers, counting_in
 from angzarr.analysis.ledger.failure import Failure
-from angzarr.analysis.ledger.plan_filing import Undecided
+from angzarr.analysis.ledger.filing_plan import Undecided
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import Unavailable

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from angzarr.analysis.ledger import transition
 from angzarr.analysis.ledger.entry import Change, Entry, EntryDetail, FailureClass, Hold, Status
 from angzarr.analysis.ledger.failure import Failure
+from angzarr.analysis.ledger.filing_plan import Decider
 from angzarr.analysis.ledger.group import fingerprint_at, group_address
 from angzarr.analysis.ledger.operator_actions import Act, acted, compensation_sent, parked
-from angzarr.analysis.ledger.plan_filing import Decider
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, ReplayOrder
 from angzarr.analysis.ledger.transition import EntryDecision
 from angzarr.events.headers import time_of

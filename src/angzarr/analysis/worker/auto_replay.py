@@ -16,9 +16,9 @@ from typing import Final
 
 from angzarr.analysis.classification.evidence import Evidence
 from angzarr.analysis.ledger.entry import Entry, EntryDetail, Hold, Status
+from angzarr.analysis.ledger.filing_plan import as_stored
 from angzarr.analysis.ledger.group import OPEN_GROUPS, Group, Groups, GroupStatus
 from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
-from angzarr.analysis.ledger.plan_filing import as_stored
 from angzarr.analysis.ledger.transition import Action, EntryDecision, is_judged_here
 from angzarr.analysis.replay.job import (
     AUTOMATIC,

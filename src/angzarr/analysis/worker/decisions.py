@@ -11,8 +11,8 @@ from angzarr.analysis.classification.evidence import Evidence, Health
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector, Outlook
 from angzarr.analysis.ledger.entry import BY_HANDOVER, Entry, FailureClass, Hold
 from angzarr.analysis.ledger.failure import Failure
+from angzarr.analysis.ledger.filing_plan import Undecided
 from angzarr.analysis.ledger.ledger import Decided, Ledger
-from angzarr.analysis.ledger.plan_filing import Undecided
 from angzarr.analysis.ledger.transition import Action, EntryDecision, awaits_look
 from angzarr.analysis.replay.job import is_automatic
 from angzarr.analysis.replay.skip import place_of

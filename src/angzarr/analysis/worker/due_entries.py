@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 from angzarr.analysis.ledger.entry import Entry, EntryDetail, Status
 from angzarr.analysis.ledger.failure import Failure, payload_of
+from angzarr.analysis.ledger.filing_plan import Undecided, as_stored
 from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.analysis.ledger.operator_actions import Verb
-from angzarr.analysis.ledger.plan_filing import Undecided, as_stored
 from angzarr.analysis.ledger.transition import EntryDecision, awaits_look, is_judged_here
 from angzarr.analysis.replay.compensation import Compensator
 from angzarr.analysis.replay.replay import Replayer

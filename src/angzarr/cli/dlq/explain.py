@@ -17,7 +17,7 @@ from angzarr.analysis.classification.classify import ExplainedDecision, deciding
 from angzarr.analysis.classification.evidence import EvidenceItem, evidence_items
 from angzarr.analysis.classification.rules import RuleTrial
 from angzarr.analysis.ledger.entry import Entry
-from angzarr.analysis.ledger.plan_filing import as_stored
+from angzarr.analysis.ledger.filing_plan import as_stored
 from angzarr.analysis.ledger.transition import Action
 from angzarr.cli.application import entry_ids, load_application
 from angzarr.cli.dlq.entries import Abridged, print_error

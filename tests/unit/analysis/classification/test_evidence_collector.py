@@ -11,8 +11,8 @@ from tests.judging import breaker, classifier, evidence_of, fared
 from angzarr.analysis.classification.evidence import DOUBT, MANY, Fit, Health, ReplayProblem
 from angzarr.analysis.classification.evidence_collector import FRESH, BreakerLook, EvidenceCollector
 from angzarr.analysis.ledger.counts import LATELY, PeerReport
+from angzarr.analysis.ledger.filing_plan import Undecided, as_stored
 from angzarr.analysis.ledger.operator_actions import Verb, acted
-from angzarr.analysis.ledger.plan_filing import Undecided, as_stored
 from angzarr.analysis.ledger.transition import failed_again, filed
 from angzarr.dead_letters.letter import Distrusted, NoTarget
 from angzarr.errors import LedgerUnavailable, StoreUnavailable

@@ -42,6 +42,7 @@ from angzarr.analysis.ledger import transition
 from angzarr.analysis.ledger.counts import CountStep
 from angzarr.analysis.ledger.entry import Change, Entry, EntryDetail, HistoryLine, Status
 from angzarr.analysis.ledger.failure import Failure
+from angzarr.analysis.ledger.filing_plan import Decider, Filing, letter_ids_of
 from angzarr.analysis.ledger.ledger import (
     ANY,
     EntryFilter,
@@ -52,7 +53,6 @@ from angzarr.analysis.ledger.ledger import (
     Make,
     read_cursor,
 )
-from angzarr.analysis.ledger.plan_filing import Decider, Filing, letter_ids_of
 from angzarr.clock import Clock, SystemClock
 
 
