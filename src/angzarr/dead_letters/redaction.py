@@ -78,7 +78,7 @@ DEEPEST: Final = 100
 
 
 @dataclass(slots=True)
-class Concealing:
+class Concealment:
     """One letter's: how many values were replaced, and what was in them.
 
     Every verb returns what it was given, the same object, where nothing in it is named. Nothing
@@ -197,7 +197,7 @@ class Redaction:
         """
         if letter.envelope:
             return letter
-        found = Concealing()
+        found = Concealment()
         message, event = self._message(letter, found)
         hidden = found.count
         shown = replace(self._texts(letter, found), message=message, event=event)
@@ -210,13 +210,13 @@ class Redaction:
         """Return *letter* with its texts redacted and its message as it is: for facts and logs."""
         if letter.envelope:
             return letter
-        found = Concealing()
+        found = Concealment()
         self._message(letter, found)
         return self._texts(letter, found)
 
     # -- what a replay would send ------------------------------------------------------------
 
-    def _message(self, letter: DeadLetter, found: Concealing) -> tuple[Message, Event | None]:
+    def _message(self, letter: DeadLetter, found: Concealment) -> tuple[Message, Event | None]:
         message, event = letter.message, letter.event
         body = self._body(message, found)
         if event is not None:
@@ -227,7 +227,7 @@ class Redaction:
         properties = found.children(message.properties, after(self.paths, "properties"))
         return replace(message, body=body, headers=headers, properties=properties), event
 
-    def _headers(self, headers: Mapping[str, Any], found: Concealing) -> Mapping[str, Any]:
+    def _headers(self, headers: Mapping[str, Any], found: Concealment) -> Mapping[str, Any]:
         """Return *headers*; those that could not be read (RabbitMQ) are hidden as one."""
         paths = after(self.paths, "headers")
         hidden: Mapping[str, Any] = found.children(headers, paths, KEPT_HEADERS)
@@ -236,7 +236,7 @@ class Redaction:
             hidden = {**hidden, names.UNREAD: unread}
         return hidden
 
-    def _body(self, message: Message, found: Concealing) -> bytes:
+    def _body(self, message: Message, found: Concealment) -> bytes:
         """Return the body as it is where nothing in it is named, to the byte."""
         body = message.body
         if not self._reaches_payload or body in (b"", _HIDDEN_BODY):
@@ -251,7 +251,7 @@ class Redaction:
             found.count += 1
             return _HIDDEN_BODY
 
-    def _of_body(self, value: Any, found: Concealing) -> Any:
+    def _of_body(self, value: Any, found: Concealment) -> Any:
         """Return the JSON *value* of a body of protocol 2, of protocol 1 or of somebody else."""
         match value:
             case [list() as args, dict() as kwargs, embed]:
@@ -265,7 +265,7 @@ class Redaction:
                     value = {**value, "args": parts[0], "kwargs": parts[1]}
         return found.value(value, self.paths | after(self.paths, "event"))
 
-    def _arguments(self, args: Any, kwargs: Any, found: Concealing) -> tuple[Any, Any]:
+    def _arguments(self, args: Any, kwargs: Any, found: Concealment) -> tuple[Any, Any]:
         """Return the arguments of a task, of which a single one is the event itself."""
         tree = found.named({"args": args, "kwargs": kwargs}, self.paths)
         args, kwargs = tree["args"], tree["kwargs"]
@@ -276,7 +276,7 @@ class Redaction:
         tree = found.named({"args": args, "kwargs": kwargs}, of_event)
         return tree["args"], tree["kwargs"]
 
-    def _data(self, data: Any, message: Message, found: Concealing) -> Any:
+    def _data(self, data: Any, message: Message, found: Concealment) -> Any:
         """Return the view that *data* is of the body; what is removed here is counted there."""
         if not self._reaches_payload:
             return data
@@ -296,7 +296,7 @@ class Redaction:
 
     # -- what people read --------------------------------------------------------------------
 
-    def _texts(self, letter: DeadLetter, found: Concealing) -> DeadLetter:
+    def _texts(self, letter: DeadLetter, found: Concealment) -> DeadLetter:
         told = {name: getattr(letter, name) for name in _TEXT_FACTS}
         own = {key: letter.metadata[key] for key in (REDACTED, SIGNATURE) if key in letter.metadata}
         others = {key: value for key, value in letter.metadata.items() if key not in own}
