@@ -1,4 +1,4 @@
-"""Filing: what becomes of failures that are filed and decided together. Pure.
+"""FilingPlan: what becomes of failures that are filed and decided together. Pure.
 
 A ledger looks up what it knows of them, has this planned, and writes the plan in one transaction:
 each entry once, however much happened to it on the way.
@@ -48,7 +48,7 @@ def letter_ids_of(failures: Iterable[Failure]) -> set[str]:
 
 
 @dataclass(slots=True, kw_only=True)
-class Filing:
+class FilingPlan:
     """What one transaction knows of its failures' entries, and what it is going to write."""
 
     now: datetime

@@ -42,7 +42,7 @@ from angzarr.analysis.ledger import transition
 from angzarr.analysis.ledger.counts import CountStep
 from angzarr.analysis.ledger.entry import Change, Entry, EntryDetail, HistoryLine, Status
 from angzarr.analysis.ledger.failure import Failure
-from angzarr.analysis.ledger.filing_plan import Decider, Filing, letter_ids_of
+from angzarr.analysis.ledger.filing_plan import Decider, FilingPlan, letter_ids_of
 from angzarr.analysis.ledger.ledger import (
     ANY,
     EntryFilter,
@@ -67,7 +67,7 @@ def file_failures(
 
     Raises IntegrityError when another transaction filed one of them meanwhile: try again.
     """
-    filing = Filing(now=now, letters=_known_letters(connection, failures))
+    filing = FilingPlan(now=now, letters=_known_letters(connection, failures))
     filing.know(lock_entries(connection, filing.ids_for(failures)))
     filed = filing.file(failures, decide, by)
     steps = filing.steps()
@@ -122,7 +122,7 @@ def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine 
     insert_rows(connection, ledger_history, rows)
 
 
-def _write(connection: Connection, filing: Filing, steps: Sequence[CountStep]) -> None:
+def _write(connection: Connection, filing: FilingPlan, steps: Sequence[CountStep]) -> None:
     new = [entry_row(after) for before, after, _ in steps if after and before is None]
     insert_rows(connection, ledger_entries, new)
     save_entries(connection, [(before, after) for before, after, _ in steps if before and after])
