@@ -7,7 +7,7 @@ from datetime import timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class PostResult:
     """What came of sending one message, such as an alert."""
 
     #: Whether it arrived; else `problem` says why not, without a secret.

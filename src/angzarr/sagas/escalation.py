@@ -19,7 +19,7 @@ from angzarr.aggregates.wire_form import command_to_wire, cover_of
 from angzarr.errors import WebhookError
 from angzarr.events.event import Event
 from angzarr.sagas.rejection import Rejection, RejectionTarget, target_of
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 from angzarr.wire import rejection_pb2
 
 #: The handler that posts escalations, and the breaker in front of their receiver.
@@ -34,7 +34,7 @@ LONGEST_NAME: Final = 200
 _AGAIN: Final = frozenset({408, 425})
 
 #: Sends a body under an id, once.
-Post: TypeAlias = Callable[[str, bytes], Answer]
+Post: TypeAlias = Callable[[str, bytes], PostResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

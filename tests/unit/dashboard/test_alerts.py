@@ -10,7 +10,7 @@ from angzarr.analysis.alerts.alert import Observation
 from angzarr.dashboard.api.alerts import EVERY
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.settings.dashboard import Role
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 from contracts.alerts import sighting_of, watch_of
 from dashboard_caller import api, browser
 from dashboard_world import World
@@ -53,7 +53,7 @@ class Sink:
 
     def __init__(self, name, **answer):
         self.name = name
-        self.answer = Answer(took=timedelta(seconds=0.25), **answer)
+        self.answer = PostResult(took=timedelta(seconds=0.25), **answer)
 
     def send(self, alert):
         self.alert = alert

@@ -25,7 +25,7 @@ from angzarr.sagas.escalation import (
     webhook_json,
 )
 from angzarr.sagas.rejection import Rejection
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 
 
 def test_the_body_says_what_the_specification_says():
@@ -119,7 +119,7 @@ def test_it_is_posted_once_under_its_id():
 
     def post(message_id, body):
         posted.append((message_id, body))
-        return Answer(arrived=True, status=204)
+        return PostResult(arrived=True, status=204)
 
     deliver(an_escalation(), post)
     assert posted == [("esc-1", webhook_body(an_escalation()))]
@@ -127,14 +127,14 @@ def test_it_is_posted_once_under_its_id():
 
 @pytest.mark.parametrize(
     ("answer", "ill"),
-    [(Answer(problem="ConnectError: Connection refused", ill=True), True),
-     (Answer(problem="it answered 500", ill=True, status=500), True),
-     (Answer(problem="it answered 429", ill=True, status=429), True),
-     (Answer(problem="it answered 408", status=408), True),
-     (Answer(problem="it answered 425", status=425), True),
-     (Answer(problem="it answered 410", gone=True, status=410), False),
-     (Answer(problem="it answered 409", status=409), False),
-     (Answer(problem="it answered 307, a redirect", status=307), False)],
+    [(PostResult(problem="ConnectError: Connection refused", ill=True), True),
+     (PostResult(problem="it answered 500", ill=True, status=500), True),
+     (PostResult(problem="it answered 429", ill=True, status=429), True),
+     (PostResult(problem="it answered 408", status=408), True),
+     (PostResult(problem="it answered 425", status=425), True),
+     (PostResult(problem="it answered 410", gone=True, status=410), False),
+     (PostResult(problem="it answered 409", status=409), False),
+     (PostResult(problem="it answered 307, a redirect", status=307), False)],
 )  # fmt: skip
 def test_only_an_ill_receiver_is_tried_again(answer, ill):
     error = refusal(answer)
@@ -146,11 +146,11 @@ def test_only_an_ill_receiver_is_tried_again(answer, ill):
 
 def test_what_the_receiver_asks_for_is_handed_on():
     wish = timedelta(seconds=90)
-    answer = Answer(problem="it answered 503", ill=True, status=503, retry_after=wish)
+    answer = PostResult(problem="it answered 503", ill=True, status=503, retry_after=wish)
     assert refusal(answer).retry_after == wish
 
 
 def test_the_error_survives_the_way_between_processes():
-    error = refusal(Answer(problem="it answered 503", ill=True, status=503))
+    error = refusal(PostResult(problem="it answered 503", ill=True, status=503))
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes, as prefork does it
     assert (str(again), again.ill, again.status) == (str(error), True, 503)

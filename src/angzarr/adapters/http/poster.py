@@ -32,7 +32,7 @@ import httpx
 from angzarr.analysis.alerts.alert import Alert, BodyFormat, body_of
 from angzarr.clock import Clock, SystemClock
 from angzarr.resilience.retry_after import from_header
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 
 
 def signed_headers(
@@ -103,15 +103,15 @@ class Poster:
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{parts.hostname}{port}"
 
-    def post(self, message_id: str, body: bytes) -> Answer:
+    def post(self, message_id: str, body: bytes) -> PostResult:
         """Post *body*, JSON, once under *message_id*; it raises nothing."""
         began = time.monotonic()
         try:
             answer = self._answer(self._send(message_id, body))
         except httpx.HTTPError as error:
-            answer = Answer(problem=_problem(error), ill=True)
+            answer = PostResult(problem=_problem(error), ill=True)
         except Exception as error:  # noqa: BLE001 - whatever it is, the message is kept
-            answer = Answer(problem=f"{type(error).__name__} while sending", ill=True)
+            answer = PostResult(problem=f"{type(error).__name__} while sending", ill=True)
         took = timedelta(seconds=time.monotonic() - began)
         return _timed(answer, took, self._whole)
 
@@ -131,14 +131,14 @@ class Poster:
         ):
             return response  # its body is not read: the connection is closed instead
 
-    def _answer(self, response: httpx.Response) -> Answer:
+    def _answer(self, response: httpx.Response) -> PostResult:
         code = response.status_code
         if response.is_success:
-            return Answer(arrived=True, status=code)
+            return PostResult(arrived=True, status=code)
         problem = f"it answered {code}"
         if response.is_redirect:
             problem += ", a redirect, which is not followed: set the address it leads to"
-        return Answer(
+        return PostResult(
             problem=problem,
             ill=code >= _SERVER_ERRORS or code == _TOO_MANY,
             gone=code == _GONE,
@@ -185,7 +185,7 @@ def _problem(error: httpx.HTTPError) -> str:
     return f"{type(error).__name__}{': ' if reason else ''}{reason}"
 
 
-def _timed(answer: Answer, took: timedelta, whole: timedelta) -> Answer:
+def _timed(answer: PostResult, took: timedelta, whole: timedelta) -> PostResult:
     if took >= whole and not answer.arrived:
         problem = f"no whole answer within {whole.total_seconds():g} s"
         return replace(answer, problem=problem, took=took)
@@ -244,12 +244,12 @@ class Webhook:
         """Scheme, host and port; path and query of an address are often its secret."""
         return self._poster.place
 
-    def send(self, alert: Alert) -> Answer:
+    def send(self, alert: Alert) -> PostResult:
         """Post *alert* once."""
         try:
             body = body_of(alert, self._form)
         except Exception as error:  # noqa: BLE001 - one odd alert must not hold up the others
-            return Answer(problem=f"{type(error).__name__} while writing it", ill=True)
+            return PostResult(problem=f"{type(error).__name__} while writing it", ill=True)
         return self._poster.post(alert.id, body)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 
 
 class AlertKind(StrEnum):
@@ -358,7 +358,7 @@ def listed_json(one: Listed, *, is_open: bool) -> dict[str, Any]:
     }
 
 
-def answers_json(answers: Mapping[str, Answer]) -> dict[str, dict[str, Any]]:
+def answers_json(answers: Mapping[str, PostResult]) -> dict[str, dict[str, Any]]:
     """Return what came of a trial as a JSON object, by name of the sink."""
     return {
         name: {

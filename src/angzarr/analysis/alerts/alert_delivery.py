@@ -23,7 +23,7 @@ from angzarr.resilience.backoff import Jitter, Policy, next_delay
 from angzarr.resilience.breaker import Barred, Breakers, BreakerSettings
 from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 
 _log = logging.getLogger("angzarr.analysis")
 
@@ -52,7 +52,7 @@ class Sink(Protocol):
     def place(self) -> str:
         """Where it is, for people; without a secret."""
 
-    def send(self, alert: Alert) -> Answer:
+    def send(self, alert: Alert) -> PostResult:
         """Send *alert* and wait for the answer, within a bound. It raises nothing."""
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class AlertDelivery:
         else:
             self._failed(delivery, answer)
 
-    def _failed(self, delivery: DueAlert, answer: Answer) -> None:
+    def _failed(self, delivery: DueAlert, answer: PostResult) -> None:
         now = self.clock.now()
         if answer.gone:
             self._gone = True
@@ -149,7 +149,7 @@ class AlertDelivery:
         outcome = "gone" if answer.gone else "given_up" if late else "failed"
         self.meters.tried(self.sink.name, outcome)
 
-    def _delay(self, delivery: DueAlert, answer: Answer) -> timedelta:
+    def _delay(self, delivery: DueAlert, answer: PostResult) -> timedelta:
         wait = next_delay(
             self.policy, delivery.attempts + 1, self.chance(), least=answer.retry_after
         )
@@ -176,13 +176,13 @@ def chosen(sinks: Mapping[str, Sink], name: str | None) -> dict[str, Sink]:
     return {known: sink for known, sink in sinks.items() if name in {None, known}}
 
 
-def try_alert(sinks: Mapping[str, Sink], clock: Clock) -> tuple[Alert, dict[str, Answer]]:
+def try_alert(sinks: Mapping[str, Sink], clock: Clock) -> tuple[Alert, dict[str, PostResult]]:
     """Send one test alert to each of *sinks* and close it; return what came back, by name."""
     alert = trial_alert(clock.now(), uuid.uuid4().hex)
     return alert, {name: _try(sink, alert) for name, sink in sinks.items()}
 
 
-def _try(sink: Sink, alert: Alert) -> Answer:
+def _try(sink: Sink, alert: Alert) -> PostResult:
     try:
         return sink.send(alert)
     finally:

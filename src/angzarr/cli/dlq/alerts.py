@@ -32,7 +32,7 @@ from angzarr.cli.application import load_application
 from angzarr.cli.terminal import JSON, Span, console, moment, print_json, safe
 from angzarr.clock import SystemClock
 from angzarr.runtime.text import printable
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 from angzarr.wiring.analysis_worker import person
 
 _COLOURS = {AlertSeverity.WARNING: "yellow", AlertSeverity.ERROR: "red"}
@@ -85,7 +85,7 @@ def test(app_name: str | None, name: str | None, *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _say(sink: Sink, answer: Answer, alert: Alert) -> None:
+def _say(sink: Sink, answer: PostResult, alert: Alert) -> None:
     what = f"took alert {alert.id}" if answer.arrived else answer.problem
     took = f"{answer.took.total_seconds():.2f} s"
     click.echo(printable(f"{sink.name} ({sink.place}): {what} ({took})"))

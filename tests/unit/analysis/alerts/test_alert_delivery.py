@@ -12,13 +12,13 @@ from angzarr.analysis.alerts.alert import Fate
 from angzarr.analysis.alerts.alert_delivery import BREAKER, LEASE, AlertDelivery, patience
 from angzarr.errors import LedgerUnavailable
 from angzarr.resilience.policies import POLICIES
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 from sqlite_ledger import SqliteAlerts
 
-ARRIVED = Answer(arrived=True)
-ILL = Answer(problem="it answered 500", ill=True)
-REFUSED = Answer(problem="it answered 401")
-GONE = Answer(problem="it answered 410", gone=True)
+ARRIVED = PostResult(arrived=True)
+ILL = PostResult(problem="it answered 500", ill=True)
+REFUSED = PostResult(problem="it answered 401")
+GONE = PostResult(problem="it answered 410", gone=True)
 
 
 class FakeSink:
@@ -156,7 +156,10 @@ def test_the_pauses_grow_to_five_minutes_and_no_further(alerts, sink, worker, cl
 
 def test_a_wish_of_the_receiver_is_heeded(alerts, sink, worker, clock):
     raise_(alerts, "f1")
-    sink.answers = [Answer(problem="it answered 429", retry_after=timedelta(minutes=10)), ARRIVED]
+    sink.answers = [
+        PostResult(problem="it answered 429", retry_after=timedelta(minutes=10)),
+        ARRIVED,
+    ]
     delivery = worker()
     delivery.deliver()
     clock.sleep(timedelta(minutes=9, seconds=59))
@@ -178,7 +181,7 @@ def test_an_alert_that_is_too_old_is_given_up_and_said(alerts, sink, worker, clo
 
 def test_an_alert_is_tried_a_last_time_before_it_is_too_old(alerts, sink, worker, clock):
     raise_(alerts, "f1")
-    sink.answers = [Answer(problem="it answered 429", retry_after=timedelta(days=1)), ARRIVED]
+    sink.answers = [PostResult(problem="it answered 429", retry_after=timedelta(days=1)), ARRIVED]
     delivery = worker(max_age=timedelta(hours=1))
     delivery.deliver()
     clock.sleep(timedelta(minutes=59))

@@ -8,7 +8,7 @@ from tests.contracts.alerts import LEASE, sighting_of
 from tests.hand_clock import START
 
 from angzarr.analysis.alerts.alert import AlertSeverity
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 
 
 class FakeSink:
@@ -16,7 +16,7 @@ class FakeSink:
 
     def __init__(self, name, **answer):
         self.name = name
-        self.answer = Answer(took=timedelta(seconds=0.25), **answer)
+        self.answer = PostResult(took=timedelta(seconds=0.25), **answer)
         self.sent = []
         self.closed = False
 
