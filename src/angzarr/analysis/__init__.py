@@ -1,6 +1,11 @@
 """The DLQ-analysis worker: understand, decide, replay. Here: what rules in Python need."""
 
-from angzarr.analysis.classification.evidence import BreakerSeen, Evidence, Health, ReplayProblem
+from angzarr.analysis.classification.evidence import (
+    BreakerSeen,
+    DependencyHealth,
+    Evidence,
+    ReplayProblem,
+)
 from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.analysis.ledger.transition import Action, EntryDecision
 
@@ -10,6 +15,6 @@ __all__ = [
     "EntryDecision",
     "Evidence",
     "FailureClass",
-    "Health",
+    "DependencyHealth",
     "ReplayProblem",
 ]

@@ -28,7 +28,7 @@ MANY: Final = 20
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Health(StrEnum):
+class DependencyHealth(StrEnum):
     """How the dependencies of a handler are now, as far as anybody can tell."""
 
     WELL = "well"
@@ -68,13 +68,17 @@ class BreakerSeen:
         return self.failures / self.calls if self.calls else None
 
     @property
-    def health(self) -> Health:
+    def health(self) -> DependencyHealth:
         """What it says of its dependency."""
         if self.to_be_tried:
-            return Health.UNKNOWN
+            return DependencyHealth.UNKNOWN
         if self.phase is not Phase.CLOSED or self.ramping:
-            return Health.ILL
-        return Health.WELL if (self.error_share or 0) <= WELL_SHARE else Health.UNKNOWN
+            return DependencyHealth.ILL
+        return (
+            DependencyHealth.WELL
+            if (self.error_share or 0) <= WELL_SHARE
+            else DependencyHealth.UNKNOWN
+        )
 
     def __str__(self) -> str:
         share = f", {self.failures} of {self.calls} calls failed" if self.calls else ""
@@ -175,7 +179,7 @@ class Evidence:
     @property
     def barring(self) -> tuple[BreakerSeen, ...]:
         """The breakers that would let no replay through now, or hardly any."""
-        return tuple(one for one in self.breakers or () if one.health is Health.ILL)
+        return tuple(one for one in self.breakers or () if one.health is DependencyHealth.ILL)
 
     @property
     def error_share(self) -> float | None:
@@ -184,18 +188,18 @@ class Evidence:
         return max(shares, default=None)
 
     @property
-    def dependency(self) -> Health:
+    def dependency(self) -> DependencyHealth:
         """How the handler's dependencies are.
 
         Ill if a breaker says so. Well if all do, or, where the handler has none that anybody can
         ask, if events of the same group were replayed lately and handled.
         """
         said = {one.health for one in self.breakers or ()}
-        if Health.ILL in said:
-            return Health.ILL
-        if Health.UNKNOWN in said or self._group_fails:
-            return Health.UNKNOWN
-        return Health.WELL if said or self._group_passes else Health.UNKNOWN
+        if DependencyHealth.ILL in said:
+            return DependencyHealth.ILL
+        if DependencyHealth.UNKNOWN in said or self._group_fails:
+            return DependencyHealth.UNKNOWN
+        return DependencyHealth.WELL if said or self._group_passes else DependencyHealth.UNKNOWN
 
     @property
     def others_pass(self) -> bool | None:

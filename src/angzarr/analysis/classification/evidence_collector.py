@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
-from angzarr.analysis.classification.evidence import BreakerSeen, Evidence, Fit, Health
+from angzarr.analysis.classification.evidence import BreakerSeen, DependencyHealth, Evidence, Fit
 from angzarr.analysis.ledger.counts import LATELY, CountStep, PeerReport, Peers, counting_in
 from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.filing_plan import Undecided
@@ -74,7 +74,7 @@ class BreakerLook:
         if wave in states and states[wave].phase is not Phase.CLOSED:
             names = (*names, wave)
         told = tuple(self._told(name, states[name], at) for name in names if name in states)
-        if len(told) < len(names) and all(one.health is not Health.ILL for one in told):
+        if len(told) < len(names) and all(one.health is not DependencyHealth.ILL for one in told):
             return None, at  # nobody has called through it lately
         return told, at
 

@@ -20,7 +20,7 @@ from angzarr.analysis.classification.condition_kinds import (
     Fits,
     one_of,
 )
-from angzarr.analysis.classification.evidence import Evidence, Health, ReplayProblem
+from angzarr.analysis.classification.evidence import DependencyHealth, Evidence, ReplayProblem
 from angzarr.analysis.ledger.failure import UNREADABLE
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.errors import ConfigurationError
@@ -234,7 +234,7 @@ CONDITIONS: Final[Mapping[str, KnownCondition]] = {
     ),
     "dependency": KnownCondition(
         lambda e: e.dependency,
-        one_of(*Health),
+        one_of(*DependencyHealth),
         "how the handler's dependencies are now, of all that is known",
     ),
     "breaker": KnownCondition(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-from angzarr.analysis.classification.evidence import Evidence, Health
+from angzarr.analysis.classification.evidence import DependencyHealth, Evidence
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector, Outlook
 from angzarr.analysis.ledger.entry import BY_HANDOVER, Entry, FailureClass, Hold
 from angzarr.analysis.ledger.failure import Failure
@@ -127,7 +127,7 @@ class DecisionMaker:
         """True if a breaker of *entry*'s handler would let no replay through now."""
         look = self.gathering.breakers
         seen = look.of(entry.handler_name)[0] if look else None
-        return any(one.health is Health.ILL for one in seen or ())
+        return any(one.health is DependencyHealth.ILL for one in seen or ())
 
     def hold(self, entry: Entry, why: str, reason: Hold = Hold.ANSWER) -> None:
         """Hold *entry* for a person, unless it changed meanwhile."""

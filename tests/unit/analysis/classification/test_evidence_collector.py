@@ -8,7 +8,13 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START, HandClock
 from tests.judging import breaker, classifier, evidence_of, fared
 
-from angzarr.analysis.classification.evidence import DOUBT, MANY, Fit, Health, ReplayProblem
+from angzarr.analysis.classification.evidence import (
+    DOUBT,
+    MANY,
+    DependencyHealth,
+    Fit,
+    ReplayProblem,
+)
 from angzarr.analysis.classification.evidence_collector import FRESH, BreakerLook, EvidenceCollector
 from angzarr.analysis.ledger.counts import LATELY, PeerReport
 from angzarr.analysis.ledger.filing_plan import Undecided, as_stored
@@ -147,13 +153,13 @@ def test_breakers_that_nobody_can_tell_of_are_unknown(handler):
     place = Place()  # no call went through crm lately
     (seen,) = place.gather(letter_of(handler=handler))
     assert seen.breakers is None
-    assert seen.dependency is Health.UNKNOWN
+    assert seen.dependency is DependencyHealth.UNKNOWN
 
 
 def test_one_open_breaker_is_enough_to_know():
     place = Place(ledger=BreakerState(phase=Phase.OPEN))
     (seen,) = place.gather(letter_of(handler="both"))
-    assert seen.dependency is Health.ILL
+    assert seen.dependency is DependencyHealth.ILL
 
 
 def test_a_domain_that_is_held_back_bars_replays_and_one_that_is_not_says_nothing():
@@ -163,7 +169,7 @@ def test_a_domain_that_is_held_back_bars_replays_and_one_that_is_not_says_nothin
     place.controls.found["wave:order"] = BreakerState(phase=Phase.OPEN)
     place.clock.sleep(FRESH)
     for handler in ("orders.sync", "mail.send"):
-        assert place.gather(letter_of(handler=handler))[0].dependency is Health.ILL
+        assert place.gather(letter_of(handler=handler))[0].dependency is DependencyHealth.ILL
 
 
 def test_stores_that_are_away_leave_things_unknown():
@@ -243,19 +249,19 @@ def test_without_the_ledger_nothing_is_decided():
 @pytest.mark.parametrize(
     ("known", "health"),
     [
-        ({"breakers": (breaker(),)}, Health.WELL),
-        ({"breakers": (breaker(calls=10, failures=1),)}, Health.WELL),
-        ({"breakers": (breaker(calls=10, failures=4),)}, Health.UNKNOWN),
-        ({"breakers": (breaker(Phase.HALF_OPEN),)}, Health.ILL),
-        ({"breakers": (breaker(), breaker(Phase.OPEN, "b"))}, Health.ILL),
-        ({"breakers": (breaker(ramping=True),)}, Health.ILL),
-        ({"breakers": (breaker(),), "group_fares": fared(9, DOUBT)}, Health.UNKNOWN),
-        ({"breakers": (breaker(),), "group_fares": fared(9, DOUBT, 9)}, Health.WELL),
-        ({"breakers": (breaker(Phase.OPEN, to_be_tried=True),)}, Health.UNKNOWN),
-        ({"breakers": None}, Health.UNKNOWN),
-        ({"breakers": ()}, Health.UNKNOWN),
-        ({"breakers": (), "group_fares": fared(9, 1, 2)}, Health.WELL),
-        ({"breakers": None, "group_fares": fared(9, 2, 2)}, Health.UNKNOWN),
+        ({"breakers": (breaker(),)}, DependencyHealth.WELL),
+        ({"breakers": (breaker(calls=10, failures=1),)}, DependencyHealth.WELL),
+        ({"breakers": (breaker(calls=10, failures=4),)}, DependencyHealth.UNKNOWN),
+        ({"breakers": (breaker(Phase.HALF_OPEN),)}, DependencyHealth.ILL),
+        ({"breakers": (breaker(), breaker(Phase.OPEN, "b"))}, DependencyHealth.ILL),
+        ({"breakers": (breaker(ramping=True),)}, DependencyHealth.ILL),
+        ({"breakers": (breaker(),), "group_fares": fared(9, DOUBT)}, DependencyHealth.UNKNOWN),
+        ({"breakers": (breaker(),), "group_fares": fared(9, DOUBT, 9)}, DependencyHealth.WELL),
+        ({"breakers": (breaker(Phase.OPEN, to_be_tried=True),)}, DependencyHealth.UNKNOWN),
+        ({"breakers": None}, DependencyHealth.UNKNOWN),
+        ({"breakers": ()}, DependencyHealth.UNKNOWN),
+        ({"breakers": (), "group_fares": fared(9, 1, 2)}, DependencyHealth.WELL),
+        ({"breakers": None, "group_fares": fared(9, 2, 2)}, DependencyHealth.UNKNOWN),
     ],
 )
 def test_the_health_of_a_dependency_is_that_of_its_breakers_or_of_replays(known, health):
