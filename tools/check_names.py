@@ -38,7 +38,6 @@ DIALECT: Final = re.compile(r"\b(nobody|whoever|mend|mends|mended)\b", re.IGNORE
 #: Class names that still stand in several modules.
 KNOWN_CLASSES: Final = frozenset[str](
     {
-        "Health",
         "Ordered",
     }
 )  # fmt: skip
@@ -53,13 +52,7 @@ KNOWN_MODULES: Final = frozenset[str](
         "adapters/sql/replay_jobs/working.py",
         "aggregates/deciding.py",
         "aggregates/declaring.py",
-        "analysis/ledger/filing_plan.py",
         "dashboard/serving.py",
-        "dead_letters/redaction.py",
-        "dead_letters/spool_forwarder.py",
-        "dead_letters/transfer.py",
-        "dead_letters/offloading_queue.py",
-        "dead_letters/own_json.py",
         "sagas/asking.py",
     }
 )

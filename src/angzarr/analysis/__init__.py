@@ -12,9 +12,9 @@ from angzarr.analysis.ledger.transition import Action, EntryDecision
 __all__ = [
     "Action",
     "BreakerSeen",
+    "DependencyHealth",
     "EntryDecision",
     "Evidence",
     "FailureClass",
-    "DependencyHealth",
     "ReplayProblem",
 ]

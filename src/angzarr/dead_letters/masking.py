@@ -1,9 +1,8 @@
 """Masking: take secrets out of free text, by what they are and by what they look like. Pure.
 
-Words: texts that are looked for all at once, at a cost that none of them can raise. Pure.
-
-What is looked for comes out of payloads, so whoever sends a message chooses it: a search that asks
-each word at each place of a text can be made to take minutes. This one asks one sorted list.
+What is looked for comes out of payloads, in every spelling that it may have in a text, so the
+sender of a message chooses it. A search for each word at each place can be made to take minutes.
+`Words` looks for all of them at once, in one sorted list, at a cost that none of them can raise.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from angzarr.dead_letters.letter import MAX_STACK
-from angzarr.dead_letters.masking import LONGEST_TEXT, MARK, SHORTEST_WORD, Words
 
 #: Words have at least so many characters, and so has what a cut leaves of one.
 SHORTEST_WORD: Final = 4

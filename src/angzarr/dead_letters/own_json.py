@@ -1,6 +1,17 @@
-"""The JSON of letters of our own, written without protobuf, which would take ten times as long.
+"""The canonical JSON of letters of our own, written and read without protobuf.
 
-It means the same to any reader of proto3 JSON; a test compares it with protobuf's.
+This is the form that letters have in queues, spool and ledger unless the settings ask for another.
+It is not a third form: any reader of proto3 JSON reads it, and a test compares it with protobuf's.
+What is not exactly as it is written here is left to `json_form`, which reads it with protobuf.
+
+Protobuf's JSON costs 0.6 ms more for each letter that is written and read once, which is most of
+what the analysis worker has for one. Microseconds of CPU for a letter of 3 kB, and of 12 kB (329
+webhooks of GitHub), with protobuf 7.36 (upb):
+
+| | here | protobuf's JSON | protobuf's bytes |
+|---|---|---|---|
+| write | 36, 149 | 174, 345 | 59, 168 |
+| read | 51, 118 | 537, 1033 | 158, 372 |
 """
 
 from __future__ import annotations

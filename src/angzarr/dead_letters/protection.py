@@ -1,6 +1,8 @@
-"""Protection: what is done to a letter before it leaves its worker: redact, seal, sign.
+"""Protection: what a letter passes before it leaves its worker, and before it is replayed.
 
-Sealing: a letter's message travels encrypted, whole, as its own body (decisions 25).
+It leaves redacted, sealed (its message travels encrypted, whole, as its own body) and signed, see
+decisions 25. Before a replay `Clearance` verifies and opens it, and gives a letter of another
+system the message that is sent here.
 """
 
 from __future__ import annotations

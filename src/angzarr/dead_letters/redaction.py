@@ -1,6 +1,8 @@
 """Redaction: a letter without the values that the settings name (spec L3, decisions 25). Pure.
 
-Never fails, whatever a letter holds: what cannot be looked into is hidden whole.
+Settings name values by paths such as ``**.password``. Dots divide the steps: a name (in any case)
+or the index of a list item, ``*`` for any one step, ``**`` for any number of steps, also none.
+Redaction never fails, whatever a letter holds: what cannot be looked into is hidden whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Forwarder: hands letters of a spool on to the queues that they were meant for (spec L4).
 
-First confirmed, then deleted: a forwarder that dies in between forwards twice, which is harmless.
-
-Spooled letters: those that wait on a disk until a dead-letter queue takes them (spec L4).
+Letters wait in the spool, on a disk, until a dead-letter queue takes them. First confirmed, then
+deleted: a forwarder that dies in between forwards twice, which is harmless.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Carries letters out of a dead-letter queue: done there only once they are safe elsewhere.
+"""Transfer: carries letters out of a queue, and is done with them once they are safe elsewhere.
 
-It may be killed at any point: what it had in hand comes back, what was put and not yet done is
-put again under the same id by the next run.
+It may be killed at any point. What it had in hand comes back. What was put and not yet done is put
+again under the same id by the next run.
 """
 
 from __future__ import annotations

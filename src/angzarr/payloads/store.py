@@ -1,7 +1,8 @@
 """Payloads: bytes too large for a queue, kept in a store beside it (spec F4). A reference, a port.
 
 References come from queues and are hostile: a store fetches nothing but what it would itself have
-put under that hash.
+put under that hash. A payload that was fetched for people is read, compared and shown, so their
+door has limits of size and number (`PayloadReadLimit`). Workers have none.
 """
 
 from __future__ import annotations

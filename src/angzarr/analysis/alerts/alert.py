@@ -1,7 +1,8 @@
-"""Alert: what people are told of failures without asking, once (spec A5). Values and the port.
+"""Alert: what people are told of failures, once (spec A5). Values, their JSON, and the port.
 
 A *watch* is what was seen of one subject and already said of it. It changes in the transaction that
-raises its alerts, so that of several workers one raises them, and a crash loses none.
+raises its alerts, so that of several workers one raises them, and a crash loses none. The same
+alert makes the same JSON, however often it is sent: for programs, for webhooks, and for Slack.
 """
 
 from __future__ import annotations

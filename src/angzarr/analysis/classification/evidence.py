@@ -1,6 +1,7 @@
-"""Evidence: all that is known of a failure when it is classified (spec A3). Values, no I/O.
+"""Evidence: all that is known of a failure when it is classified (spec A3), and its words. Pure.
 
-What nobody could find out is None, and is said to be unknown: no rule takes it for a yes or a no.
+What could not be found out is None, and the words call it unknown: no rule takes it for a yes or a
+no.
 """
 
 from __future__ import annotations

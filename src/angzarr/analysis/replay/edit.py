@@ -3,6 +3,9 @@
 Hidden values stay hidden: where a person leaves a mark, the original value is put back, and a value
 that replaces a mark is hidden, too. An app hides what its own settings name, and what the worker
 hid that filed the letter.
+
+Differences are shown so that they are seen. Lists are compared item by item, and a value that is
+cut is cut around the first character that differs.
 """
 
 from __future__ import annotations

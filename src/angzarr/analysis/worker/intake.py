@@ -1,7 +1,12 @@
 """Intake: the analysis worker's duties that take letters and answers of replays in (spec A1).
 
-A letter is filed, an answer closes its entry (decisions 22). Neither may be let go before the
-ledger has committed it. An outcome that only a newer worker knows is let go.
+A letter is filed, an answer closes its entry (decisions 22). Neither is let go before the ledger
+has committed it. An outcome that only a newer worker knows is let go.
+
+Earlier releases put the letters of every app's plain tasks in the queue of no domain. `Handover`
+gives those of other apps to the queues that their apps read. The writer of a letter says whose it
+is, so that word runs and changes nothing. A letter is filed before it is given on, byte by byte,
+and leaves its old queue only after the new one confirmed it.
 """
 
 from __future__ import annotations

@@ -24,6 +24,11 @@ from angzarr.runtime.failures import is_machine_fault
 from angzarr.runtime.health_report import Condition, Heartbeat, Report, since
 from angzarr.runtime.log_throttle import LogThrottle
 
+_log = logging.getLogger("angzarr.analysis")
+
+#: What differs in two texts of one cause: ports, process ids, addresses of objects.
+_NUMBER: Final = re.compile(r"0x[0-9a-f]+|\d+")
+
 
 class WorkerDuty(Protocol):
     """Bounded work, done again and again. What it raises is reported; what it holds it keeps."""
@@ -61,12 +66,6 @@ def report(what: str, error: Exception, seldom: LogThrottle, *, cause: str = "")
         exc_info=None if known else error,
     )  # fmt: skip
     return True
-
-
-_log = logging.getLogger("angzarr.analysis")
-
-#: What differs in two texts of one cause: ports, process ids, addresses of objects.
-_NUMBER: Final = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 @dataclass(slots=True, kw_only=True)
