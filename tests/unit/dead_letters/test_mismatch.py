@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contracts.ledger import letter_of
 from tests.unit.dead_letters.test_codec import foreign
-from tests.unit.dead_letters.test_moving import DOMAINS, Away, transfer
-from tests.unit.dead_letters.test_offloading import LimitedQueue
+from tests.unit.dead_letters.test_offloading_queue import LimitedQueue
 from tests.unit.dead_letters.test_protection import BODY, CIPHER, SIGN, protection
+from tests.unit.dead_letters.test_transfer import DOMAINS, Away, transfer
 
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.codec import (
