@@ -67,14 +67,14 @@ class Fleet(Protocol):
         """
 
     def members(self) -> Sequence[Member]:
-        """Return all whose owner lease runs, by owner. One that cannot be read is left out."""
+        """All whose owner lease runs, by owner. One that cannot be read is left out."""
 
     def releases(self) -> Sequence[FleetRelease]:
-        """Return all releases that are remembered, those that were seen first before others."""
+        """All releases that are remembered, those that were seen first before others."""
 
 
 def running_releases(members: Iterable[Member], handler: str | None = None) -> frozenset[str]:
-    """Return the releases of *members*, or of those that can run *handler*.
+    """The releases of *members*, or of those that can run *handler*.
 
     An empty name stands for workers that do not say theirs.
     """
@@ -86,7 +86,7 @@ def running_releases(members: Iterable[Member], handler: str | None = None) -> f
 def newer_releases(
     failed: str, running: Iterable[str], releases: Iterable[FleetRelease]
 ) -> frozenset[str] | None:
-    """Return those of *running* that were first seen after the release that *failed*.
+    """Those of *running* that were first seen after the release that *failed*.
 
     None: unknown, since the letter names no release, or one that no worker was seen with. What
     runs and was never seen, or has no name, is not newer: compare the answer with *running* to
@@ -100,12 +100,12 @@ def newer_releases(
 
 
 def told_member(member: Member) -> str:
-    """Return *member* as stores keep it: JSON in ASCII."""
+    """*member* as stores keep it: JSON in ASCII."""
     return json.dumps(asdict(member) | {"started_at": member.started_at.isoformat()})
 
 
 def read_member(owner: str, text: str) -> Member | None:
-    """Return the member that *owner* said it is, None if *text* is nothing of the kind.
+    """The member that *owner* said it is, None if *text* is nothing of the kind.
 
     Stores are written by others too. What a newer angzarr says besides is passed over.
     """

@@ -47,7 +47,7 @@ def check_texts(texts: Iterable[str], bounds: Bounds = LETTER) -> None:
 
 
 def is_within(body: str | bytes) -> bool:
-    """Tell whether a letter can hold a *body*, or the data of its event, as JSON."""
+    """True if a letter can hold a *body*, or the data of its event, as JSON."""
     try:
         check_json(body, BODY)
     except TooMuch:
@@ -83,7 +83,7 @@ def check_letter_wire(raw: bytes, kind: Any, bounds: Bounds = LETTER) -> None:
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """Return the number at *at* and where it ends; where *raw* ends within it, that is the end."""
+    """The number at *at* and where it ends; where *raw* ends within it, that is the end."""
     value = shift = 0
     for place in range(at, min(at + 10, len(raw))):
         value |= (raw[place] & ~_MORE) << shift
@@ -94,7 +94,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _count(text: str | bytes, left: Bounds, bounds: Bounds) -> int:
-    """Return how many nodes *text* has; raises DecodeError for more than are *left* of *bounds*."""
+    """The number of nodes in *text*; raises DecodeError for more than are *left* of *bounds*."""
     try:
         return check_json(text, left)
     except TooMuch as error:

@@ -112,7 +112,7 @@ def read_receipt(
     *,
     bounds: Bounds = LETTER,
 ) -> Receipt:
-    """Return the receipt of what a backend delivered, readable within *bounds* or not.
+    """The receipt of what a backend delivered, readable within *bounds* or not.
 
     *record* says what carried it; it is asked where the bytes are no letter. What was wrapped with
     its own record comes out as it was.
@@ -139,7 +139,7 @@ def read_receipt(
 
 
 def raw_letter(domain: str, raw: bytes, content_type: str) -> RawLetter:
-    """Return bytes that are no letter as `encode` was given them; raises DecodeError."""
+    """Bytes that are no letter as `encode` was given them; raises DecodeError."""
     if content_type != RECORD_CONTENT_TYPE:
         return RawLetter(domain=domain, raw=raw, content_type=content_type)
     inner, kind, record = unwrapped(raw)
@@ -147,13 +147,13 @@ def raw_letter(domain: str, raw: bytes, content_type: str) -> RawLetter:
 
 
 def partition_key(letter: Outgoing) -> str:
-    """Return what keeps letters of one aggregate in order: its root, else the correlation id."""
+    """The key that keeps letters of one aggregate in order: its root, else the correlation id."""
     event = None if isinstance(letter, RawLetter) else letter.event
     return (event.root or event.correlation_id or "") if event else ""
 
 
 def correlation_id(letter: Outgoing) -> str:
-    """Return the correlation id of the event in *letter*, if there is one."""
+    """The correlation id of the event in *letter*, if there is one."""
     event = None if isinstance(letter, RawLetter) else letter.event
     return (event.correlation_id or "") if event else ""
 
@@ -172,7 +172,7 @@ def _read_binary(raw: bytes, bounds: Bounds, *, later: bool) -> DeadLetter:
 
 
 def _form_of(raw: bytes, content_type: str) -> tuple[Form, bool]:
-    """Return the form and whether the content type names the later generation."""
+    """The form and whether the content type names the later generation."""
     if content_type == JSON_CONTENT_TYPE:
         return Form.JSON, False
     media, *parameters = (part.strip() for part in content_type.split(";"))
@@ -198,7 +198,7 @@ BEGINNING: Final = b'{"domain": '
 
 
 def to_line(receipt: Receipt) -> bytes:
-    """Return *receipt* as one line, with its end; never longer than MAX_LINE."""
+    """*receipt* as one line, with its end; never longer than MAX_LINE."""
     encoded = encode(receipt.letter) if receipt.letter else None
     if encoded is None or len(encoded.body) > MAX_LETTER_BYTES:
         encoded = Encoded(receipt.raw, receipt.content_type)
@@ -214,7 +214,7 @@ def to_line(receipt: Receipt) -> bytes:
 
 
 def from_line(line: bytes, bounds: Bounds = LETTER) -> Receipt:
-    """Return what *line* holds; raises DecodeError, with one sentence that says why."""
+    """The receipt in *line*; raises DecodeError, with one sentence that says why."""
     held = _object(line, bounds)
     domain, content_type = _text(held, "domain"), _text(held, "content_type")
     if isinstance(held.get("letter"), dict):

@@ -38,14 +38,14 @@ class TellsDepth(Protocol):
     """A dead-letter queue that can tell more than how many letters wait."""
 
     def depths(self, domains: Sequence[str], /) -> Mapping[str, QueueDepth]:
-        """Return the depth of each of *domains*; it may lag, takes nothing and creates nothing."""
+        """The depth of each of *domains*; it may lag, takes nothing and creates nothing."""
 
 
 class DepthDuty(Protocol):
     """Whose duty it is to ask, of several processes."""
 
     def is_ours(self) -> bool:
-        """Return whether this process is to ask."""
+        """True if this process is to ask."""
 
     def end(self) -> None:
         """Leave it to others."""
@@ -59,7 +59,7 @@ class SaidDepths(NamedTuple):
 
 
 def depths_of(queue: DeadLetterQueue, domains: Sequence[str]) -> Mapping[str, QueueDepth]:
-    """Return the depth of each of *domains*; nothing where *queue* cannot tell.
+    """The depth of each of *domains*; nothing where *queue* cannot tell.
 
     Raises DeadLetterQueueUnavailable.
     """

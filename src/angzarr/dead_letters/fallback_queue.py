@@ -53,7 +53,7 @@ class AskingOrder(NamedTuple):
 
 
 def found_away(before: Absence | None, cause: str, *, now: float, chance: float) -> Absence:
-    """Return the absence of a target that was found away, again where *before* is given.
+    """The absence of a target that was found away, again where *before* is given.
 
     The pause doubles up to the longest; *chance*, from 0 to 1, spreads it over its second half.
     """
@@ -63,7 +63,7 @@ def found_away(before: Absence | None, cause: str, *, now: float, chance: float)
 
 
 def is_passed_over(absence: Absence | None, now: float) -> bool:
-    """Tell whether a target is passed over at *now*."""
+    """True if a target is passed over at *now*."""
     return absence is not None and now < absence.until
 
 
@@ -79,13 +79,13 @@ class Absences:
         self._known: dict[str, Absence] = {}
 
     def in_order(self, names: Sequence[str]) -> AskingOrder:
-        """Return *names* in their order, those that are passed over apart."""
+        """*names* in their order, those that are passed over apart."""
         now = self._monotonic()
         away = [name for name in names if is_passed_over(self._known.get(name), now)]
         return AskingOrder([name for name in names if name not in away], away)
 
     def begin(self, name: str) -> Absence | None:
-        """Return what was known of *name*, which is asked now.
+        """Note that *name* is asked now; return what was known of its absence.
 
         If its pause has just ended, the others go on passing it over: one finds out for all.
         """
@@ -103,7 +103,7 @@ class Absences:
         self._known.pop(name, None)
 
     def causes(self, names: Sequence[str]) -> dict[str, str]:
-        """Return why each of *names* that is away is so."""
+        """Why each of *names* that is away is so."""
         known = {name: self._known.get(name) for name in names}
         return {name: absence.cause for name, absence in known.items() if absence is not None}
 
@@ -228,7 +228,7 @@ class FallbackQueue:
         return [_combined(reasons[at]) if at in refused else None for at in range(len(letters))]
 
     def _offer(self, name: str, letters: Sequence[Outgoing]) -> list[str | None] | str:
-        """Return the answers of the target *name*, or why it could not be asked."""
+        """The answers of the target *name*, or why it could not be asked."""
         began, before = self._monotonic(), self._puts.begin(name)
         try:
             answers = put_all(self._boxes[name], letters)
@@ -277,7 +277,7 @@ class FallbackQueue:
         _log.warning("dead_letters_fall_back: they go to %s for now: %s", name, _joined(causes))
 
     def _cause(self, name: str, error: Exception) -> str:
-        """Return why *name* could not be asked; the text of an unknown error may hold secrets."""
+        """Why *name* could not be asked; the text of an unknown error may hold secrets."""
         if isinstance(error, AngzarrError):
             return text_of(error)
         if self._seldom.now(f"{name} broke"):

@@ -51,7 +51,7 @@ class _Frame(NamedTuple):
 def fingerprint(
     *, handler: str, error_type: str, message: str, stack: str, in_app: Sequence[str] = ()
 ) -> str:
-    """Return the group of a failure: same handler, error type, frames and kind of message.
+    """The group of a failure: same handler, error type, frames and kind of message.
 
     *in_app* are packages of the application; without them all but libraries are.
     """
@@ -59,13 +59,13 @@ def fingerprint(
 
 
 def digest(*parts: str) -> str:
-    """Return the name of the group of all that have these *parts*."""
+    """The name of the group of all that have these *parts*."""
     text = "\x00".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).hexdigest()[:LENGTH]
 
 
 def normal_message(message: str) -> str:
-    """Return the first line of *message* with everything that varies named instead of shown."""
+    """The first line of *message* with everything that varies named instead of shown."""
     line = message.strip().partition("\n")[0]
     for pattern, name in _VARIABLE:
         line = pattern.sub(name, line)
@@ -86,7 +86,7 @@ def normal_stack(stack: str, in_app: Sequence[str] = ()) -> list[str]:
 
 
 def raised_in_app(stack: str) -> bool | None:
-    """Tell whether the last frame is the application's own; None: there is no frame."""
+    """True if the last frame is the application's own; None: there is no frame."""
     last = None
     for match in _FRAME.finditer(stack):
         last = match
@@ -116,5 +116,5 @@ def _of_packages(frames: Sequence[_Frame]) -> list[_Frame]:
 
 
 def _plain(function: str) -> str:
-    """Return a function's own name; later releases of Python may show its class, too."""
+    """A function's own name; later releases of Python may show its class, too."""
     return function.rpartition(".")[2]

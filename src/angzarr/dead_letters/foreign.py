@@ -28,7 +28,7 @@ _PROTOBUF: Final = 'application/x-protobuf; messageType="{}"'
 
 
 def view_of_payload(letter: AngzarrDeadLetter) -> Message:
-    """Return the rejected command or events as a Message that names no task and no queue."""
+    """The rejected command or events as a Message that names no task and no queue."""
     which = letter.WhichOneof("payload")
     if which is None:
         return Message(body=b"", content_type="", content_encoding="", headers={}, queue="")
@@ -43,7 +43,7 @@ def view_of_payload(letter: AngzarrDeadLetter) -> Message:
 
 
 def cover_of(letter: AngzarrDeadLetter) -> ForeignCover | None:
-    """Return what *letter* says of its payload; None where it says nothing."""
+    """The cover of *letter*; None where it says nothing."""
     which = letter.WhichOneof("payload")
     book = getattr(letter, which) if which else None
     cover = letter.cover if letter.HasField("cover") or book is None else book.cover
@@ -52,12 +52,12 @@ def cover_of(letter: AngzarrDeadLetter) -> ForeignCover | None:
 
 
 def type_name(url: object) -> str:
-    """Return the full name of a type by its URL."""
+    """The full name of a type by its URL."""
     return str(url).rpartition("/")[2]
 
 
 def root_text(raw: bytes) -> str:
-    """Return an aggregate's root as a UUID, else in hex; empty where there is none."""
+    """An aggregate's root as a UUID, else in hex; empty where there is none."""
     return str(uuid.UUID(bytes=raw)) if len(raw) == _UUID_BYTES else raw.hex()
 
 
@@ -68,7 +68,7 @@ def _type_in(book: Any, which: str | None) -> str:
 
 
 def mismatch_in(letter: AngzarrDeadLetter) -> Mismatch | None:
-    """Return where a stale command believed its aggregate to be, if that is why."""
+    """The mismatch of a stale command, if that is why."""
     if letter.WhichOneof("rejection_details") != "sequence_mismatch":
         return None
     told = letter.sequence_mismatch
@@ -76,7 +76,7 @@ def mismatch_in(letter: AngzarrDeadLetter) -> Mismatch | None:
 
 
 def facts_of_details(letter: AngzarrDeadLetter) -> dict[str, Any]:
-    """Return the fields of DeadLetter that typed details tell, where metadata does not."""
+    """The fields of DeadLetter that typed details tell, where metadata does not."""
     match letter.WhichOneof("rejection_details"):
         case "event_processing_failed":
             failed = letter.event_processing_failed
@@ -147,7 +147,7 @@ _ANY = "google.protobuf.Any"
 
 
 def unknown_field(envelope: bytes) -> str:
-    """Return the name, or the number, of a field that is not known; empty where all are.
+    """The name, or the number, of a field that is not known; empty where all are.
 
     What an Any holds is its task's business. Raises what the parsers raise.
     """

@@ -57,7 +57,7 @@ class ForeignBook(NamedTuple):
 
 
 def read_book(envelope: bytes) -> ForeignBook | Refusal:
-    """Return what the *envelope* of a letter of others holds, or why nothing.
+    """The book in the *envelope* of a letter of others, or why there is none.
 
     Raises what a machine lacks, such as memory: protobuf says so by a DecodeError.
     """
@@ -114,7 +114,7 @@ def _book(letter: AngzarrDeadLetter, contents: Sequence[dict[str, Any]]) -> Fore
 
 
 def _pages_of(letter: AngzarrDeadLetter) -> list[tuple[Any, str]]:
-    """Return the pages of *letter*, each with the name of the field that its payload is in."""
+    """The pages of *letter*, each with the name of the field that its payload is in."""
     which = letter.WhichOneof("payload")
     if which is None:
         return []
@@ -166,7 +166,7 @@ Routes: TypeAlias = Mapping[str, Mapping[str, RecordRoute]]
 
 
 def routed(letter: DeadLetter, routes: Routes) -> DeadLetter | Refusal:
-    """Return *letter*, which others wrote, with the message for its route, or why not.
+    """*letter*, which others wrote, with the message for its route, or why not.
 
     The same letter and route give the same message.
     """
@@ -186,7 +186,7 @@ def routed(letter: DeadLetter, routes: Routes) -> DeadLetter | Refusal:
 
 
 def route_of(domain: str, book: ForeignBook, routes: Routes) -> RecordRoute | Refusal:
-    """Return the one route of all pages."""
+    """The one route of all pages."""
     known, types = routes.get(domain, {}), sorted({page["type"] for page in book.pages})
     found = {name: known.get(name) or known.get(ANY_TYPE) for name in types}
     missing = [name for name, route in found.items() if route is None]
@@ -228,13 +228,13 @@ def _event(letter: DeadLetter, book: ForeignBook) -> Event:
 
 
 def message_for(letter_id: str, route: RecordRoute, event: Event) -> Message:
-    """Return what Celery would send for the task, protocol 2 (decisions 14)."""
+    """The message that Celery would send for the task, protocol 2 (decisions 14)."""
     task_id = str(uuid.uuid5(_TASK_IDS, f"{letter_id}\x00{route.task}\x00{route.queue}"))
     return celery_message(route.task, task_id, event, route.queue, origin="angzarr-dlq")
 
 
 def letter_for(given: RawLetter, routes: Routes) -> DeadLetter | Refusal:
-    """Return *given*, which is no letter, as one with the message for its task, or why not.
+    """*given*, which is no letter, as one with the message for its task, or why not.
 
     The same bytes, record and routes give the same message.
     """
@@ -269,7 +269,7 @@ def _letter(given: RawLetter, message: Message, event: Event | None) -> DeadLett
 
 
 def _celery_message(given: RawLetter, record: ForeignRecord) -> Message:
-    """Return the message as it was before it was dead-lettered, for the queue it was in then."""
+    """The message as it was before it was dead-lettered, for the queue it was in then."""
     headers = dict(reversed(record.headers))
     deaths = headers.get("x-death")
     death = deaths[-1] if isinstance(deaths, list) and deaths else {}
@@ -314,6 +314,6 @@ def _record_replay_event(given: RawLetter, record: ForeignRecord, book: ForeignB
 
 
 def _content(raw: bytes) -> dict[str, Any]:
-    """Return the bytes as data where they are a JSON object, else as base64."""
+    """The bytes as data where they are a JSON object, else as base64."""
     found = json_object(raw)
     return {"value": base64.b64encode(raw).decode()} if found is None else {"data": found}

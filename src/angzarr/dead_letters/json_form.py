@@ -49,7 +49,7 @@ _REFUSED: Final = re.compile(r"Failed to parse ([A-Za-z_]{1,40}) field")
 
 
 def write_json(letter: DeadLetter) -> bytes | None:
-    """Return *letter* as JSON, or None where JSON would lose what its envelope holds."""
+    """*letter* as JSON, or None where JSON would lose what its envelope holds."""
     if not letter.envelope:
         return _own_json(letter)
     if letter.envelope.startswith(b"{"):
@@ -115,7 +115,7 @@ def _read_json_of_others(data: dict[str, Any], bounds: Bounds) -> DeadLetter:
 
 
 def _with_type(cover: ForeignCover | None, book: Any) -> ForeignCover | None:
-    """Return *cover* with the type of the first page of *book*, which protobuf did not see."""
+    """*cover* with the type of the first page of *book*, which protobuf did not see."""
     for page in book.get("pages") or ():
         for field in _PAYLOADS:
             payload = page.get(field) if isinstance(page, dict) else None

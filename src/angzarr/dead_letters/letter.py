@@ -134,27 +134,27 @@ class DeadLetter:
 
 
 def holds_up(component_type: str) -> bool:
-    """Tell whether later events wait behind what a component of this kind failed on."""
+    """True if later events wait behind what a component of this kind failed on."""
     return component_type in {ORDERED_HANDLER, PROJECTOR}
 
 
 def letter_id(domain: str, handler: str, event_id: str, replay: int) -> str:
-    """Return the letter's deterministic id: writing it twice is harmless (decisions 21)."""
+    """The letter's deterministic id: writing it twice is harmless (decisions 21)."""
     return _hash(domain, handler, event_id, str(replay))
 
 
 def unreadable_letter_id(queue: str, raw: bytes) -> str:
-    """Return the id of a letter whose event could not be read (decisions 21)."""
+    """The id of a letter whose event could not be read (decisions 21)."""
     return hashlib.sha256(queue.encode("utf-8", "surrogatepass") + b"\x00" + raw).hexdigest()
 
 
 def cut_stack(stack: str) -> str:
-    """Return *stack* in at most MAX_STACK characters; its end is kept."""
+    """*stack* in at most MAX_STACK characters; its end is kept."""
     return stack if len(stack) <= MAX_STACK else _CUT + stack[len(_CUT) - MAX_STACK :]
 
 
 def cut_message(message: str) -> str:
-    """Return *message* in at most MAX_MESSAGE characters; its beginning is kept."""
+    """*message* in at most MAX_MESSAGE characters; its beginning is kept."""
     return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - len(_CUT)] + _CUT
 
 

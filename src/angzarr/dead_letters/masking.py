@@ -66,7 +66,7 @@ class _Beginnings:
         self._all = {word[:SHORTEST_WORD] for word in words}
 
     def places(self, text: str, begin: int = 0) -> list[int]:
-        """Return the places from *begin* on, in order."""
+        """The places from *begin* on, in order."""
         firsts, beginnings = self._firsts, self._all
         return [
             at
@@ -106,7 +106,7 @@ class _Heads:
         self._sorted = sorted(words)
 
     def left_at_end(self, text: str) -> int:
-        """Return the length of the longest beginning of a word that *text* ends with, or 0."""
+        """The length of the longest beginning of a word that *text* ends with, or 0."""
         for at in self._beginnings.places(text, max(0, len(text) - self._longest)):
             left = text[at:]
             index = bisect_left(self._sorted, left)
@@ -116,7 +116,7 @@ class _Heads:
 
 
 def _beyond(word: str) -> str:
-    """Return the first text that comes after all texts that begin with *word*; it, if none does."""
+    """The first text that comes after all texts that begin with *word*; it, if none does."""
     stem = word.rstrip(chr(sys.maxunicode))
     return stem[:-1] + chr(ord(stem[-1]) + 1) if stem else word
 
@@ -160,7 +160,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _is_nested(parsed: Any, *, within: bool) -> bool:
-    """Tell whether a repetition without end stands in another; *parsed* is Python's own tree."""
+    """True if a repetition without end stands in another; *parsed* is Python's own tree."""
     if isinstance(parsed, tuple) and len(parsed) == 3 and str(parsed[1]) == "MAXREPEAT":  # noqa: PLR2004 - least, most, what
         return within or _is_nested(parsed[2], within=True)
     if isinstance(parsed, tuple | list) or hasattr(parsed, "data"):
@@ -169,7 +169,7 @@ def _is_nested(parsed: Any, *, within: bool) -> bool:
 
 
 def masked(text: str, words: Words | None, patterns: Sequence[re.Pattern[str]]) -> str:
-    """Return *text* without *words* and what *patterns* match; doing it twice changes nothing.
+    """*text* without *words* and what *patterns* match; doing it twice changes nothing.
 
     A text that cannot be searched is hidden whole: one that is too long, and every one where
     *words* is None, that is, more than can be looked for.
@@ -195,13 +195,13 @@ def _of_patterns(text: str, patterns: Iterable[re.Pattern[str]]) -> Iterator[Spa
 
 
 def _is_within(span: Span, marks: Sequence[Span]) -> bool:
-    """Tell whether *span* is part of one of *marks*, which are in order and apart."""
+    """True if *span* is part of one of *marks*, which are in order and apart."""
     index = bisect_right(marks, span[0], key=itemgetter(0)) - 1
     return index >= 0 and span[1] <= marks[index][1]
 
 
 def _without(text: str, spans: Sequence[Span]) -> str:
-    """Return *text* with a mark for each run of overlapping *spans*, which are in order."""
+    """*text* with a mark for each run of overlapping *spans*, which are in order."""
     kept: list[str] = []
     begin, end = spans[0]
     at = 0
@@ -232,7 +232,7 @@ _PLAIN: Final = re.compile(r"[\w.~-]*", re.ASCII)
 
 
 def words_of(values: Iterable[object]) -> Words | None:
-    """Return how *values* may stand in a text; None where they are more than can be looked for."""
+    """The spellings of *values* in a text; None where they are more than can be looked for."""
     texts: set[str] = set()
     words: set[str] = set()
     characters = 0
@@ -278,7 +278,7 @@ def _written(value: object) -> str:
 
 
 def _spellings(text: str) -> set[str]:
-    """Return *text* as it is, escaped, escaped twice as JSON within JSON is, and as in URLs."""
+    """*text* as it is, escaped, escaped twice as JSON within JSON is, and as in URLs."""
     if _PLAIN.fullmatch(text):
         return {text}
     escaped = {text, *(escape(text) for escape in _ESCAPES)}
@@ -288,24 +288,24 @@ def _spellings(text: str) -> set[str]:
 
 
 def _unquoted(write: Callable[[str], str]) -> Callable[[str], str]:
-    """Return *write* without the quotes that it sets."""
+    """*write* without the quotes that it sets."""
     return lambda text: write(text)[1:-1]
 
 
 def _beside(write: Callable[[str], str]) -> Callable[[str], str]:
-    """Return *write* as it is beside a double quote, where Python escapes the single ones."""
+    """*write* as it is beside a double quote, where Python escapes the single ones."""
     return lambda text: write('"' + text)[2:-1]
 
 
 def _quoted(text: str) -> tuple[str, str, str]:
-    """Return what `urllib.parse` makes of *text*: for a path, for a part of it, for a query."""
+    """The forms of *text* by `urllib.parse`: for a path, for a part of it, for a query."""
     path = quote(text.encode("utf-8", "replace"))
     part = path.replace("/", "%2F")
     return path, part, part.replace("%20", "+")
 
 
 def _quoted_again(quoted: str) -> tuple[str, str]:
-    """Return what is *quoted* as it is in a URL that is part of a URL."""
+    """The forms of *quoted* in a URL that is part of a URL."""
     path = quoted.replace("%", "%25").replace("+", "%2B")
     return path, path.replace("/", "%2F")
 

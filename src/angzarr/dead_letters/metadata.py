@@ -58,7 +58,7 @@ class FactsRead(NamedTuple):
 
 
 def write_metadata(letter: DeadLetter) -> dict[str, str]:
-    """Return all metadata of *letter*: its facts, copies of its event's facts, and others' keys."""
+    """All metadata of *letter*: its facts, copies of its event's facts, and others' keys."""
     written = derived(letter.id, letter.message, letter.event)
     written.update(letter.metadata)
     written[LETTER_ID] = letter.id
@@ -86,7 +86,7 @@ def read_facts(metadata: Mapping[str, str]) -> FactsRead:
 
 
 def derived(letter_id: str, message: Message, event: Event | None) -> dict[str, str]:
-    """Return the keys that repeat what message and event say, for readers of metadata only."""
+    """The keys that repeat what message and event say, for readers of metadata only."""
     said = {ID: f"dlq_{message.id or (event.id if event else '') or letter_id}"}
     if message.queue:
         said[ORIGINAL_QUEUE] = message.queue
@@ -105,7 +105,7 @@ def derived(letter_id: str, message: Message, event: Event | None) -> dict[str, 
 
 
 def trace_id(traceparent: str) -> str:
-    """Return the trace id of a W3C *traceparent*, or an empty string."""
+    """The trace id of a W3C *traceparent*, or an empty string."""
     parts = traceparent.split("-")
     return parts[1] if len(parts) >= _TRACEPARENT_PARTS else ""
 

@@ -36,7 +36,7 @@ _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 @lru_cache(maxsize=_REMEMBERED)
 def queue_name(domain: str, suffix: str = "") -> str:
-    """Return the name of *domain*'s queue, topic or subscription, for every backend.
+    """The name of *domain*'s queue, topic or subscription, for every backend.
 
     Any text gives a name that every backend takes: '.' becomes '-'; other characters become '-'
     and a hash is added, as it is where the name must be cut; an empty domain is ``unknown``.
@@ -54,7 +54,7 @@ def queue_name(domain: str, suffix: str = "") -> str:
 
 @lru_cache(maxsize=_REMEMBERED)
 def routing_key(domain: str) -> str:
-    """Return the key that leads from the exchange to *domain*'s queue; never a pattern.
+    """The key that leads from the exchange to *domain*'s queue; never a pattern.
 
     An own domain keeps its dots; a foreign one is written as in its queue's name.
     """
@@ -64,7 +64,7 @@ def routing_key(domain: str) -> str:
 
 
 def routing_keys(domain: str) -> tuple[str, ...]:
-    """Return the keys that lead to *domain*'s queue: ours first, then the bare domain.
+    """The keys that lead to *domain*'s queue: ours first, then the bare domain.
 
     The publisher of the original, in another language, uses the domain as it is. One that would be
     written otherwise here is bound by our key alone: it may be a pattern.
@@ -74,7 +74,7 @@ def routing_keys(domain: str) -> tuple[str, ...]:
 
 
 def domain_of_app(name: str | None) -> str:
-    """Return the domain that an app's *name* gives its letters; ``unknown`` where it has none.
+    """The domain that an app's *name* gives its letters; ``unknown`` where it has none.
 
     Letters name their app too (`DeadLetter.component`), so that anybody can tell whose one is.
     """
@@ -85,7 +85,7 @@ def domain_of_app(name: str | None) -> str:
 
 
 def dropped_queue(prefix: str) -> str:
-    """Return the queue of the task broker to which RabbitMQ moves what it gives up.
+    """The queue of the task broker to which RabbitMQ moves what it gives up.
 
     Apps that share a broker must differ in their prefix, or would make each other's letters.
     """
@@ -112,12 +112,12 @@ LIMITS_BY_DEFAULT: Final = 4
 
 
 def arguments_for(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how such a queue is declared on the server with *properties*."""
+    """The arguments that declare such a queue on the server with *properties*."""
     limit = {"x-delivery-limit": -1} if release_of(properties) >= LIMITS_BY_DEFAULT else {}
     return {"x-queue-type": "quorum", **limit}
 
 
 def release_of(properties: Mapping[str, Any]) -> int:
-    """Return the first number of a server's version; 0 where it tells none."""
+    """The first number of a server's version; 0 where it tells none."""
     number = str(properties.get("version", "")).partition(".")[0]
     return int(number) if number.isascii() and number.isdecimal() else 0

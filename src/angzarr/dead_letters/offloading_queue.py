@@ -71,7 +71,7 @@ class OffloadingQueue:
         self._store.close()
 
     def _is_over(self, letter: DeadLetter) -> bool:
-        """Tell whether *letter*'s body is stored before any queue saw it; costs no encoding."""
+        """True if *letter*'s body is stored before any queue saw it; costs no encoding."""
         return self._over is not None and len(letter.message.body) > self._over and has_body(letter)
 
     def _store_bodies(self, letters: list[DeadLetter], which: Iterable[int]) -> str:
@@ -96,12 +96,12 @@ class OffloadingQueue:
 
 
 def has_body(letter: DeadLetter) -> bool:
-    """Tell whether *letter* has a body that can be kept elsewhere; a letter of others has none."""
+    """True if *letter* has a body that can be kept elsewhere; a letter of others has none."""
     return bool(letter.message.body) and letter.payload is None and not letter.envelope
 
 
 def without_body(letter: DeadLetter, payload: PayloadReference) -> DeadLetter:
-    """Return *letter* with its body, and the data read from it, at *payload*."""
+    """*letter* with its body, and the data read from it, at *payload*."""
     event = replace(letter.event, data=None) if letter.event else None
     message = replace(letter.message, body=b"")
     return replace(letter, message=message, event=event, payload=payload)

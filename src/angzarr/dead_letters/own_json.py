@@ -66,7 +66,7 @@ TASK_MESSAGE_URL: Final = "type.googleapis.com/angzarr.worker.TaskMessage"
 
 
 def write_own(letter: DeadLetter) -> dict[str, Any]:
-    """Return *letter*, which has no envelope, as a JSON object; its texts may be no valid UTF-8."""
+    """*letter*, which has no envelope, as a JSON object; its texts may be no valid UTF-8."""
     task_message = _task_message(letter.message, letter.event)
     if letter.payload is not None:
         task_message["payload"] = _reference(letter.payload)
@@ -82,7 +82,7 @@ def write_own(letter: DeadLetter) -> dict[str, Any]:
 
 
 def payload_of(letter: DeadLetter, task_message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a letter says besides what it restates each time it is written."""
+    """The part of a letter that it does not restate each time it is written."""
     event = letter.event
     cover = _cover(letter.domain, event)
     page: dict[str, Any] = {"event": task_message}
@@ -100,7 +100,7 @@ def payload_of(letter: DeadLetter, task_message: Mapping[str, Any]) -> dict[str,
 
 
 def event_facts(event: Event, data: str | None) -> dict[str, Any]:
-    """Return *event* as EventFacts; *data* is its JSON where the task's args do not hold it."""
+    """*event* as EventFacts; *data* is its JSON where the task's args do not hold it."""
     facts: dict[str, Any] = {
         key: value
         for key, value in zip(EVENT_TEXTS.values(), _event_texts(event), strict=True)
@@ -139,7 +139,7 @@ def _cover(domain: str, event: Event | None) -> dict[str, Any]:
 
 
 def _details(letter: DeadLetter) -> dict[str, Any]:
-    """Return why it failed, as the details of one kind."""
+    """The details of the failure, of one kind."""
     if letter.mismatch is not None:
         return {"sequenceMismatch": _mismatch(letter.mismatch)}
     details: dict[str, Any] = {}
@@ -153,7 +153,7 @@ def _details(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _mismatch(mismatch: Mismatch) -> dict[str, Any]:
-    """Return the details; as canonical JSON, without what is 0."""
+    """The details; as canonical JSON, without what is 0."""
     told: dict[str, Any] = {
         "expectedSequence": min(max(mismatch.expected, 0), MAX_UINT32 - 1),
         "actualSequence": min(max(mismatch.actual, 0), MAX_UINT32 - 1),
@@ -202,7 +202,7 @@ def _reference(payload: PayloadReference) -> dict[str, Any]:
 
 
 def _stamp(moment: datetime) -> str:
-    """Return *moment* as JSON has a Timestamp: UTC, with as few digits as say it, by threes."""
+    """*moment* as JSON has a Timestamp: UTC, with as few digits as say it, by threes."""
     text = moment.astimezone(UTC).isoformat()
     fraction = text[_SECONDS:-_OFFSET].removesuffix("000")
     return f"{text[:_SECONDS]}{fraction}Z"
@@ -239,7 +239,7 @@ _PRIORITIES: Final[Mapping[str, Priority]] = {priority.value: priority for prior
 
 
 def read_own(raw: bytes, bounds: Bounds) -> DeadLetter | None:
-    """Return the letter in *raw*, or None where `json_form` must read it; raises DecodeError."""
+    """The letter in *raw*, or None where `json_form` must read it; raises DecodeError."""
     try:
         return _read(orjson.loads(raw), bounds)
     except DecodeError:  # it holds too much: the careful way would read as much of it
@@ -278,7 +278,7 @@ def _read(data: dict[str, Any], bounds: Bounds) -> DeadLetter | None:
 def _says_no_more(
     data: dict[str, Any], task: dict[str, Any], letter: DeadLetter, first: Any
 ) -> bool:
-    """Tell whether *letter* holds all that *data* says, so that nothing is lost when it is sent.
+    """True if *letter* holds all that *data* says, so that nothing is lost when it is sent.
 
     Of headers and properties it holds the values; their text may be spaced in another way.
     """
@@ -295,14 +295,14 @@ def _says_no_more(
 
 
 def _json_texts(task: dict[str, Any]) -> list[str]:
-    """Return the texts of *task* that are JSON themselves."""
+    """The texts of *task* that are JSON themselves."""
     texts = [task.get(key, "") for key in _JSON]
     apart = task["event"].get("data") if "event" in task else None
     return [*texts, apart] if type(apart) is str else texts
 
 
 def _is_task_message(task: dict[str, Any]) -> bool:
-    """Tell whether *task* is a TaskMessage of a readable body, all its texts being texts."""
+    """True if *task* is a TaskMessage of a readable body, all its texts being texts."""
     priority = task.get("priority", 0)
     return (
         task["@type"] == TASK_MESSAGE_URL

@@ -36,19 +36,19 @@ class Cipher(Protocol):
     """Encrypts and authenticates. Neither verb shows a key, whatever happens."""
 
     def seal(self, plain: bytes, letter_id: str, /) -> bytes:
-        """Return *plain* sealed for this letter and no other; the same again when repeated."""
+        """*plain* sealed for this letter and no other; the same again when repeated."""
 
     def open(self, sealed: bytes, letter_id: str, /) -> bytes | Refusal:
         """Return what was sealed for this letter, or why that cannot be."""
 
 
 def is_sealed(letter: DeadLetter) -> bool:
-    """Tell whether the body of *letter* is a sealed message."""
+    """True if the body of *letter* is a sealed message."""
     return letter.message.content_type == SEALED_TYPE
 
 
 def seal(letter: DeadLetter, message: Message, event: Event | None, cipher: Cipher) -> DeadLetter:
-    """Return *letter* with *message* and *event*, which a replay is to see, in its sealed body.
+    """*letter* with *message* and *event*, which a replay is to see, in its sealed body.
 
     The rest stays as it is for people, who are shown the letter's own event.
     """
@@ -63,14 +63,14 @@ def seal(letter: DeadLetter, message: Message, event: Event | None, cipher: Ciph
 
 
 def without_payload(letter: DeadLetter) -> DeadLetter:
-    """Return *letter* with nothing of its payload but the body, which is sealed."""
+    """*letter* with nothing of its payload but the body, which is sealed."""
     headers = without_reprs(letter.message.headers, SEALED)
     event = letter.event and replace(letter.event, data=SEALED)
     return replace(letter, message=replace(letter.message, headers=headers), event=event)
 
 
 def opened(letter: DeadLetter, cipher: Cipher | None) -> DeadLetter | Refusal:
-    """Return *letter* with the message and the event that were sealed, or why not.
+    """*letter* with the message and the event that were sealed, or why not.
 
     Raises what a machine lacks, such as MemoryError: the letter may be opened later.
     """
@@ -91,7 +91,7 @@ def opened(letter: DeadLetter, cipher: Cipher | None) -> DeadLetter | Refusal:
 
 
 def key_id(letter: DeadLetter) -> str:
-    """Return the id of the key that sealed *letter*, as far as it says so."""
+    """The id of the key that sealed *letter*, as far as it says so."""
     head = letter.message.body.partition(b".")[0][:1024]
     try:
         header: Any = json.loads(base64.urlsafe_b64decode(head + b"=" * (-len(head) % 4)))
@@ -118,7 +118,7 @@ class Protection:
     signatures: Signatures = field(default_factory=Signatures)
 
     def __call__(self, letter: DeadLetter) -> DeadLetter:
-        """Return *letter* as it may leave; the same bytes each time, for ids and duplicates.
+        """*letter* as it may leave; the same bytes each time, for ids and duplicates.
 
         For letters that this process wrote. One that others wrote, or that was signed before, is
         left as it is: a signature is no word for somebody else's letter. A message decides nothing
@@ -185,7 +185,7 @@ class Clearance:
     routes: Routes = field(default_factory=dict)
 
     def __call__(self, letter: DeadLetter) -> DeadLetter | Refusal:
-        """Return *letter* with the message that a replay sends, or why there is none."""
+        """*letter* with the message that a replay sends, or why there is none."""
         verdict = self.signatures.judge(letter)
         if not self._passes(verdict):
             return Distrusted(_WHY[verdict.trust].format(key=verdict.key[:100]))
@@ -208,14 +208,14 @@ class Clearance:
         return self._passes(verdict)
 
     def record(self, given: RawLetter) -> DeadLetter | Refusal:
-        """Return what is no letter as one with the message that a replay sends, or why not."""
+        """The record *given* as a letter with the message that a replay sends, or why not."""
         verdict = SignatureVerdict(Trust.UNSIGNED)
         if given.record is not None and not self._passes(verdict):
             return Distrusted(_WHY[verdict.trust].format(key=""))
         return letter_for(given, self.routes)
 
     def told(self, letter: DeadLetter) -> Mapping[str, str]:
-        """Return what a person is told of the letter's protection; nothing where there is none."""
+        """The letter's protection in words for people; empty where there is none."""
         trust, key, full = self.signatures.judge(letter)
         told = {}
         if self.signatures.keys or trust is not Trust.UNSIGNED:

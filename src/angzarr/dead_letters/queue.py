@@ -140,7 +140,7 @@ class CountsWaiting(Protocol):
     """A dead-letter queue that can tell how many letters nobody has in hand."""
 
     def waiting(self, domains: Sequence[str], /) -> Mapping[str, int]:
-        """Return how many letters of each of *domains* wait; it may lag, and creates nothing."""
+        """The number of waiting letters of each of *domains*; it may lag, and creates nothing."""
 
 
 @runtime_checkable
@@ -148,7 +148,7 @@ class TellsDamaged(Protocol):
     """A dead-letter queue that may hold what it can neither give out nor let go."""
 
     def damaged(self) -> Mapping[str, str]:
-        """Return what it came upon, by name, with the reason; it stays where it is."""
+        """The damaged letters, by name, with the reason; they stay where they are."""
 
 
 def put_raw(queue: Letterbox, letters: Sequence[RawLetter]) -> list[str | None]:

@@ -67,7 +67,7 @@ _Read: TypeAlias = Callable[[ForeignRecord], Recognised | None]
 
 
 def recognise(raw: bytes, content_type: str, record: ForeignRecord | None) -> Recognised:
-    """Return what is known of bytes that are no letter, and of the record that carried them."""
+    """The facts about bytes that are no letter, and about the record that carried them."""
     record = record or ForeignRecord(broker="")
     found = next((told for read in _READERS if (told := read(record))), Recognised())
     task, task_id = _name(record.header("task")), _name(record.header("id"))
@@ -232,7 +232,7 @@ class _Said:
         return _name(value)
 
     def more(self, names: Mapping[str, str]) -> dict[str, str]:
-        """Return what stands under *names*, as those say it, where there is something."""
+        """The texts under *names*, by the names shown, where there are any."""
         found = {shown: self.text(name) for shown, name in names.items()}
         return {shown: text for shown, text in found.items() if text}
 
@@ -271,7 +271,7 @@ _CHANGES: Final = {"c": "created", "u": "updated", "d": "deleted", "r": "read", 
 
 
 def json_object(raw: bytes) -> dict[str, Any] | None:
-    """Return *raw* as a JSON object; None where it is none, or too large to look into."""
+    """*raw* as a JSON object; None where it is none, or too large to look into."""
     if raw[:1] != b"{" or len(raw) > _LOOKED_INTO:
         return None
     try:
@@ -295,7 +295,7 @@ def _kafka(topic: str, partition: str, offset: str) -> str:
 
 
 def _name(value: Any) -> str:
-    """Return *value* as a text of one line and a bounded length."""
+    """*value* as a text of one line and a bounded length."""
     return " ".join(_text(value)[:_LONGEST].split())
 
 

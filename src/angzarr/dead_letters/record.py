@@ -51,11 +51,11 @@ class ForeignRecord:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def header(self, name: str) -> Any:
-        """Return the first value of the header *name*; None where there is none."""
+        """The first value of the header *name*; None where there is none."""
         return next((value for known, value in self.headers if known == name), None)
 
     def identity(self) -> str:
-        """Return what tells this record from others of the same bytes, in any copy of it."""
+        """The text that tells this record from others of the same bytes, in any copy of it."""
         if self.is_unique:
             return _canonical([self.broker, self.place])
         headers = [[name, value] for name, value in self.headers if name not in _VOLATILE]
@@ -81,14 +81,14 @@ class Wrapped(NamedTuple):
 
 
 def record_id(domain: str, raw: bytes, record: ForeignRecord | None) -> str:
-    """Return the id of bytes that are no letter (decisions 21); their place makes them another."""
+    """The id of bytes that are no letter (decisions 21); their place makes them another."""
     if record is None:
         return unreadable_letter_id(domain, raw)
     return unreadable_letter_id(f"{domain}\x00{record.identity()}", raw)
 
 
 def to_text(record: ForeignRecord) -> str:
-    """Return *record* as one JSON text, from which `from_text` makes an equal one."""
+    """*record* as one JSON text, from which `from_text` makes an equal one."""
     told = {
         "broker": record.broker,
         "place": dict(record.place),
@@ -119,7 +119,7 @@ def from_text(text: str) -> ForeignRecord:
 
 
 def bounded(record: ForeignRecord) -> ForeignRecord:
-    """Return *record* as it can be carried everywhere: as JSON keeps it, and not too large.
+    """*record* as it can be carried everywhere: as JSON keeps it, and not too large.
 
     The largest values go first, and are named with their size.
     """
@@ -140,7 +140,7 @@ def bounded(record: ForeignRecord) -> ForeignRecord:
 
 
 def without_fields(record: ForeignRecord) -> ForeignRecord:
-    """Return what is left of *record* where its fields can be kept nowhere; never raises.
+    """The rest of *record* where its fields can be kept nowhere; never raises.
 
     A digest keeps it apart from others of the same bytes, and the same in any copy.
     """
@@ -149,7 +149,7 @@ def without_fields(record: ForeignRecord) -> ForeignRecord:
 
 
 def wrapped(raw: bytes, content_type: str, record: ForeignRecord) -> bytes:
-    """Return bytes and what carried them as one JSON document, of `RECORD_CONTENT_TYPE`."""
+    """Bytes and what carried them as one JSON document, of `RECORD_CONTENT_TYPE`."""
     return json.dumps(
         {
             "content_type": valid_text(content_type),
@@ -198,7 +198,7 @@ def _a(kind: type, value: Any) -> Any:
 
 
 def _named(value: Any) -> dict[str, Any]:
-    """Return *value*, a mapping by texts alone: whoever reads a record takes its keys for names."""
+    """*value*, a mapping by texts alone: whoever reads a record takes its keys for names."""
     found: dict[str, Any] = _a(dict, value)
     for name in found:
         _a(str, name)
@@ -210,7 +210,7 @@ def _canonical(value: Any) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Return *value* for people and programs: as JSON, bytes as text wherever that is the same."""
+    """*value* for people and programs: as JSON, bytes as text wherever that is the same."""
     if isinstance(value, bytes):
         try:
             return value.decode()

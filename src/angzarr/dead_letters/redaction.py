@@ -31,7 +31,7 @@ _DEEP: Final = "**"
 
 
 def parse(pattern: str) -> tuple[str, ...]:
-    """Return the steps of *pattern*; raises ValueError that says what is wrong with it."""
+    """The steps of *pattern*; raises ValueError that says what is wrong with it."""
     steps = tuple(pattern.casefold().split("."))
     if not all(steps):
         msg = f"{pattern!r} has an empty step: write a path such as event.card.number"
@@ -43,12 +43,12 @@ def parse(pattern: str) -> tuple[str, ...]:
 
 
 def start(patterns: Iterable[str]) -> Rests:
-    """Return what is left of *patterns* before the first step."""
+    """The rests of *patterns* before the first step."""
     return _spread(parse(pattern) for pattern in patterns)
 
 
 def after(rests: Rests, name: object) -> Rests:
-    """Return what is left after a step to *name*, a key or an index."""
+    """The rests after a step to *name*, a key or an index."""
     if not rests:
         return NOTHING
     step = str(name).casefold()
@@ -60,7 +60,7 @@ def after(rests: Rests, name: object) -> Rests:
 
 
 def is_named(rests: Rests) -> bool:
-    """Tell whether what was reached is named by a pattern."""
+    """True if what was reached is named by a pattern."""
     return () in rests
 
 
@@ -91,7 +91,7 @@ class Concealment:
     removed: list[Any] = field(default_factory=list)
 
     def value(self, value: Any, paths: Rests, depth: int = 0) -> Any:
-        """Return *value*, to which *paths* are relative."""
+        """*value*, to which *paths* are relative."""
         if is_named(paths):
             return self._hidden(value)
         if not paths or not isinstance(value, Mapping | list | tuple):
@@ -99,7 +99,7 @@ class Concealment:
         return self._hidden(value) if depth >= DEEPEST else self.children(value, paths, (), depth)
 
     def named(self, tree: Mapping[str, Any], paths: Rests) -> dict[str, Any]:
-        """Return *tree*, whose own values stay containers: what is in them is hidden instead."""
+        """*tree*, whose own values stay containers: what is in them is hidden instead."""
         return {
             name: self.children(value, ALL if is_named(paths) else after(paths, name))
             for name, value in tree.items()
@@ -108,7 +108,7 @@ class Concealment:
     def children(
         self, value: Any, paths: Rests, kept: frozenset[str] | tuple[()] = (), depth: int = 0
     ) -> Any:
-        """Return *value* with what is in it concealed, but for the names *kept*."""
+        """*value* with what is in it concealed, but for the names *kept*."""
         if not paths:
             return value
         every = is_named(paths)
@@ -188,11 +188,11 @@ class Redaction:
 
     @classmethod
     def of(cls, paths: Sequence[str], texts: Sequence[re.Pattern[str]]) -> Redaction:
-        """Return the redaction that the settings describe."""
+        """The redaction that the settings describe."""
         return cls(paths=start(paths), texts=tuple(texts))
 
     def __call__(self, letter: DeadLetter) -> DeadLetter:
-        """Return *letter* without what it must not show; doing it twice changes nothing.
+        """*letter* without what it must not show; doing it twice changes nothing.
 
         Its metadata count what was removed of the message. A letter that others wrote is
         returned as it is.
@@ -209,7 +209,7 @@ class Redaction:
         return replace(shown, metadata={**shown.metadata, REDACTED: str(count)})
 
     def of_texts(self, letter: DeadLetter) -> DeadLetter:
-        """Return *letter* with its texts redacted and its message as it is: for facts and logs."""
+        """*letter* with its texts redacted and its message as it is: for facts and logs."""
         if letter.envelope:
             return letter
         found = Concealment()
@@ -230,7 +230,7 @@ class Redaction:
         return replace(message, body=body, headers=headers, properties=properties), event
 
     def _headers(self, headers: Mapping[str, Any], found: Concealment) -> Mapping[str, Any]:
-        """Return *headers*; those that could not be read (RabbitMQ) are hidden as one."""
+        """*headers*; those that could not be read (RabbitMQ) are hidden as one."""
         paths = after(self.paths, "headers")
         hidden: Mapping[str, Any] = found.children(headers, paths, KEPT_HEADERS)
         if paths and names.UNREAD in hidden:
@@ -239,7 +239,7 @@ class Redaction:
         return hidden
 
     def _body(self, message: Message, found: Concealment) -> bytes:
-        """Return the body as it is where nothing in it is named, to the byte."""
+        """The body as it is where nothing in it is named, to the byte."""
         body = message.body
         if not self._reaches_payload or body in (b"", _HIDDEN_BODY):
             return body
@@ -254,7 +254,7 @@ class Redaction:
             return _HIDDEN_BODY
 
     def _of_body(self, value: Any, found: Concealment) -> Any:
-        """Return the JSON *value* of a body of protocol 2, of protocol 1 or of somebody else."""
+        """The JSON *value* of a body of protocol 2, of protocol 1 or of somebody else."""
         match value:
             case [list() as args, dict() as kwargs, embed]:
                 parts = [*self._arguments(args, kwargs, found)]
@@ -268,7 +268,7 @@ class Redaction:
         return found.value(value, self.paths | after(self.paths, "event"))
 
     def _arguments(self, args: Any, kwargs: Any, found: Concealment) -> tuple[Any, Any]:
-        """Return the arguments of a task, of which a single one is the event itself."""
+        """The arguments of a task, of which a single one is the event itself."""
         tree = found.named({"args": args, "kwargs": kwargs}, self.paths)
         args, kwargs = tree["args"], tree["kwargs"]
         of_event = after(self.paths, "event")
@@ -279,7 +279,7 @@ class Redaction:
         return tree["args"], tree["kwargs"]
 
     def _data(self, data: Any, message: Message, found: Concealment) -> Any:
-        """Return the view that *data* is of the body; what is removed here is counted there."""
+        """The view that *data* is of the body; what is removed here is counted there."""
         if not self._reaches_payload:
             return data
         counted, single = found.count, _has_one_argument(message)
@@ -312,12 +312,12 @@ class Redaction:
 
 
 def without_reprs(headers: Mapping[str, Any], mark: str = MARK) -> Mapping[str, Any]:
-    """Return *headers* without Celery's texts of the arguments, which may be cut in a value."""
+    """*headers* without Celery's texts of the arguments, which may be cut in a value."""
     return {**headers, **{name: mark for name in REPRS if name in headers}}
 
 
 def hides(letter: DeadLetter) -> bool:
-    """Tell whether something was removed of what a replay of *letter* would send."""
+    """True if something was removed of what a replay of *letter* would send."""
     return REDACTED in letter.metadata
 
 
@@ -330,7 +330,7 @@ def _with_data(event: Event, data: Any) -> Event:
 
 
 def _is_of_arguments(data: Any) -> bool:
-    """Tell whether *data* may be all arguments of a plain task (`delivery.data_of`)."""
+    """True if *data* may be all arguments of a plain task (`delivery.data_of`)."""
     return (
         isinstance(data, Mapping)
         and data.keys() == {"args", "kwargs"}
@@ -340,7 +340,7 @@ def _is_of_arguments(data: Any) -> bool:
 
 
 def _has_one_argument(message: Message) -> bool | None:
-    """Tell whether the task has a single argument, its event; None where nobody can say."""
+    """True if the task has a single argument, its event; None where nobody can say."""
     try:
         value = _parse(message).value
     except (ValueError, RecursionError):

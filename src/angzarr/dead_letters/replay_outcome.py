@@ -20,7 +20,7 @@ from angzarr.runtime.text import printable
 
 
 def outcomes_queue(prefix: str) -> str:
-    """Return the broker queue that carries them: ``angzarr-replay-outcomes`` by default.
+    """The broker queue that carries them: ``angzarr-replay-outcomes`` by default.
 
     Apps that share a broker must differ in their prefix, or would take each other's answers.
     """
@@ -124,7 +124,7 @@ class SignedOutcomes:
 
 
 def _form_of(outcome: ReplayOutcome) -> bytes:
-    """Return what is signed of *outcome*: all its fields in their order, as JSON."""
+    """The signed form of *outcome*: all its fields in their order, as JSON."""
     fields = (
         outcome.letter_id, outcome.replay, outcome.outcome, outcome.handler, outcome.event_id
     )  # fmt: skip

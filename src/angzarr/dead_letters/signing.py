@@ -61,7 +61,7 @@ class Signatures:
     current: str | None = None
 
     def sign(self, letter: DeadLetter) -> DeadLetter:
-        """Return *letter* with both signatures in place of any other, or as it is without a key.
+        """*letter* with both signatures in place of any other, or as it is without a key.
 
         Workers of a release that knows the first alone verify that one.
         """
@@ -75,7 +75,7 @@ class Signatures:
         return replace(letter, metadata={**letter.metadata, **signatures})
 
     def judge(self, letter: DeadLetter) -> SignatureVerdict:
-        """Return what the signature of *letter*, as it was read, is worth.
+        """The verdict on the signature of *letter*, as it was read.
 
         Where it has both, the one that covers more is judged, and the other says nothing.
         """
@@ -86,11 +86,11 @@ class Signatures:
         return verdict._replace(full=bool(full) and verdict.trust is Trust.VALID)
 
     def signature(self, key: str, form: bytes) -> str:
-        """Return the signature of *form* by the key that is called *key*; raises KeyError."""
+        """The signature of *form* by the key that is called *key*; raises KeyError."""
         return f"{key}:{_mac(self.keys[key], form)}"
 
     def verify(self, said: str, form: Callable[[], bytes]) -> SignatureVerdict:
-        """Return what the signature *said* is worth; *form* is asked for only where it counts."""
+        """The verdict on the signature *said*; *form* is asked for only where it counts."""
         key, _, mac = said.rpartition(":")
         if not self.keys:
             return SignatureVerdict(Trust.UNVERIFIED if said else Trust.UNSIGNED, key)
@@ -103,19 +103,19 @@ class Signatures:
 
 
 def body_digest(letter: DeadLetter) -> bytes:
-    """Return the SHA-256 of the body that a replay of *letter* would send, wherever it lies."""
+    """The SHA-256 of the body that a replay of *letter* would send, wherever it lies."""
     if letter.payload is not None:
         return bytes.fromhex(letter.payload.sha256)
     return hashlib.sha256(letter.message.body).digest()
 
 
 def signed_form(letter: DeadLetter) -> bytes:
-    """Return what `signature` covers: each field by name and value, lengths before both."""
+    """The form that `signature` covers: each field by name and value, lengths before both."""
     return b"".join([_SENT, *(_part(part) for field in _fields(letter) for part in field)])
 
 
 def full_form(letter: DeadLetter) -> bytes:
-    """Return what `signature_2` covers: the same fields, and those that a decision rests on."""
+    """The form that `signature_2` covers: the same, and fields that a decision rests on."""
     fields = (*_fields(letter), *_deciding(letter))
     return b"".join([_FULL, *(_part(part) for field in fields for part in field)])
 
@@ -172,7 +172,7 @@ def _fields(letter: DeadLetter) -> Iterator[tuple[str, bytes | str | None]]:
 
 
 def _part(value: bytes | str | None) -> bytes:
-    """Return *value* after its length in bytes plus one, big-endian; nothing has the length 0."""
+    """*value* after its length in bytes plus one, big-endian; nothing has the length 0."""
     if value is None:
         return bytes(_LENGTH_BYTES)
     raw = valid_text(value).encode() if isinstance(value, str) else value
@@ -180,7 +180,7 @@ def _part(value: bytes | str | None) -> bytes:
 
 
 def _canonical(values: Mapping[str, Any]) -> str:
-    """Return the JSON text of *values* as letters have it, its names sorted, without spaces."""
+    """The JSON text of *values* as letters have it, its names sorted, without spaces."""
     return json.dumps(json.loads(to_json_text(dict(values))), sort_keys=True, separators=(",", ":"))
 
 

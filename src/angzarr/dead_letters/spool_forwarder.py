@@ -51,7 +51,7 @@ class SpooledLetters(Protocol):
     """The way out of a spool. Every verb raises DeadLetterQueueUnavailable if the disk fails."""
 
     def waiting(self) -> list[Spooled]:
-        """Return what waits, oldest first; nothing where there is no spool yet."""
+        """The letters that wait, oldest first; none where there is no spool yet."""
 
     def read(self, letter: Spooled, /) -> Outgoing | None:
         """Return what was spooled, None if it was taken away; raises DecodeError if damaged."""

@@ -71,7 +71,7 @@ STORAGE_NUMBERS: Final = {kind: number for number, kind in _KINDS.items()}
 def write_message(
     message: Message, event: Event | None, payload: PayloadReference | None = None
 ) -> TaskMessage:
-    """Return all three as they travel; numbers no broker takes are left out."""
+    """All three as they travel; numbers no broker takes are left out."""
     written = TaskMessage(
         task=valid_text(message.task),
         content_type=valid_text(message.content_type),
@@ -97,7 +97,7 @@ def write_message(
 
 
 def read_message(written: TaskMessage, bounds: Bounds = LETTER) -> Held:
-    """Return what `write_message` was given; raises DecodeError, ValueError or TypeError."""
+    """The parts that `write_message` was given; raises DecodeError, ValueError or TypeError."""
     body = Body(written.args, written.kwargs, written.embed)
     check_texts((*body, written.headers, written.properties, written.event.data), bounds)
     message = Message(
@@ -117,7 +117,7 @@ def read_message(written: TaskMessage, bounds: Bounds = LETTER) -> Held:
 
 
 def split_body(body: bytes) -> Split | None:
-    """Return the parts of a protocol 2 body, or None where joining them would not restore it.
+    """The parts of a protocol 2 body, or None where joining them would not restore it.
 
     Also None where a letter could not be read that holds it as JSON.
     """
@@ -135,7 +135,7 @@ def split_body(body: bytes) -> Split | None:
 
 
 def time_in(stamp: Timestamp) -> datetime | None:
-    """Return *stamp* in UTC to the microsecond, or None where Python has no such time."""
+    """*stamp* in UTC to the microsecond, or None where Python has no such time."""
     try:
         return stamp.ToDatetime(tzinfo=UTC)
     except (ValueError, OverflowError):
@@ -143,7 +143,7 @@ def time_in(stamp: Timestamp) -> datetime | None:
 
 
 def join_body(body: Body) -> bytes:
-    """Return the body that has these parts."""
+    """The body that has these parts."""
     return f"[{body.args}, {body.kwargs}, {body.embed}]".encode()
 
 
@@ -191,7 +191,7 @@ def _write_event(event: Event, first: Any) -> EventFacts:
 
 
 def data_apart(event: Event, first: Any) -> str | None:
-    """Return the JSON of the data of *event* where it is not the *first* of the args, else None.
+    """The JSON of the data of *event* where it is not the *first* of the args, else None.
 
     Without args the first of them is None. Data that no letter can hold is left to the body.
     """
@@ -205,12 +205,12 @@ def data_apart(event: Event, first: Any) -> str | None:
 
 
 def in_int32(number: int) -> bool:
-    """Tell whether protobuf's int32 holds *number*."""
+    """True if protobuf's int32 holds *number*."""
     return -_MAX_INT32 <= number < _MAX_INT32
 
 
 def in_uint64(number: int) -> bool:
-    """Tell whether protobuf's uint64 holds *number*."""
+    """True if protobuf's uint64 holds *number*."""
     return 0 <= number < _MAX_UINT64
 
 
@@ -239,7 +239,7 @@ def _first(args: Any) -> Any:
 
 
 def first_arg(body: Body) -> Any:
-    """Return the first of the args, None where there is none; raises ValueError.
+    """The first of the args, None where there is none; raises ValueError.
 
     Raises as well where the body joined of these parts would not be split into them again.
     """
@@ -253,7 +253,7 @@ def first_arg(body: Body) -> Any:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Tell whether both are equal and of the same types throughout, as 1, 1.0 and True are not."""
+    """True if both are equal and of the same types throughout, as 1, 1.0 and True are not."""
     kind = type(one)
     if kind is not type(other):
         return False

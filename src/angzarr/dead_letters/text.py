@@ -83,12 +83,12 @@ def from_json_text(text: str) -> Any:
 
 
 def valid_text(text: str) -> str:
-    r"""Return *text* with lone surrogates, which protobuf refuses, written as ``\udcff``."""
+    r"""*text* with lone surrogates, which protobuf refuses, written as ``\udcff``."""
     return text if _is_valid(text) else text.encode("utf-8", "backslashreplace").decode()
 
 
 def valid_mapping(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return *texts* with keys and values as protobuf takes them."""
+    """*texts* with keys and values as protobuf takes them."""
     if all(map(str.isascii, texts)) and all(map(str.isascii, texts.values())):
         return dict(texts)
     return {valid_text(key): valid_text(value) for key, value in texts.items()}
@@ -132,7 +132,7 @@ def _can_be_written(value: object) -> bool:
 
 
 def _is_plain(value: object, levels: int) -> bool:
-    """Tell whether *value* is surely what JSON has words for, at a glance."""
+    """True if *value* is surely what JSON has words for, at a glance."""
     kind = type(value)
     if kind in _PLAIN:
         return True

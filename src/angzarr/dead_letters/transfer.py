@@ -62,12 +62,12 @@ class MoveCourse:
     take_away: bool = True
 
     def batch(self, taken: int) -> int:
-        """Return how many letters to take next, of which *taken* were: at most 10 s of them."""
+        """The number of letters to take next, after *taken* of them: at most 10 s of them."""
         paced = BATCH if self.rate is None else max(1, min(BATCH, int(self.rate * 10)))
         return paced if self.limit is None else max(0, min(paced, self.limit - taken))
 
     def due(self, taken: int) -> timedelta:
-        """Return how long *taken* letters take at this rate."""
+        """The time that *taken* letters take at this rate."""
         return timedelta(seconds=taken / self.rate) if self.rate else timedelta(0)
 
 
@@ -199,7 +199,7 @@ def _sleep_until(moment: datetime, *, clock: Clock, stop: Callable[[], bool]) ->
 
 
 def carry_into(target: DeadLetterQueue) -> Carry:
-    """Return what puts letters into *target*, and bytes that are none, where it takes them."""
+    """A carry that puts letters into *target*, and bytes that are none, where it takes them."""
 
     def carry(receipts: Sequence[Receipt]) -> list[str | None]:
         return put_all(target, [_outgoing(one) for one in receipts])
@@ -208,7 +208,7 @@ def carry_into(target: DeadLetterQueue) -> Carry:
 
 
 def waiting(queue: DeadLetterQueue, domains: Sequence[str]) -> int | None:
-    """Return how many letters of *domains* nobody has in hand; None: *queue* cannot say now."""
+    """The number of waiting letters of *domains*; None: *queue* cannot say now."""
     if not isinstance(queue, CountsWaiting):
         return None
     try:
@@ -218,7 +218,7 @@ def waiting(queue: DeadLetterQueue, domains: Sequence[str]) -> int | None:
 
 
 def name_of(receipt: Receipt) -> str:
-    """Return what people know a letter by: its id, or the id that bytes which are none have."""
+    """The id of a letter, or that of bytes that are none."""
     return _outgoing(receipt).id
 
 
@@ -232,7 +232,7 @@ def _outgoing(receipt: Receipt) -> Outgoing:
 
 
 def _mark(receipt: Receipt) -> bytes:
-    """Return what tells a letter from others, in few bytes: there may be millions."""
+    """A short digest that tells a letter from others: there may be millions."""
     known = _outgoing(receipt).id
     whole = f"{receipt.domain}\0{known}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(whole, digest_size=16).digest()

@@ -43,7 +43,7 @@ _TELLING: Final = ("payload", "rejection_details")
 
 
 def to_wire(letter: DeadLetter) -> AngzarrDeadLetter:
-    """Return *letter* as the protobuf message, on top of its envelope where it has one."""
+    """*letter* as the protobuf message, on top of its envelope where it has one."""
     wire = AngzarrDeadLetter()
     if letter.envelope:
         wire.ParseFromString(letter.envelope)
@@ -97,7 +97,7 @@ def _write_page(page: EventPage, event: Event) -> None:
 
 
 def from_wire(wire: AngzarrDeadLetter, bounds: Bounds = WIDEST) -> DeadLetter:
-    """Return *wire* as a letter; raises DecodeError, ValueError or TypeError."""
+    """*wire* as a letter; raises DecodeError, ValueError or TypeError."""
     require_letter(wire)
     letter = view(wire, bounds)
     rest = _without_restated(wire)
@@ -121,7 +121,7 @@ def require_letter(wire: AngzarrDeadLetter) -> None:
 
 
 def view(wire: AngzarrDeadLetter, bounds: Bounds) -> DeadLetter:
-    """Return all of *wire* that DeadLetter has fields for."""
+    """All of *wire* that DeadLetter has fields for."""
     facts, rest = read_facts(wire.metadata)
     task = task_message(wire, bounds)
     held = read_message(task, bounds) if task else Held(view_of_payload(wire))
@@ -160,7 +160,7 @@ def _foreign_id(wire: AngzarrDeadLetter) -> str:
 
 
 def task_message(wire: AngzarrDeadLetter, bounds: Bounds = WIDEST) -> TaskMessage | None:
-    """Return the Celery delivery inside *wire*, or None where others wrote something else."""
+    """The Celery delivery inside *wire*, or None where others wrote something else."""
     pages = wire.rejected_events.pages
     if len(pages) != 1 or pages[0].event.type_url.rpartition("/")[2] != TASK_MESSAGE:
         return None

@@ -43,7 +43,7 @@ class TablesUpkeep(Protocol):
 
     @abstractmethod
     def revision(self) -> Revision:
-        """Return the revision of the tables; changes nothing."""
+        """The revision of the tables; changes nothing."""
 
     @abstractmethod
     def upgrade(self) -> Revision:
@@ -51,7 +51,7 @@ class TablesUpkeep(Protocol):
 
     @abstractmethod
     def differences(self) -> Sequence[str]:
-        """Return how the tables differ from those that this release expects."""
+        """The differences of the tables from those that this release expects."""
 
     @abstractmethod
     def close(self) -> None:

@@ -74,7 +74,7 @@ class PayloadStore(Protocol):
 
 
 def sha256_of(payload: bytes) -> str:
-    """Return the name of *payload*."""
+    """The name of *payload*."""
     return hashlib.sha256(payload).hexdigest()
 
 
@@ -93,7 +93,7 @@ def check_size(reference: PayloadReference, size: int) -> None:
 
 
 def verified(reference: PayloadReference, payload: bytes) -> bytes:
-    """Return *payload* if it is what *reference* names; raises PayloadCorrupt."""
+    """*payload* if it is what *reference* names; raises PayloadCorrupt."""
     check_size(reference, len(payload))
     if sha256_of(payload) != reference.sha256:
         msg = f"the payload at {reference} is corrupt: its SHA-256 is another"

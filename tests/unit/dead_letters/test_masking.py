@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters import redaction as spelling
+from angzarr.dead_letters import masking
 from angzarr.dead_letters.letter import MAX_MESSAGE, cut_message, cut_stack
 from angzarr.dead_letters.masking import (
     ALL_HIDDEN,
@@ -105,7 +105,7 @@ def test_a_secret_is_hidden_without_the_space_around_it():
 
 @pytest.mark.parametrize("limit", ["MOST_WORDS", "MOST_CHARACTERS"])
 def test_text_is_hidden_whole_where_more_was_removed_than_can_be_looked_for(limit, monkeypatch):
-    monkeypatch.setattr(spelling, limit, 20)
+    monkeypatch.setattr(masking, limit, 20)
     assert masked("no secret-3", words_of(["secret-3"]), ()) == f"no {MARK}"
     many = words_of(f"secret-{number}" for number in range(21))
     assert masked("no secret-3", many, ()) == ALL_HIDDEN

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters import redaction as spelling
+from angzarr.dead_letters import masking
 from angzarr.dead_letters.codec import Form, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.masking import ALL_HIDDEN, MARK, compiled
@@ -306,7 +306,7 @@ def test_a_payload_cannot_make_its_own_redaction_long():
 
 
 def test_more_than_can_be_looked_for_hides_the_texts_whole(monkeypatch):
-    monkeypatch.setattr(spelling, "MOST_WORDS", 10)
+    monkeypatch.setattr(masking, "MOST_WORDS", 10)
     secrets = [f"secret-{number}" for number in range(11)]
     found = letter([{"password": secrets}], error_message=f"no {secrets[-1]}")
     once = Redaction.of(["**.password"], [])(found)

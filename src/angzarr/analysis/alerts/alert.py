@@ -271,13 +271,13 @@ _RESOLVED: Final = "\N{LARGE GREEN CIRCLE}"
 
 
 def body_of(alert: Alert, form: BodyFormat) -> bytes:
-    """Return *alert* as JSON for a receiver of *form*."""
+    """*alert* as JSON for a receiver of *form*."""
     said = slack_json(alert) if form is BodyFormat.SLACK else generic_json(alert)
     return json.dumps(said, ensure_ascii=True, separators=(",", ":")).encode()
 
 
 def generic_json(alert: Alert) -> dict[str, Any]:
-    """Return *alert* in the form of docs/reference/alerts.md; names do not change."""
+    """*alert* in the form of docs/reference/alerts.md; names do not change."""
     return {
         "type": "dlq.alert.resolved" if alert.resolved else "dlq.alert",
         "timestamp": _json_time(alert.raised_at),
@@ -303,7 +303,7 @@ def generic_json(alert: Alert) -> dict[str, Any]:
 
 
 def slack_json(alert: Alert) -> dict[str, Any]:
-    """Return *alert* for an incoming webhook of Slack; nothing in it is markup of a letter's."""
+    """*alert* for an incoming webhook of Slack; nothing in it is markup of a letter's."""
     mark = _RESOLVED if alert.resolved else _MARKS[alert.severity]
     blocks: list[dict[str, Any]] = [
         {"type": "header", "text": _slack_text(f"{mark} {alert.title}", _HEADER)},
@@ -321,7 +321,7 @@ def _slack_text(text: str, longest: int) -> dict[str, Any]:
 
 
 def _without_markup(text: str) -> str:
-    """Return *text* without Slack's markup: links, mentions, ``<!channel>``."""
+    """*text* without Slack's markup: links, mentions, ``<!channel>``."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -360,7 +360,7 @@ def listed_json(one: Listed, *, is_open: bool) -> dict[str, Any]:
 
 
 def answers_json(answers: Mapping[str, PostResult]) -> dict[str, dict[str, Any]]:
-    """Return what came of a trial as a JSON object, by name of the sink."""
+    """The results of a trial as a JSON object, by name of the sink."""
     return {
         name: {
             "arrived": answer.arrived,

@@ -106,7 +106,7 @@ def _is_unlooked(watch: Watch, failed_at: datetime) -> bool:
 
 
 def _status(watch: Watch, group: Group, findings: Sequence[AlertFinding]) -> str:
-    """Return what the watch remembers of where the group stands."""
+    """The status of the group as the watch remembers it."""
     if any(found.kind in {AlertKind.GROUP_REGRESSED, AlertKind.POISON} for found in findings):
         return group.status.value
     if _is_back(watch, group):
@@ -208,7 +208,7 @@ def see_job(watch: Watch, job: ReplayJob | None, now: datetime, rules: AlertRule
 
 
 def _concerned(job: ReplayJob) -> int:
-    """Return how many entries an alert of *job* speaks of."""
+    """The number of entries that an alert of *job* speaks of."""
     return job.failed if job.status is JobStatus.HALTED else job.total
 
 
@@ -218,7 +218,7 @@ def is_muted(group: Group, now: datetime) -> bool:
 
 
 def _current(watch: Watch, group: Group) -> Watch:
-    """Return *watch* without what is not there any more: entries are removed some day.
+    """*watch* without what is not there any more: entries are removed some day.
 
     A group that was removed whole and fails again is a new one.
     """
@@ -287,7 +287,7 @@ def _whole(kind: AlertKind, group: Group) -> AlertFinding:
 
 
 def _quiet(watch: Watch, group: Group) -> Watch:
-    """Return *watch* of a muted group: nothing was said, so that what goes on is said after it."""
+    """*watch* of a muted group: nothing was said, so that what goes on is said after it."""
     return replace(
         watch,
         said=of_newer(watch.said),

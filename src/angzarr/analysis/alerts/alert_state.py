@@ -79,7 +79,7 @@ def may_say(watch: Watch, kind: AlertKind, now: datetime, rules: AlertRules) -> 
 
 
 def said(watch: Watch, found: AlertFinding, now: datetime, *, lasts: bool = True) -> Watch:
-    """Return *watch* after *found* was said; it stays open if it *lasts* and is no notice."""
+    """*watch* after *found* was said; it stays open if it *lasts* and is no notice."""
     said = {**watch.said, found.kind: now}
     if found.kind in NOTICES or not lasts:
         return replace(watch, said=said)
@@ -88,7 +88,7 @@ def said(watch: Watch, found: AlertFinding, now: datetime, *, lasts: bool = True
 
 
 def untold(before: Watch, seen: WatchUpdate) -> Watch:
-    """Return what *seen* made of *before*, for which a storm speaks.
+    """The watch that *seen* made of *before*, for which a storm speaks.
 
     Of what it found the end is not told either; of what was told before it is.
     """
@@ -110,7 +110,7 @@ def of_storm(watch: Watch) -> bool:
 def resolutions(
     watch: Watch, now: datetime, besides: AlertKind | None = None
 ) -> list[AlertFinding]:
-    """Return that the causes of all open alerts of *watch* are gone, *besides* of one kind."""
+    """The ends of all open alerts of *watch*, *besides* those of one kind."""
     return [
         AlertFinding(kind, since, now, 0, resolved=True)
         for kind, since in watch.open.items()
@@ -119,7 +119,7 @@ def resolutions(
 
 
 def sampled(watch: Watch, entries: int, now: datetime, rules: AlertRules) -> Watch:
-    """Return *watch* with a sample of *entries*, unless the last one says the same or is young."""
+    """*watch* with a sample of *entries*, unless the last one says the same or is young."""
     last = watch.samples[-1] if watch.samples else None
     if last is None or entries < last.entries:  # entries were removed
         floor = min(watch.floor, entries)
@@ -138,7 +138,7 @@ def sample_at(watch: Watch, moment: datetime) -> EntryCount | None:
 
 
 def stored(before: Watch, after: Watch, findings: Sequence[AlertFinding] = ()) -> WatchUpdate:
-    """Return *after* with its revision, or *before* itself where there is nothing to keep."""
+    """*after* with its revision, or *before* itself where there is nothing to keep."""
     if after == before and not findings and before.revision:
         return WatchUpdate(before)
     return WatchUpdate(replace(after, revision=before.revision + 1), tuple(findings))
@@ -194,7 +194,7 @@ class Storms:
     _known: int = field(default=0, init=False)
 
     def told(self, sights: Sequence[GroupLook], now: datetime) -> Notice:
-        """Return how *sights* are told; `kept` says that they were.
+        """The notice of *sights*; `kept` says that it was given.
 
         What is too much shortly after a storm is left for a later look: it stays as it was.
         """

@@ -47,7 +47,7 @@ def check_link(template: str) -> None:
 
 
 def link_of(alert: Alert, template: str) -> str:
-    """Return *template* with what is said of *alert*, quoted; an empty one makes no link."""
+    """*template* with what is said of *alert*, quoted; an empty one makes no link."""
     said = {
         "group": group_address(alert.fingerprint) if alert.fingerprint else "",
         "kind": alert.kind.value,
@@ -59,7 +59,7 @@ def link_of(alert: Alert, template: str) -> str:
 
 
 def _places(template: str) -> list[str]:
-    """Return what *template* names, with what else is said of it there."""
+    """The names in *template*, with their formats."""
     try:
         parsed = list(string.Formatter().parse(template))
     except ValueError:
@@ -170,7 +170,7 @@ class Speaker:
         title: str,
         says: Callable[[], tuple[str, str]],
     ) -> Alert:
-        """Return *found* in words; *says* what and what to do, unless its cause is gone."""
+        """*found* in words; *says* what and what to do, unless its cause is gone."""
         text, todo = (_resolved(found), "") if found.resolved else says()
         return Alert(
             id=alert_id(found.kind, subject, revision, at),
@@ -214,7 +214,7 @@ def name(value: str) -> str:
 
 
 def when(moment: datetime) -> str:
-    """Return *moment* as people read it."""
+    """*moment* as people read it."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
@@ -278,7 +278,7 @@ _COUNTS: Final = {
 
 
 def _counts(kind: AlertKind, group: Group) -> str:
-    """Return how the entries of an alert are told."""
+    """The template for the number of entries of an alert."""
     if kind is AlertKind.GROUP_REGRESSED and group.status is GroupStatus.REGRESSED:
         return "{entries} in all, the last of them after somebody called it fixed."
     return _COUNTS[kind]
@@ -303,7 +303,7 @@ def _group_todo(kind: AlertKind, group: Group) -> str:
 
 
 def _argument(value: str) -> str:
-    """Return *value* as one argument of a command, whatever it holds."""
+    """*value* as one argument of a command, whatever it holds."""
     return shlex.quote(printable(value)[:LONGEST_MESSAGE])
 
 
@@ -332,7 +332,7 @@ def _job_text(kind: AlertKind, job: ReplayJob) -> str:
 
 
 def _counted(names: object) -> str:
-    """Return how often each of *names* is there, the most frequent five."""
+    """The counts of *names* in words, the most frequent five."""
     counts = Counter(names)  # type: ignore[call-overload]
     told = ", ".join(f"{name(one)}: {count}" for one, count in counts.most_common(5))
     return told + (", …" if len(counts) > 5 else "")  # noqa: PLR2004 - the five above

@@ -146,7 +146,7 @@ class Classifier:
         object.__setattr__(self, "_sieve", RuleIndex(self.rules))
 
     def __call__(self, evidence: Evidence) -> EntryDecision:
-        """Return what to do, with class and evidence."""
+        """The action, with class and evidence."""
         if evidence.problem is ReplayProblem.DISTRUSTED:
             return _distrusted(evidence)
         verdict, broken = self._verdict(evidence)

@@ -29,7 +29,7 @@ _TOO_DEAR: Final = (
 
 
 def glob(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a whole text fits: ``*`` is any text, ``?`` one character.
+    """A test for whole texts: ``*`` is any text, ``?`` one character.
 
     No part of a text is looked at again once the next part of the pattern was found (atomic
     groups), so a match takes at most length times length steps, whatever the text.
@@ -48,7 +48,7 @@ def is_glob(text: str) -> bool:
 
 
 def expression(pattern: str) -> Callable[[str], bool]:
-    """Return what looks for a regular expression in the first `SEARCHED` characters of a text.
+    """A search for a regular expression in the first `SEARCHED` characters of a text.
 
     Raises ConfigurationError for one that is none, or that could take too long.
     """
@@ -78,7 +78,7 @@ class _Cost(NamedTuple):
 
 
 def _cost(parsed: Any) -> _Cost:
-    """Return what a parsed expression costs: each part is tried for each way of those before it."""
+    """The cost of a parsed expression: each part is tried for each way of those before it."""
     ways, steps = 1.0, 1.0
     for kind, what in parsed:
         part = _cost_of(str(kind), what)

@@ -302,7 +302,7 @@ _LONGEST: Final = 500
 
 
 def _error(evidence: Evidence) -> str:
-    """Return what failed, in the words of the error, else of the letter."""
+    """The failure in the words of the error, else of the letter."""
     letter = evidence.letter
     if letter is None or not letter.error_type:
         return _explanation(evidence)
@@ -314,7 +314,7 @@ def _error(evidence: Evidence) -> str:
 
 
 def _explanation(evidence: Evidence) -> str:
-    """Return what the letter says of why, which those of others need not."""
+    """The explanation of the letter, which those of others need not have."""
     return explanation_of(evidence.failure) or _SILENT
 
 
@@ -329,7 +329,7 @@ def _breakers_text(evidence: Evidence) -> str:
 
 
 def _mismatch(evidence: Evidence) -> str:
-    """Return where a stale command believed its aggregate to be, else what its error says."""
+    """The mismatch of a stale command, else what its error says."""
     letter = evidence.letter
     if letter is None or letter.mismatch is None:
         return letter.error_message if letter else ""

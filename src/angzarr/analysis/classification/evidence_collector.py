@@ -79,7 +79,7 @@ class BreakerLook:
         return told, at
 
     def look(self) -> BreakersSeen:
-        """Return what the last look showed; one that is older than `FRESH` is taken anew."""
+        """The outlook of the last look; one that is older than `FRESH` is taken anew."""
         now = self.clock.now()
         if self._seen is None or not timedelta(0) <= now - self._seen.at < FRESH:
             states = self._states()
@@ -171,7 +171,7 @@ class EvidenceCollector:
     def gather(
         self, undecided: Sequence[Undecided], outlook: Outlook | None = None
     ) -> list[Evidence]:
-        """Return what is known of each failure, in order; raises LedgerUnavailable.
+        """The evidence of each failure, in order; raises LedgerUnavailable.
 
         *outlook* is what `look` returned, unless everybody is to be asked now.
         """

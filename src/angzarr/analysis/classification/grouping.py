@@ -68,7 +68,7 @@ class Grouping:
     in_app: tuple[str, ...] = ()
 
     def __call__(self, letter: DeadLetter) -> DeadLetter:
-        """Return *letter* in its group; what the worker called it stays in the metadata.
+        """*letter* in its group; what the worker called it stays in the metadata.
 
         A letter that was exported from a ledger, or is to look so, begins with its worker's word.
         """

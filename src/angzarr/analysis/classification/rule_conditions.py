@@ -51,7 +51,7 @@ class RuleCondition(NamedTuple):
         return self.fits(self.get(evidence))
 
     def said(self, evidence: Evidence) -> str:
-        """Return what *evidence* has instead, for people."""
+        """The value that *evidence* has instead, for people."""
         return f"{self.name} is {_told(self.get(evidence))}"
 
     @property

@@ -75,7 +75,7 @@ class ClassificationRule(Protocol):
         """Who said it, for people."""
 
     def verdict(self, evidence: Evidence, /) -> RuleVerdict | None:
-        """Return what it says, None if it does not speak; may raise."""
+        """The verdict of the rule, None if it does not apply; may raise."""
 
     def told(self, evidence: Evidence, /) -> str:
         """Why it speaks or does not."""
@@ -94,7 +94,7 @@ class WrittenRule:
     delay: timedelta | Pause = Pause.BACKOFF
 
     def verdict(self, evidence: Evidence) -> RuleVerdict | None:
-        """Return what it says if all its conditions hold."""
+        """The verdict of the rule if all its conditions hold."""
         for _, _, get, fits in self.conditions:
             if not fits(get(evidence)):
                 return None
@@ -129,21 +129,21 @@ class PythonRule:
     source: str = "Python"
 
     def verdict(self, evidence: Evidence) -> RuleVerdict | None:
-        """Return what the function says; raises what it raises, TypeError if that is nonsense."""
+        """The verdict of the function; raises what it raises, TypeError if it is no verdict."""
         if evidence.letter is None:
             return None
         said = self.judge(evidence.letter, evidence)
         return None if said is None else verdict_of(said, self.name)
 
     def told(self, evidence: Evidence) -> str:
-        """Return what little is known of a function."""
+        """The little that is known of a function."""
         return "it said so" if evidence.letter else "the letter cannot be read"
 
 
 def verdict_of(said: EntryDecision, rule: str = "") -> RuleVerdict:
-    """Return what a function of others decided, as *rule* or alone, checked; raises TypeError."""
+    """The checked decision of a user's function, as *rule* or alone; raises TypeError."""
     if not isinstance(said, EntryDecision):
-        msg = f"it returned {type(said).__name__}, not a Decision or None"
+        msg = f"it returned {type(said).__name__}, not an EntryDecision or None"
         raise TypeError(msg)
     if not isinstance(said.delay, timedelta) or not _NONE <= said.delay <= _LONGEST_DELAY:
         msg = (
@@ -162,7 +162,7 @@ def verdict_of(said: EntryDecision, rule: str = "") -> RuleVerdict:
 def decide(
     rules: Iterable[ClassificationRule], evidence: Evidence
 ) -> tuple[RuleVerdict | None, list[str]]:
-    """Return what the first rule that fits says, and which rules broke before it."""
+    """The verdict of the first rule that fits, and the rules that broke before it."""
     broken: list[str] = []
     for rule in rules:
         try:
@@ -176,7 +176,7 @@ def decide(
 
 
 def try_all(rules: Iterable[ClassificationRule], evidence: Evidence) -> list[RuleTrial]:
-    """Return what becomes of each of *rules*; the first with a verdict decides."""
+    """The trial of each of *rules*; the first with a verdict decides."""
     return [_try(rule, evidence) for rule in rules]
 
 

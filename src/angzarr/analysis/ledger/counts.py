@@ -57,7 +57,7 @@ class Growth:
 
 
 def kind_of(entry: Entry) -> CountKey:
-    """Return what *entry* is counted as."""
+    """The kind that *entry* is counted as."""
     return CountKey(
         entry.fingerprint,
         entry.domain,
@@ -69,7 +69,7 @@ def kind_of(entry: Entry) -> CountKey:
 
 
 def counted_by_key(steps: Iterable[CountStep]) -> dict[CountKey, Amounts]:
-    """Return what *steps* add to each kind; kinds to which they add nothing are left out."""
+    """The sums that *steps* add to each kind; kinds to which they add nothing are left out."""
     sums: dict[CountKey, list[int]] = {}
     for step in steps:
         for entry, times in ((step.before, -1), (step.after, 1)):
@@ -82,7 +82,7 @@ def counted_by_key(steps: Iterable[CountStep]) -> dict[CountKey, Amounts]:
 
 
 def growths(steps: Iterable[CountStep]) -> dict[str, Growth]:
-    """Return what *steps* add to each group, by fingerprint."""
+    """The growth of each group by *steps*, by fingerprint."""
     found: dict[str, Growth] = {}
     for step in steps:
         for entry, times in ((step.before, -1), (step.after, 1)):
@@ -97,7 +97,7 @@ def growths(steps: Iterable[CountStep]) -> dict[str, Growth]:
 
 
 def grown(group: Group | None, growth: Growth) -> Group:
-    """Return *group*, or a new one, after *growth*."""
+    """*group*, or a new one, after *growth*."""
     latest = growth.latest
     if group is None:
         group = Group(
@@ -117,7 +117,7 @@ def grown(group: Group | None, growth: Growth) -> Group:
 
 
 def sample_of(entry: Entry) -> dict[str, object]:
-    """Return what a group says of the entry that failed last in it."""
+    """The facts of a group about the entry that failed last in it."""
     return {
         "handler_name": entry.handler_name,
         "domain": entry.domain,
@@ -132,7 +132,7 @@ def sample_of(entry: Entry) -> dict[str, object]:
 
 
 def regressed(group: Group, now: datetime) -> tuple[Group, HistoryLine] | None:
-    """Return *group* after a new failure, with its line, if it was said to be fixed."""
+    """*group* after a new failure, with its line, if it was said to be fixed."""
     if group.status is not GroupStatus.FIXED:
         return None
     line = HistoryLine(
@@ -195,7 +195,7 @@ class PeerReport:
 
 
 def stats_of_one(entry: Entry, since: datetime) -> PeerStats:
-    """Return how one *entry* fares; lately is *since*."""
+    """The statistics of one *entry*; lately is *since*."""
     if entry.status is not Status.RESOLVED:
         return PeerStats(events=1, failed=int(entry.last_failed_at >= since))
     lately = entry.resolved_at is not None and entry.resolved_at >= since
@@ -203,7 +203,7 @@ def stats_of_one(entry: Entry, since: datetime) -> PeerStats:
 
 
 def counting_in(seen: PeerReport, steps: Iterable[CountStep], since: datetime) -> PeerReport:
-    """Return what was *seen* in a ledger as it will be after *steps*.
+    """The statistics *seen* in a ledger as they will be after *steps*.
 
     Exact up to `MOST` entries. Beyond that older ones may count that newer ones would push out.
     """
@@ -228,7 +228,7 @@ class Peers(Protocol):
     def fared(
         self, handlers: Collection[str], groups: Collection[str], since: datetime, /
     ) -> PeerReport:
-        """Return how each of *handlers* and of *groups* (fingerprints) fares; lately is *since*.
+        """The statistics of each of *handlers* and of *groups* (fingerprints); lately is *since*.
 
         One round trip; raises LedgerUnavailable.
         """

@@ -163,7 +163,7 @@ class BrakeState:
     earlier: bool = False
 
     def holds(self, now: datetime) -> Scope:
-        """Return what it holds at *now*."""
+        """The kinds of replays that it holds at *now*."""
         over = self.until is not None and self.until <= now
         return Scope.NOTHING if over else self.scope
 
@@ -191,7 +191,7 @@ _ORDER: Final = (Scope.NOTHING, Scope.AUTOMATIC, Scope.ALL)
 def moved(
     before: BrakeState, asked: BrakeState, now: datetime, seen: int | None = None
 ) -> BrakeState:
-    """Return how the brake stands once somebody *asked* for it; only a release lets go.
+    """The state of the brake after *asked*; only a release lets go.
 
     A pull never weakens one that holds: it holds what either does, until the later end. Raises
     BrakeMoved where *before* is not of the revision that was *seen* (None: any).
@@ -237,7 +237,7 @@ class Brake(Protocol):
 
     @abstractmethod
     def state(self) -> BrakeState:
-        """Return how it stands, see `standing`."""
+        """The state of the brake, see `standing`."""
 
     @abstractmethod
     def put(
@@ -261,7 +261,7 @@ class Brake(Protocol):
 
     @abstractmethod
     def brake_history(self, limit: int, /) -> tuple[BrakeState, ...]:
-        """Return how each move left it, the last *limit* of them, oldest first."""
+        """The state after each of the last *limit* moves, oldest first."""
 
 
 def why_not_by_itself(state: BrakeState, quiet: QuietHours, now: datetime) -> str:
@@ -285,7 +285,7 @@ def why_not_at_all(state: BrakeState, now: datetime) -> str:
 
 
 def brake_state_json(state: BrakeState) -> dict[str, Any]:
-    """Return how the brake was put as a JSON object."""
+    """The state of the brake as a JSON object."""
     return {
         "scope": state.scope.value,
         "by": state.by,
@@ -296,7 +296,7 @@ def brake_state_json(state: BrakeState) -> dict[str, Any]:
 
 
 def brake_json(state: BrakeState, now: datetime) -> dict[str, Any]:
-    """Return how the brake stands at *now*, what it holds then, and who pulled it first."""
+    """The state of the brake at *now*, what it holds then, and who pulled it first."""
     told = None
     if first := state.first:
         at = first.at and first.at.isoformat()

@@ -214,7 +214,7 @@ class EntryDetail:
 
 
 def counted(count: int) -> str:
-    """Return *count* entries in words: ``1 entry``, ``3 entries``."""
+    """*count* entries in words: ``1 entry``, ``3 entries``."""
     return "1 entry" if count == 1 else f"{count} entries"
 
 
@@ -228,7 +228,7 @@ class Change(NamedTuple):
 
 
 def changed_to(entry: Entry, **fields: object) -> Entry:
-    """Return *entry* with *fields*, one revision on; a hold ends with the status that it held."""
+    """*entry* with *fields*, one revision on; a hold ends with the status that it held."""
     if "status" in fields:
         fields = {"hold": None, **fields}
     return replace(entry, revision=entry.revision + 1, **fields)  # type: ignore[arg-type]
@@ -259,7 +259,7 @@ def is_known(word: StrEnum) -> bool:
 
 
 def of_newer(told: Mapping[_Word, _Told]) -> dict[_Word, _Told]:
-    """Return what *told* says of words that this release does not know: not its to change."""
+    """The values in *told* that this release does not know: not its to change."""
     return {word: said for word, said in told.items() if not is_known(word)}
 
 

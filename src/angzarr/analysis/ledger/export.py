@@ -43,7 +43,7 @@ _DEEPER: Final = "[…]"
 
 
 def json_text(value: object, *, indent: int | None = None, is_ascii: bool = True) -> str:
-    """Return *value* as one JSON document, whatever it holds; in ASCII unless told otherwise.
+    """*value* as one JSON document, whatever it holds; in ASCII unless told otherwise.
 
     A number that JSON does not know or Python does not write is its name, a key that is no text is
     written as one, and what is nested too deep to be written is cut below `_DEEPEST` levels.
@@ -56,7 +56,7 @@ def json_text(value: object, *, indent: int | None = None, is_ascii: bool = True
 
 
 def _plain(value: object, levels: int) -> object:
-    """Return *value* as what JSON can say of it, to so many *levels*."""
+    """*value* as what JSON can say of it, to so many *levels*."""
     if isinstance(value, Mapping | list | tuple) and not levels:
         return _DEEPER
     if isinstance(value, Mapping):
@@ -75,17 +75,17 @@ def _key(key: object) -> str:
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
-    """Return *entry* as a JSON object."""
+    """*entry* as a JSON object."""
     return {name: getattr(entry, name) for name in FIELDS}
 
 
 def seen_json(entry: Entry, behind: Mapping[str, int]) -> dict[str, Any]:
-    """Return *entry* with how many later events wait *behind* it; null: none, or not known."""
+    """*entry* with how many later events wait *behind* it; null: none, or not known."""
     return entry_json(entry) | {"events_behind": behind.get(entry.id)}
 
 
 def entry_page_json(page: EntryPage, behind: Mapping[str, int]) -> dict[str, Any]:
-    """Return *page* as a JSON object; `next` is the value for --after, or null."""
+    """*page* as a JSON object; `next` is the value for --after, or null."""
     entries = [seen_json(entry, behind) for entry in page.entries]
     return {"entries": entries, "next": page.next or None}
 
@@ -103,12 +103,12 @@ def entry_detail_json(detail: EntryDetail, behind: Mapping[str, int]) -> dict[st
 
 
 def stats_json(stats: FailureStats) -> dict[str, Any]:
-    """Return *stats* as a JSON object."""
+    """*stats* as a JSON object."""
     return asdict(stats)
 
 
 def results_json(results: Iterable[tuple[Entry, str]]) -> list[dict[str, Any]]:
-    """Return what became of each entry; `problem` is null where it was done."""
+    """The results of all entries; `problem` is null where it was done."""
     return [
         {"id": entry.id, "event_id": entry.event_id, "problem": problem or None}
         for entry, problem in results
@@ -162,7 +162,7 @@ _TEXT_MARK: Final = "'"
 
 
 def entry_lines(entries: Iterable[Entry], form: Format) -> Iterator[bytes]:
-    """Return *entries* as lines with their ends; CSV has its columns first."""
+    """*entries* as lines with their ends; CSV has its columns first."""
     if form is Format.CSV:
         return chain([_row(FIELDS)], (_cells(entry) for entry in entries))
     return (json_text(entry_json(entry)).encode() + b"\n" for entry in entries)
@@ -188,7 +188,7 @@ def _lines(ledger: Ledger, entry_ids: Sequence[str]) -> Iterator[bytes]:
 
 
 def _within(entry_ids: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Return *entry_ids* in parts of so many bytes, a larger letter in a part of its own."""
+    """*entry_ids* in parts of so many bytes, a larger letter in a part of its own."""
     few: list[str] = []
     held = 0
     for entry_id in entry_ids:
@@ -227,7 +227,7 @@ def _cells(entry: Entry) -> bytes:
 
 
 def _cell(value: Any) -> str:
-    """Return *value* as text that neither a spreadsheet nor a terminal acts on."""
+    """*value* as text that neither a spreadsheet nor a terminal acts on."""
     if value is None:
         return ""
     if isinstance(value, int):

@@ -64,7 +64,7 @@ Failure: TypeAlias = DeadLetter | Unreadable
 
 
 def context_of(failure: Unreadable) -> dict[str, Any]:
-    """Return what is known of bytes that are no letter, and of what carried them."""
+    """The facts about bytes that are no letter, and about the record that carried them."""
     known = {"content_type": failure.content_type, "problem": failure.problem}
     if failure.record is not None:
         shown = failure.record.as_json()
@@ -98,7 +98,7 @@ def replay_of(failure: Failure) -> int:
 
 
 def payload_of(failure: Failure) -> PayloadReference | None:
-    """Return where *failure*'s body is, or None where the letter holds it."""
+    """The place of *failure*'s body, or None where the letter holds it."""
     return failure.payload if isinstance(failure, DeadLetter) else None
 
 

@@ -28,7 +28,7 @@ class Undecided(NamedTuple):
 
 
 def as_stored(entry: Entry, failure: Failure) -> Undecided:
-    """Return what is to be decided of an *entry* that the ledger has like this."""
+    """The open decision about an *entry* that the ledger has like this."""
     return Undecided(entry, failure, stored=entry)
 
 
@@ -84,7 +84,7 @@ class FilingPlan:
         return [self.entries[entry_id] for entry_id in ids]
 
     def steps(self) -> list[CountStep]:
-        """Return what becomes of each entry that changes; the new ones first, by id."""
+        """The step of each entry that changes; the new ones first, by id."""
         new = sorted(self.entries.keys() - self._stored.keys())
         changed = (one.id for one in self._stored.values() if self.entries[one.id] is not one)
         return [

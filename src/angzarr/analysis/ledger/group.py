@@ -26,7 +26,7 @@ _SPELT: Final = "~"
 
 
 def group_address(fingerprint: str) -> str:
-    """Return *fingerprint* if it is plain, else ``~`` and its UTF-8 in URL-safe base64."""
+    """*fingerprint* if it is plain, else ``~`` and its UTF-8 in URL-safe base64."""
     if _PLAIN.fullmatch(fingerprint):
         return fingerprint
     raw = fingerprint.encode("utf-8", "surrogatepass")
@@ -164,7 +164,7 @@ class GroupPage:
 def amended(
     group: Group, amendment: Amendment, now: datetime, by: str
 ) -> tuple[Group, HistoryLine] | None:
-    """Return *group* as *amendment* wants it, with the line for its history; None: it is so."""
+    """*group* as *amendment* wants it, with the line for its history; None: it is so."""
     wanted: dict[str, object] = {
         name: value
         for name in ("status", "owner", "note", "muted_until")
@@ -213,7 +213,7 @@ class Groups(Protocol):
 
     @abstractmethod
     def group_history(self, fingerprint: str, /) -> tuple[HistoryLine, ...]:
-        """Return what people did with the group and when it regressed, oldest line first."""
+        """The history of the group: actions of people and regressions, oldest line first."""
 
     @abstractmethod
     def close(self) -> None:
@@ -221,12 +221,12 @@ class Groups(Protocol):
 
 
 def group_page_json(page: GroupPage) -> dict[str, Any]:
-    """Return *page* as a JSON object; `next` is the value for --after, or null."""
+    """*page* as a JSON object; `next` is the value for --after, or null."""
     return {"groups": [group_json(group) for group in page.groups], "next": page.next or None}
 
 
 def group_json(group: Group) -> dict[str, Any]:
-    """Return *group* as a JSON object; `address` is by what it is asked for."""
+    """*group* as a JSON object; `address` is by what it is asked for."""
     return asdict(group) | {"address": group_address(group.fingerprint)}
 
 

@@ -72,7 +72,7 @@ def forgotten(write: RequestRecord, now: datetime) -> bool:
 
 
 def found(write: RequestRecord, fingerprint: str, token: str, now: datetime) -> Found:
-    """Return what *write* means to a request with *fingerprint*, of the worker *token*."""
+    """The meaning of *write* for a request with *fingerprint*, of the worker *token*."""
     if is_of(write, token):
         return RequestBegun(write.choice)
     if forgotten(write, now):
@@ -90,12 +90,12 @@ def begun(fingerprint: str, token: str, now: datetime, lease: timedelta) -> Requ
 
 
 def chosen(write: RequestRecord | None, token: str, choice: bytes) -> RequestRecord | None:
-    """Return *write* with its choice, or None where it is not *token*'s to work on."""
+    """*write* with its choice, or None where it is not *token*'s to work on."""
     return replace(write, choice=choice) if write and is_of(write, token) else None
 
 
 def freed(write: RequestRecord, now: datetime) -> RequestRecord | None:
-    """Return what stays of a write that came to nothing: its choice, free to be taken over."""
+    """The rest of a write that came to nothing: its choice, free to be taken over."""
     return None if write.choice is None else replace(write, until=now)
 
 
@@ -107,7 +107,7 @@ def is_of(write: RequestRecord, token: str) -> bool:
 def answered(
     write: RequestRecord | None, token: str, answer: RecordedAnswer, now: datetime, keep: timedelta
 ) -> RequestRecord | None:
-    """Return *write* with its answer, or None where another one works on it meanwhile."""
+    """*write* with its answer, or None where another one works on it meanwhile."""
     if write is None or not is_of(write, token):
         return None
     return replace(write, answer=answer, choice=None, until=now + keep)

@@ -38,12 +38,12 @@ def is_parked(entry: Entry) -> bool:
 
 
 def skip_begun(entry: Entry, due_at: datetime) -> dict[str, Any]:
-    """Return what is changed of *entry* so that a skip is sent by *due_at*, whoever dies."""
+    """The changes of *entry* by which a skip is sent by *due_at*, whichever worker dies."""
     return {"replays": entry.replays + 1, "published_at": None, "wake_at": due_at}
 
 
 def skip_sent(entry: Entry, replay: int, now: datetime, again_at: datetime) -> Change | None:
-    """Return *entry* with its skip in the broker's hands, and before it its compensation, if any.
+    """*entry* with its skip in the broker's hands, and before it its compensation, if any.
 
     What was answered, or is parked, before that is noted is awaited no more.
     """
@@ -57,7 +57,7 @@ def skip_sent(entry: Entry, replay: int, now: datetime, again_at: datetime) -> C
 
 
 def parked(entry: Entry, replay: int, now: datetime, by: str) -> Change | None:
-    """Return *entry* while what was sent of it waits in its lane: its answer comes with its turn.
+    """*entry* while what was sent of it waits in its lane: its answer comes with its turn.
 
     Until then nobody misses one. A replay that was held for want of an answer is under way again.
     """
@@ -76,7 +76,7 @@ def parked(entry: Entry, replay: int, now: datetime, by: str) -> Change | None:
 
 
 def went_on(entry: Entry, replay: int, now: datetime, by: str) -> Change | None:
-    """Return *entry* after its lane went on without it."""
+    """*entry* after its lane went on without it."""
     if entry.replays != replay or not _awaits_skip(entry):
         return None
     changed = changed_to(entry, wake_at=None, hold=None, published_at=entry.published_at or now)
@@ -89,7 +89,7 @@ def skip_failed(entry: Entry, failure: Failure) -> bool:
 
 
 def brought_back(entry: Entry, failure: Failure) -> Entry:
-    """Return *entry*, whose skip is *failure*, for a person: by itself nothing may be replayed."""
+    """*entry*, whose skip is *failure*, for a person: by itself nothing may be replayed."""
     return replace(
         entry,
         status=Status.HELD,
@@ -203,7 +203,7 @@ def told_of_lane(entry: Entry, verb: Verb) -> str:
 def acted(
     entry: Entry, verb: Verb, now: datetime, by: str, note: str = "", *, skips: bool = False
 ) -> Change | None:
-    """Return *entry* as *verb* leaves it, or None where it does not apply.
+    """*entry* as *verb* leaves it, or None where it does not apply.
 
     A compensated one is due until `compensation_sent` says that the broker has it, and one whose
     skip follows until that is answered.
@@ -230,7 +230,7 @@ def acted(
 
 
 def compensation_sent(entry: Entry, now: datetime) -> Change | None:
-    """Return *entry* once the broker has its compensation; None: that is known, or not awaited."""
+    """*entry* once the broker has its compensation; None: that is known, or not awaited."""
     if entry.status is not Status.COMPENSATED or entry.published_at is not None:
         return None
     sent = replace(entry, published_at=now, wake_at=None, revision=entry.revision + 1)

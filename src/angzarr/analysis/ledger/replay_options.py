@@ -63,7 +63,7 @@ AGAIN: Final = "as before: "
 
 
 def continued(order: ReplayOrder, last: ReplayOrder) -> ReplayOrder:
-    """Return *order* with the edit of *last*, the replay before it that no letter answered.
+    """*order* with the edit of *last*, the replay before it that no letter answered.
 
     Such an edit is nowhere but in that order: the entry's letter has the data before.
     """
@@ -73,12 +73,12 @@ def continued(order: ReplayOrder, last: ReplayOrder) -> ReplayOrder:
 
 
 def carrying(order: ReplayOrder, edit: ReplayOrder) -> ReplayOrder:
-    """Return *order* with the data of *edit*."""
+    """*order* with the data of *edit*."""
     return replace(order, letter=edit.letter, before=edit.before, said=edit.said)
 
 
 def redirected(letter: DeadLetter, order: ReplayOrder, home: str) -> DeadLetter:
-    """Return *letter* with its message for where *order* sends it.
+    """*letter* with its message for where *order* sends it.
 
     *home* is the queue of the handler that *order* names. Another handler has a claim of its own
     for the same event (decisions 13), and the task id that a publisher would have given it.
@@ -103,7 +103,7 @@ def redirected(letter: DeadLetter, order: ReplayOrder, home: str) -> DeadLetter:
 
 
 def expecting(letter: DeadLetter, order: ReplayOrder) -> DeadLetter | Refusal:
-    """Return *letter* with its message expecting what *order* says, or why it cannot."""
+    """*letter* with its message expecting what *order* says, or why it cannot."""
     if order.sequence is Expectation.AS_IS:
         return letter
     message = letter.message

@@ -140,7 +140,7 @@ def filed(failure: Failure, now: datetime) -> Change:
 
 
 def failed_again(entry: Entry, failure: Failure, now: datetime) -> Change:
-    """Return *entry* after a letter it has not seen; one of an older replay is only counted."""
+    """*entry* after a letter it has not seen; one of an older replay is only counted."""
     return Change(_after_letter(entry, failure, now), _letter_line(failure, now))
 
 
@@ -150,7 +150,7 @@ def is_given_on(entry: Entry) -> bool:
 
 
 def come_back(entry: Entry, now: datetime) -> Change:
-    """Return *entry*, whose letter was given on and came again: it is to be decided anew."""
+    """*entry*, whose letter was given on and came again: it is to be decided anew."""
     again = changed_to(
         entry, status=Status.FAILED, resolved_by="", resolved_at=None, wake_at=now + UNDECIDED
     )
@@ -163,7 +163,7 @@ def holds(entry: Entry, failure: Failure) -> bool:
 
 
 def decided(entry: Entry, decision: EntryDecision, now: datetime, by: str) -> Change:
-    """Return *entry* as *decision* wants it; an entry that waits on gets no line for each look."""
+    """*entry* as *decision* wants it; an entry that waits on gets no line for each look."""
     due_at = now + decision.delay if decision.action in _AT_A_TIME else None
     status = _STATUS[decision.action]
     waits_on = decision.action is Action.WAIT and awaits_look(entry)
@@ -197,7 +197,7 @@ def is_judged_here(entry: Entry) -> bool:
 
 
 def leased(entry: Entry, until: datetime) -> Entry:
-    """Return *entry* as no other worker will look at it before *until*; no line is worth it."""
+    """*entry* as no other worker will look at it before *until*; no line is worth it."""
     return changed_to(entry, wake_at=until)
 
 
@@ -207,7 +207,7 @@ def replayable(entry: Entry) -> bool:
 
 
 def retrying(entry: Entry, replay: int, now: datetime, by: str, lease: timedelta) -> Change | None:
-    """Return *entry* with replay number *replay* begun: the next one, of an entry at rest."""
+    """*entry* with replay number *replay* begun: the next one, of an entry at rest."""
     if not replayable(entry) or replay != entry.replays + 1:
         return None
     changed = changed_to(
@@ -225,7 +225,7 @@ def retrying(entry: Entry, replay: int, now: datetime, by: str, lease: timedelta
 
 
 def ordered(change: Change | None, order: ReplayOrder) -> Change | None:
-    """Return *change*, which begins a replay, with what is to be kept of it."""
+    """*change*, which begins a replay, with what is to be kept of it."""
     if change is None or change.line is None or not order:
         return change
     line = replace(change.line, detail=f"{change.line.detail} {order}")
@@ -233,7 +233,7 @@ def ordered(change: Change | None, order: ReplayOrder) -> Change | None:
 
 
 def published(entry: Entry, replay: int, now: datetime, answer_by: datetime) -> Change | None:
-    """Return *entry* with replay *replay*, or a skip, in the broker's hands, its answer awaited."""
+    """*entry* with replay *replay*, or a skip, in the broker's hands, its answer awaited."""
     if passed(entry):
         return skip_sent(entry, replay, now, answer_by)
     if entry.status is not Status.RETRYING or entry.replays != replay or is_parked(entry):
@@ -246,7 +246,7 @@ def published(entry: Entry, replay: int, now: datetime, answer_by: datetime) -> 
 def answered(
     entry: Entry, replay: int, now: datetime, by: str, status: Status = Status.RESOLVED
 ) -> Change | None:
-    """Return *entry* after its replay *replay* ended well, also if the answer came late.
+    """*entry* after its replay *replay* ended well, also if the answer came late.
 
     The answer to a skip leaves it what somebody said.
     """

@@ -45,7 +45,7 @@ class EntryRetention:
     archived: timedelta | None = None
 
     def ends(self, now: datetime) -> dict[Status, datetime]:
-        """Return which entries are not kept at *now*: those closed before, by status."""
+        """The moments, by status: entries that were closed before are not kept at *now*."""
         spans = {
             Status.RESOLVED: self.closed,
             Status.SKIPPED: self.closed,

@@ -89,7 +89,7 @@ def act_on_all(
 
 
 def would_act(skips: Skips, verb: Verb, entries: Sequence[Entry]) -> list[Acted]:
-    """Return what would become of each of *entries*, in order; changes nothing."""
+    """The outcome that each of *entries* would have, in order; changes nothing."""
     problems = _problems(skips, verb, entries)[0]
     return [Acted(one, problems[one.id]) for one in entries]
 

@@ -57,7 +57,7 @@ class Sides(NamedTuple):
 
 
 def differences(before: Any, after: Any) -> list[Difference]:
-    """Return how *after* differs from *before*, at most `MOST_TOLD` and one that says so."""
+    """The differences of *after* from *before*, at most `MOST_TOLD` and one that says so."""
     found: list[Difference] = []
     for one in _pairs(before, after, None):
         if len(found) == MOST_TOLD:
@@ -70,7 +70,7 @@ def differences(before: Any, after: Any) -> list[Difference]:
 def seen_differences(
     before: Any, after: Any, whole_before: Any, whole_after: Any
 ) -> tuple[Difference, ...]:
-    """Return how *after* differs from *before*, and that hidden parts of the wholes differ, too."""
+    """The differences of *after* from *before*, and one if hidden parts of the wholes differ."""
     told = {place for place, _, _ in _pairs(before, after, None)}
     seen = differences(before, after)
     if any(place not in told for place, _, _ in _pairs(whole_before, whole_after, None)):
@@ -84,12 +84,12 @@ def is_cut(changes: Iterable[Difference]) -> bool:
 
 
 def pointer_token(name: object) -> str:
-    """Return *name* as a part of a JSON pointer."""
+    """*name* as a part of a JSON pointer."""
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
 def short(text: str) -> str:
-    """Return *text*, cut at its end if it is long."""
+    """*text*, cut at its end if it is long."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + _CUT
 
 
@@ -127,7 +127,7 @@ def _alike(before: Sequence[Any], after: Sequence[Any]) -> int:
 
 
 def _json(value: Any) -> str:
-    """Return *value* as text that is the same for the same JSON; 1, 1.0 and true are not."""
+    """*value* as text that is the same for the same JSON; 1, 1.0 and true are not."""
     if value is _ABSENT:
         return ""
     return json.dumps(value, ensure_ascii=False, default=str, sort_keys=True)
@@ -169,7 +169,7 @@ HIDDEN: Final = (MARK, SEALED)
 
 
 def hidden_as(data: Any, filed: Any) -> Any:
-    """Return *data* with a mark wherever *filed*, the data as its letter was filed, has one."""
+    """*data* with a mark wherever *filed*, the data as its letter was filed, has one."""
     if _is_mark(filed):
         return filed
     if isinstance(data, Mapping) and isinstance(filed, Mapping):
@@ -247,7 +247,7 @@ def data_in(letter: DeadLetter) -> Any:
 
 
 def with_data(letter: DeadLetter, data: Any) -> DeadLetter | Refusal:
-    """Return *letter* with *data* in its message, in the place where `data_in` found it."""
+    """*letter* with *data* in its message, in the place where `data_in` found it."""
     parts = _parts(letter)
     if isinstance(parts, Refusal):
         return parts
@@ -267,20 +267,20 @@ def with_data(letter: DeadLetter, data: Any) -> DeadLetter | Refusal:
 
 
 def bare(letter: DeadLetter) -> DeadLetter:
-    """Return *letter*, which was opened, as one that nobody has protected yet."""
+    """*letter*, which was opened, as one that nobody has protected yet."""
     own = {REDACTED, *SIGNATURES}
     metadata = {name: value for name, value in letter.metadata.items() if name not in own}
     return replace(letter, metadata=metadata)
 
 
 def named(letter: DeadLetter, edit: str) -> DeadLetter:
-    """Return *letter* with the header that names the edit."""
+    """*letter* with the header that names the edit."""
     headers = {**letter.message.headers, names.EDIT: edit}
     return replace(letter, message=replace(letter.message, headers=headers))
 
 
 def restored(data: Any, shown: Any, whole: Any) -> Any:
-    """Return *data* with the values of *whole* where it has the marks that *shown* has.
+    """*data* with the values of *whole* where it has the marks that *shown* has.
 
     Returns an Unfit for a mark anywhere else: it would be sent as if it were the value.
     """

@@ -62,7 +62,7 @@ class EditChanges(NamedTuple):
 
 
 def edited_from(detail: EntryDetail, *, original: bool) -> Failure | Refusal:
-    """Return what an edit begins with: the last replay's data, or those before the last edit."""
+    """The letter that an edit begins with: the last replay's, or that before the last edit."""
     if not original:
         return detail.unanswered.letter or detail.failure
     return detail.before or Refusal("it was never edited")
@@ -119,7 +119,7 @@ class Editor:
         return self._kept(made, failure, instead, told) if told.changes else _UNCHANGED
 
     def told(self, order: ReplayOrder) -> EditChanges | Refusal:
-        """Return what the edit that *order* carries changes, read from what would be sent."""
+        """The changes by the edit that *order* carries, read from the letter that would be sent."""
         both = self._both(order)
         if isinstance(both, Refusal):
             return both
@@ -142,7 +142,7 @@ class Editor:
         return before, after
 
     def _told(self, failure: Failure, made: DeadLetter, *, touched: bool) -> EditChanges | Refusal:
-        """Return how *made* differs from *failure*, as far as that may be seen.
+        """The differences of *made* from *failure*, as far as they may be seen.
 
         Whether something hidden was *touched* goes by what was given, not by what it is: nobody
         may find a hidden value out by trying.

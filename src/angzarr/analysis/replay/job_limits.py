@@ -116,7 +116,7 @@ class Target(NamedTuple):
 
 
 def capacity(job: ReplayJob, now: datetime, target: Target | None) -> ReplayCapacity:
-    """Return how many replays of *job* may begin now; *target*: the breakers of its handlers.
+    """The number of replays of *job* that may begin now; *target*: its handlers' breakers.
 
     Unknown breakers stop nothing: the canary protects.
     """
@@ -145,7 +145,7 @@ def _stands(one: BreakerSeen, now: datetime) -> str:
 
 
 def stage_size(job: ReplayJob) -> int:
-    """Return how many entries the stage under way replays."""
+    """The number of entries that the stage under way replays."""
     stages = (0, *job.plan.stages)
     if job.stage + 1 >= len(stages):
         return job.stage_sent + job.left
@@ -153,7 +153,7 @@ def stage_size(job: ReplayJob) -> int:
 
 
 def _in_flight(plan: JobPlan, target: Target | None) -> int:
-    """Return how many replays may be under way: few where a breaker lets in few."""
+    """The number of replays that may be under way: few where a breaker lets in few."""
     if target is None:
         return plan.in_flight
     if target.phase is Phase.HALF_OPEN:

@@ -106,7 +106,7 @@ def filled(
 
 
 def begun(job: ReplayJob, count: int, now: datetime) -> ReplayJob:
-    """Return *job* with *count* replays more under way."""
+    """*job* with *count* replays more under way."""
     if not count:
         return job
     return replace(
@@ -119,14 +119,14 @@ def begun(job: ReplayJob, count: int, now: datetime) -> ReplayJob:
 
 
 def passed_over(job: ReplayJob, count: int, now: datetime) -> ReplayJob:
-    """Return *job* after *count* entries were refused that had not begun."""
+    """*job* after *count* entries were refused that had not begun."""
     return settled(replace(job, refused=job.refused + count), now)
 
 
 def put_back(
     item: JobItem, seen: EntrySnapshot | None, *, edit: str = "", sent: str = ""
 ) -> JobItem:
-    """Return *item*, which has a number, as chosen again; sent, if its entry has that replay.
+    """*item*, which has a number, as chosen again; sent, if its entry has that replay.
 
     Refused, if that replay did not send the *edit* of the job: *sent* is what it sent.
     """
@@ -138,7 +138,7 @@ def put_back(
 
 
 def noted(job: ReplayJob, items: Iterable[JobItem], said: str, now: datetime) -> ReplayJob:
-    """Return *job* after it was noted what became of replays that had begun.
+    """*job* after it was noted what became of replays that had begun.
 
     One that is refused or put back was not sent after all.
     """
@@ -159,7 +159,7 @@ def noted(job: ReplayJob, items: Iterable[JobItem], said: str, now: datetime) ->
 
 
 def answered(job: ReplayJob, answers: Iterable[ItemAnswer], now: datetime) -> ReplayJob:
-    """Return *job* after *answers*, in a later stage, halted or done if they say so.
+    """*job* after *answers*, in a later stage, halted or done if they say so.
 
     Answers of an earlier round are counted and decide nothing.
     """
@@ -171,7 +171,7 @@ def answered(job: ReplayJob, answers: Iterable[ItemAnswer], now: datetime) -> Re
 
 
 def settled(job: ReplayJob, now: datetime) -> ReplayJob:
-    """Return *job* in the stage that it has reached; done where nothing is left to wait for."""
+    """*job* in the stage that it has reached; done where nothing is left to wait for."""
     if job.status is not JobStatus.RUNNING:
         return job
     if job.left == 0 and job.out == 0:
@@ -182,21 +182,21 @@ def settled(job: ReplayJob, now: datetime) -> ReplayJob:
 
 
 def approved(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
-    """Return *job* as a second person lets it begin."""
+    """*job* as a second person lets it begin."""
     if job.status is not JobStatus.PROPOSED or same_person(by, job.created_by):
         return None
     return settled(replace(job, status=JobStatus.RUNNING, said="", approved_by=by), now)
 
 
 def paused(job: ReplayJob, _now: datetime, by: str) -> ReplayJob | None:
-    """Return *job* paused by a person."""
+    """*job* paused by a person."""
     if job.status is not JobStatus.RUNNING:
         return None
     return replace(job, status=JobStatus.PAUSED, said=f"paused by {by}")
 
 
 def resumed(job: ReplayJob, now: datetime, _by: str) -> ReplayJob | None:
-    """Return *job* at the beginning of a new round."""
+    """*job* at the beginning of a new round."""
     if job.status not in {JobStatus.PAUSED, JobStatus.HALTED}:
         return None
     fresh = replace(
@@ -213,7 +213,7 @@ def resumed(job: ReplayJob, now: datetime, _by: str) -> ReplayJob | None:
 
 
 def cancelled(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
-    """Return *job* ended by a person."""
+    """*job* ended by a person."""
     if job.status in ENDED or not is_known(job.status):
         return None
     return replace(job, status=JobStatus.CANCELLED, said=f"cancelled by {by}", ended_at=now)
@@ -241,12 +241,12 @@ def refusal(
 
 
 def numbered(item: JobItem, seen: EntrySnapshot, job: ReplayJob) -> JobItem:
-    """Return *item* with the replay that begins now."""
+    """*item* with the replay that begins now."""
     return item._replace(state=ItemState.BEGUN, replay=seen.replays + 1, round=job.round)
 
 
 def ending(seen: EntrySnapshot | None, replay: int) -> ItemState | None:
-    """Return how *replay* of an entry ended, as far as the ledger knows; None: not yet."""
+    """The end of *replay* of an entry, as far as the ledger knows; None: not yet."""
     if seen is None:
         return ItemState.UNANSWERED
     if seen.replays > replay or seen.letter_replay >= replay:
@@ -289,7 +289,7 @@ def _counted(job: ReplayJob, answer: ItemAnswer) -> ReplayJob:
 
 
 def _judged(job: ReplayJob, answer: ItemAnswer) -> ReplayJob:
-    """Return *job* with an answer of its stage, halted if that was one failure too many."""
+    """*job* with an answer of its stage, halted if that was one failure too many."""
     mark = _MARKS.get(answer.state, "f")
     recent = (job.recent + mark)[-WINDOW:]
     job = replace(job, stage_answered=job.stage_answered + 1, recent=recent)
@@ -328,7 +328,7 @@ def first_line(job: ReplayJob, edit: JobEdit | None = None) -> HistoryLine:
 
 
 def lines(before: ReplayJob, after: ReplayJob, now: datetime, by: str) -> list[HistoryLine]:
-    """Return what a change from *before* to *after* adds to the history."""
+    """The line that a change from *before* to *after* adds to the history."""
     told: list[tuple[str, str]] = []
     if after.status is not before.status:
         told.append((_word(before, after), after.said or _counts(after)))
@@ -340,7 +340,7 @@ def lines(before: ReplayJob, after: ReplayJob, now: datetime, by: str) -> list[H
 
 
 def _cause(job: ReplayJob) -> str:
-    """Return what a job says but for the times of probes, each of which may fail."""
+    """The text of a job without the times of probes, each of which may fail."""
     return _PROBE.sub("", job.said)
 
 

@@ -186,7 +186,7 @@ class JobRunner:
         return self.unattended.problem(detail.failure, age)
 
     def _order(self, job: ReplayJob, entry: Entry) -> ReplayOrder | Refusal:
-        """Return what *job* sends of *entry*: its edit only unaltered, and of it as it is."""
+        """The order of *job* for *entry*: its edit only unaltered, and of it as it is."""
         if not job.edit:
             return job.plan.order
         try:
@@ -219,7 +219,7 @@ class TargetPhases:
     look: BreakerLook | None
 
     def __call__(self, handlers: Sequence[str]) -> Target | None:
-        """Return how the worst breaker around *handlers* stands; None: not known."""
+        """The state of the worst breaker around *handlers*; None: not known."""
         if self.look is None:
             return None
         seen = {one.name: one for handler in handlers for one in self.look.of(handler)[0] or ()}

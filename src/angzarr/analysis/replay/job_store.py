@@ -113,7 +113,7 @@ class ReplayJobs(Protocol):
 
     @abstractmethod
     def job_history(self, job_id: str, /) -> tuple[HistoryLine, ...]:
-        """Return what happened to a job and who did it, oldest line first."""
+        """The history of a job, oldest line first."""
 
     @abstractmethod
     def close(self) -> None:
@@ -267,7 +267,7 @@ class JobCommands(ABC):
 
 
 def _seen_at(revision: int | None, rule: JobRule) -> JobRule:
-    """Return *rule* for a job that is as it was seen; None: however it is."""
+    """*rule* for a job that is as it was seen; None: however it is."""
 
     def make(job: ReplayJob, now: datetime, by: str) -> ReplayJob | None:
         return rule(job, now, by) if revision in {None, job.revision} else None

@@ -76,7 +76,7 @@ def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | Non
 
 
 def review_json(review: EditReview | None) -> dict[str, Any] | None:
-    """Return *review* as a JSON object; null where there is no edit."""
+    """*review* as a JSON object; null where there is no edit."""
     if review is None:
         return None
     changes = [one._asdict() for one in review.changes]
@@ -108,7 +108,7 @@ def _problem(editor: Editor, edit: JobEdit) -> str:
 
 
 def _mark(job: ReplayJob, edit: JobEdit, told: EditChanges) -> str:
-    """Return what stands for both letters, for how they go, and for all that is shown of them."""
+    """A digest of both letters, of their way, and of all that is shown of them."""
     plan = job.plan
     where = (plan.to_queue, plan.to_handler, plan.sequence)
     shown = (job.id, edit.sha256, *where, told.changes, told.sides)
@@ -120,13 +120,13 @@ _PRIVATE: Final = ("tokens", "filled_at", "recent", "stage_sent", "stage_answere
 
 
 def job_json(job: ReplayJob) -> dict[str, Any]:
-    """Return *job* as a JSON object."""
+    """*job* as a JSON object."""
     fields = {name: value for name, value in asdict(job).items() if name not in _PRIVATE}
     return fields | {"in_flight": job.out, "left": job.left}
 
 
 def job_page_json(page: JobPage) -> dict[str, Any]:
-    """Return *page* as a JSON object; `next` is the value for --after, or null."""
+    """*page* as a JSON object; `next` is the value for --after, or null."""
     return {"jobs": [job_json(job) for job in page.jobs], "next": page.next or None}
 
 

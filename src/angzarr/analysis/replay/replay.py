@@ -98,7 +98,7 @@ class ReplayTargets:
         return cleared if isinstance(cleared, Refusal) else ""
 
     def unknown(self, order: ReplayOrder) -> str:
-        """Return which of the places that *order* names nobody here knows, or an empty string."""
+        """Which of the places that *order* names nobody here knows, or an empty string."""
         if order.to_handler and order.to_handler not in self.tasks:
             return f"no handler is registered as {order.to_handler!r}"
         if order.to_queue and order.to_queue not in self.queues:
@@ -150,7 +150,7 @@ class ReplayTargets:
 
 
 def replay_message(letter: DeadLetter, replay: int) -> Message:
-    """Return *letter*'s message as replay number *replay*, for its original queue.
+    """*letter*'s message as replay number *replay*, for its original queue.
 
     Body, task id, event id, correlation id, pins and trace stay as they were; attempt, hop, age,
     eta and expiry begin anew. A revoked task gets a new id: workers remember the old one.
@@ -172,7 +172,7 @@ def replay_message(letter: DeadLetter, replay: int) -> Message:
 
 
 def skip_message(letter: DeadLetter, replay: int, reason: str) -> Message:
-    """Return what moves *letter*'s lane past its event: replay number *replay*, handled by nobody.
+    """The message that moves *letter*'s lane past its event: replay *replay*, not handled.
 
     The same road and claim as a replay; *reason* is what the worker's facts say of it. A body that
     nobody could read is left at home: it would never come as far as the lane.
@@ -263,7 +263,7 @@ class Replayer:
         return ""
 
     def continued(self, entry: Entry, order: ReplayOrder = AS_IT_IS) -> ReplayOrder:
-        """Return *order* with the edit that the next replay of *entry* sends again, if any."""
+        """*order* with the edit that the next replay of *entry* sends again, if any."""
         if order.letter is not None or entry.letter_replay >= entry.replays:
             return order
         detail = self.ledger.open(entry.id)

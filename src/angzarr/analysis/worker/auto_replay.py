@@ -68,7 +68,7 @@ def samples(held: Iterable[Entry], most_replays: int) -> list[Entry]:
 
 
 def of_group(jobs: Iterable[ReplayJob], entry: Entry) -> list[ReplayJob]:
-    """Return which of *jobs* may be about *entry*'s group, the last one last."""
+    """Those of *jobs* that may be about *entry*'s group, the last one last."""
     found = [
         job
         for job in jobs
@@ -112,7 +112,7 @@ def may_begin(before: Sequence[ReplayJob], now: datetime, newer_release: str = "
 
 
 def pause_after(before: Sequence[ReplayJob]) -> timedelta:
-    """Return how long to wait after these jobs of a group: longer for each that went wrong."""
+    """The wait after these jobs of a group: longer for each that went wrong."""
     wrong = 0
     for job in reversed(before):
         if went_well(job):

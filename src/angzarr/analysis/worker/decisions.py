@@ -147,7 +147,7 @@ def _compensates(entry: Entry, decision: EntryDecision) -> bool:
 
 
 def _left_to(job: str | None, decision: EntryDecision) -> EntryDecision:
-    """Return *decision*, which replays nothing that is a job's: it would blur what the job sees.
+    """*decision*, which replays nothing that is a job's: it would blur what the job sees.
 
     What is to be compensated waits until the job has seen that its replay failed.
     """
@@ -162,7 +162,7 @@ def _left_to(job: str | None, decision: EntryDecision) -> EntryDecision:
 
 
 def _letting_go(one: Undecided, decision: EntryDecision, evidence: Evidence) -> EntryDecision:
-    """Return *decision*; a skip lets the later events go on that wait behind the entry.
+    """*decision*; a skip lets the later events go on that wait behind the entry.
 
     An entry that was archived would go on holding them up, and nobody would look. What
     others wrote holds nothing up here, whatever they call the component that failed.

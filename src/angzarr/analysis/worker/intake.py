@@ -72,7 +72,7 @@ class OtherApps:
         return "" if domain in self.domains else domain
 
     def problem(self, failure: Failure) -> str:
-        """Return which app wrote *failure* and what to do; empty if no other app did."""
+        """The app that wrote *failure* and what to do; empty if no other app did."""
         if not self.domain_of(failure) or not isinstance(failure, DeadLetter):
             return ""
         name = printable(failure.component[:_LONGEST])
@@ -114,7 +114,7 @@ class Handover:
         return receipt.domain == UNKNOWN_DOMAIN
 
     def give(self, taken: Sequence[tuple[Receipt, Failure]]) -> list[Receipt]:
-        """Return what is filed and done with, of *taken*; the rest is to be filed as ever.
+        """File and give on letters of *taken*; return those done with, the rest is filed as ever.
 
         Raises LedgerUnavailable, and DeadLetterQueueUnavailable where a queue is tried again: give
         the same once more then.
@@ -291,7 +291,7 @@ class Intake:
         return False
 
     def _problem(self, file: Callable[[], object]) -> Exception | None:
-        """Return what stands against filing; raises LedgerUnavailable."""
+        """The error of filing, if any; raises LedgerUnavailable."""
         try:
             file()
         except Unavailable:
@@ -303,7 +303,7 @@ class Intake:
         return None
 
     def _failure_of(self, receipt: Receipt) -> Failure:
-        """Return what is filed; a letter of others lacks a domain or a date: its queue's, now."""
+        """The failure to file; a letter of others lacks a domain or a date: its queue's, now."""
         if (letter := receipt.letter) is None:
             return self._raw(receipt, receipt.problem)
         if not letter.domain:
@@ -324,7 +324,7 @@ class Intake:
 
 
 def _readable(receipt: Receipt, bounds: Bounds) -> Receipt:
-    """Return *receipt*, read once more if there was no room when it came, or within wider *bounds*.
+    """*receipt*, read once more if there was no room when it came, or within wider *bounds*.
 
     Backends read within those that no setting lowers.
     """
