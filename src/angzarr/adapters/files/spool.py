@@ -23,8 +23,8 @@ from angzarr.adapters.files.spool_file import Content, letters_among, name_of
 from angzarr.adapters.files.whole_files import FolderLock
 from angzarr.clock import Clock, SystemClock
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES
-from angzarr.dead_letters.forwarding import Aside, Spooled, SpoolTally
 from angzarr.dead_letters.queue import Outgoing, TooLarge
+from angzarr.dead_letters.spool_forwarder import Aside, Spooled, SpoolTally
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
 #: O_NONBLOCK: somebody's named pipe must not stop the forwarder.

@@ -14,9 +14,9 @@ from typing import Final
 
 from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.dead_letters.codec import read_receipt
-from angzarr.dead_letters.forwarding import Spooled
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import Outgoing, Receipt, Room
+from angzarr.dead_letters.spool_forwarder import Spooled
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
 _log = logging.getLogger("angzarr.dead_letters")

@@ -13,7 +13,7 @@ from typing import Any
 from angzarr.adapters.structlog.logs import Line, bound_logger, complete, is_ours
 from angzarr.analysis.alerts.alert import Alert, AlertSeverity
 from angzarr.facts import Fact
-from angzarr.webhooks import Answer
+from angzarr.webhooks import PostResult
 
 _WORDS = {logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
 
@@ -110,13 +110,13 @@ class LogSink:
     def __init__(self) -> None:
         self._lines = OwnLines(ALERT_LOG)
 
-    def send(self, alert: Alert) -> Answer:
+    def send(self, alert: Alert) -> PostResult:
         """Write *alert*."""
         level = logging.INFO if alert.resolved else _LEVELS[alert.severity]
         if self._lines.wanted(level):
             event = "dlq_alert_resolved" if alert.resolved else "dlq_alert"
             self._lines.write(level, event, _alert_fields(alert))
-        return Answer(arrived=True)
+        return PostResult(arrived=True)
 
     def close(self) -> None:
         """Do nothing: nothing is held back."""

@@ -10,7 +10,7 @@ from angzarr.adapters.opentelemetry import letter_meters as letters
 from angzarr.adapters.opentelemetry.letter_meters import AlertMeters, DepthMeters, LetterMeters
 from angzarr.analysis.alerts.alert_raiser import Depth
 from angzarr.dead_letters.depth import QueueDepth
-from angzarr.dead_letters.forwarding import SpoolTally
+from angzarr.dead_letters.spool_forwarder import SpoolTally
 from angzarr.errors import DeadLetterQueueUnavailable
 
 TALLY = SpoolTally(letters=3, size=700, oldest_at=START, refused=2, damaged=1)
