@@ -39,7 +39,7 @@ class StepErrors:
         kept: list[bytes],
         odd: list[bytes],
     ) -> None:
-        """What did not go as it should; usually all are empty."""
+        """Report what did not go as it should; usually all are empty."""
         for key in {name.decode(errors="replace") for name in odd} - self._odd:
             self._odd.add(key)
             _log.error("queue_unreadable: the key %s is not a list; another program wrote it", key)

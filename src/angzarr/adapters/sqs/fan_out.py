@@ -45,7 +45,7 @@ def policy_for(queue_arn: str, topic_arn: str) -> str:
 
 
 def judge(policy: str, queue_arn: str, topic_arn: str) -> Sending:
-    """True if *policy*, the text of a queue's, lets the topic send to it."""
+    """Whether *policy*, the text of a queue's, lets the topic send to it."""
     facts = _facts(topic_arn)
     said = [
         (str(one.get("Effect")), _holds(one, facts))

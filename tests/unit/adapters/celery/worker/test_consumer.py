@@ -67,6 +67,56 @@ def consumer(app):
     return made
 
 
+class Taken:
+    """A message of kombu's, and what became of it."""
+
+    def __init__(self, payload=([], {}, {}), **headers):
+        self.headers = {"task": "t", "id": "a", **headers}
+        self.payload, self.body = [*payload], json.dumps(payload)
+        self.content_type, self.content_encoding = "application/json", "utf-8"
+        self.properties, self.delivery_info = {}, {"routing_key": "q"}
+        self.acknowledged = False
+        self.ends = []
+
+    def ack_log_error(self, *_):
+        self.acknowledged = True
+        self.ends.append("acknowledged")
+
+    def reject_log_error(self, *_, requeue=False):
+        self.acknowledged = True
+        self.ends.append("given back" if requeue else "dropped")
+
+
+@pytest.fixture
+def put(app, monkeypatch):
+    """The letters that were put; messages that go back do so at once."""
+    monkeypatch.setattr(settlement, "LOST_PAUSE", 0.0)
+    monkeypatch.setattr(receipts, "FIRST_PAUSE", 0.0)
+    app.movement.receipts = receipts.ReceiptFailures()
+    app.movement.receipts._pause = 0.0
+    letters = []
+    app.settlement._salvage.dead_letters.put = lambda given: letters.extend(given) or [None]
+    return letters
+
+
+def an_envelope():
+    return {
+        "body": "[[], {}, {}]", "headers": {"task": "t", "id": "a"},
+        "content-type": "application/json", "content-encoding": "utf-8",
+        "properties": {
+            "delivery_tag": "tag", "delivery_info": {"exchange": "", "routing_key": "celery"},
+        },
+    }  # fmt: skip
+
+
+def message_in(envelope):
+    """The message that kombu makes of *envelope*; that it was acknowledged is noted."""
+    message = Message(envelope, channel=SimpleNamespace(decode_body=lambda body, _: body))
+    message.ends = []
+    message.ack_log_error = lambda *_: message.ends.append("acknowledged")
+    return message
+
+
 def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app, consumer):
     @app.handler("Order", domain="order", name="o", queue="orders")
     def order(event: dict) -> None:
@@ -132,18 +182,11 @@ def test_a_valve_that_fails_ends_no_worker_but_a_lost_connection_is_told(consume
         fail(ConnectionResetError())
 
 
-def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app, consumer):
-    put, acknowledged = [], []
-    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app, consumer, put):
     store = app.settlement._road.claiming.store
     bounds = app.settings.message.bounds
     claim_batch = ClaimBatch(app.handlers, store, app.tenure, app.owner, lambda *_: None, bounds)
-    message = SimpleNamespace(
-        headers={"task": "t", "id": "a"}, body=json.dumps([[], {}, {}]),
-        payload=[[], {}, {}], content_type="application/json", content_encoding="utf-8",
-        properties={}, delivery_info={"routing_key": "q"}, acknowledged=False,
-        ack_log_error=lambda *_: acknowledged.append(True),
-    )  # fmt: skip
+    message = Taken()
     claim_batch.claim([message])
     ride: BatchedClaim = getattr(message, BATCHED_CLAIM)
     assert isinstance(ride.answer, Claimed)
@@ -153,33 +196,26 @@ def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app,
     )
     assert store.claim([replay]) == [InProgress()], "as long as this worker lives"
     consumer.on_invalid_task(None, message, ValueError("malformed"))
-    wait_until(lambda: acknowledged)
+    wait_until(lambda: message.ends)
     assert [letter.error_code for letter in put] == ["INVALID_TASK"]
     (answer,) = store.claim([replay])
     assert isinstance(answer, Claimed)
 
 
 def test_what_cannot_be_read_ends_what_waits_for_it_before_it_is_acknowledged(
-    app, consumer, monkeypatch
+    app, consumer, put, monkeypatch
 ):
-    told, acknowledged = [], []
+    told = []
 
     def mark_as_failure(_self, task_id, error, request, **_options):
-        assert not acknowledged
+        assert not message.ends
         told.append((task_id, str(error), request.chain))
 
     monkeypatch.setattr(type(app.backend), "mark_as_failure", mark_as_failure)
-    app.settlement._salvage.dead_letters.put = lambda letters: [None] * len(letters)
     follows = dict(app.tasks["t"].si())
-    body = [[], ["no mapping"], {"chain": [follows]}]
-    message = SimpleNamespace(
-        headers={"task": "t", "id": "a"}, body=json.dumps(body), payload=body,
-        content_type="application/json", content_encoding="utf-8", properties={},
-        delivery_info={"routing_key": "q"}, acknowledged=False,
-        ack_log_error=lambda *_: acknowledged.append(True),
-    )  # fmt: skip
+    message = Taken([[], ["no mapping"], {"chain": [follows]}])
     consumer.on_invalid_task(None, message, ValueError("malformed"))
-    wait_until(lambda: acknowledged, seconds=60)
+    wait_until(lambda: message.ends, seconds=60)
     assert told == [("a", "malformed", [json.loads(json.dumps(follows))])]
 
 
@@ -193,14 +229,7 @@ def test_what_the_parent_can_never_settle_goes_back_and_it_is_said(
         raise KeyError("ours")
 
     monkeypatch.setattr(settle_thread, "LONGEST_WAIT", timedelta(milliseconds=1))
-    back, acknowledged = [], []
-    message = SimpleNamespace(
-        headers={"task": "t", "id": "a"}, body=json.dumps([[], {}, {}]),
-        payload=[[], {}, {}], content_type="application/json", content_encoding="utf-8",
-        properties={}, delivery_info={"routing_key": "q"}, acknowledged=False,
-        ack_log_error=lambda *_: acknowledged.append(True),
-        reject_log_error=lambda *_, requeue: back.append(requeue),
-    )  # fmt: skip
+    message = Taken()
     if way == "a letter":
         app.settlement._salvage.dead_letters.put = never
         consumer.on_invalid_task(None, message, ValueError("malformed"))
@@ -209,23 +238,15 @@ def test_what_the_parent_can_never_settle_goes_back_and_it_is_said(
         message.headers["eta"] = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
         consumer.strategies["t"] = None
         assert consumer._waits(message)
-    wait_until(lambda: back)
-    assert (back, acknowledged) == ([True], [])
+    wait_until(lambda: message.ends)
+    assert message.ends == ["given back"]
     assert "gave_up: message 'a'" in caplog.text
 
 
 @pytest.mark.parametrize("field", ["priority", "routing_key", "headers", "body"])
 @pytest.mark.parametrize("ending", ["received", "undecodable", "not a task"])
-def test_a_damaged_message_is_a_letter_of_all_that_came(app, consumer, field, ending):
-    put, acknowledged = [], []
-    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
-    envelope = {
-        "body": "[[], {}, {}]", "headers": {"task": "t", "id": "a"},
-        "content-type": "application/json", "content-encoding": "utf-8",
-        "properties": {
-            "delivery_tag": "tag", "delivery_info": {"exchange": "", "routing_key": "celery"},
-        },
-    }  # fmt: skip
+def test_a_damaged_message_is_a_letter_of_all_that_came(consumer, put, field, ending):
+    envelope = an_envelope()
     place = {
         "priority": envelope["properties"],
         "routing_key": envelope["properties"]["delivery_info"],
@@ -233,8 +254,7 @@ def test_a_damaged_message_is_a_letter_of_all_that_came(app, consumer, field, en
     place.get(field, envelope)[field] = {"odd": 5}
     if field == "headers":
         envelope["headers"] = {"task": "t", "id": "a", 5: "a name that is none"}
-    message = Message(envelope, channel=SimpleNamespace(decode_body=lambda body, _: body))
-    message.ack_log_error = lambda *_: acknowledged.append(True)
+    message = message_in(envelope)
     match ending:
         case "received":
             consumer.create_task_handler()(message)
@@ -242,7 +262,7 @@ def test_a_damaged_message_is_a_letter_of_all_that_came(app, consumer, field, en
             consumer.on_decode_error(message, ValueError("no gzip"))
         case _:
             consumer.on_unknown_message(None, message)
-    wait_until(lambda: acknowledged)
+    wait_until(lambda: message.ends)
     (letter,) = put
     assert (letter.error_code, letter.error_type) == ("DAMAGED_ENVELOPE", "DamagedEnvelope")
     assert field in letter.error_message
@@ -250,21 +270,11 @@ def test_a_damaged_message_is_a_letter_of_all_that_came(app, consumer, field, en
     assert codec.decode(*codec.encode(letter)).message == letter.message
 
 
-def test_a_bomb_is_a_letter_before_it_is_parsed(app, consumer):
-    put, acknowledged = [], []
-    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+def test_a_bomb_is_a_letter_before_it_is_parsed(consumer, put):
     body = "[[[" + "[]," * 200_000 + "[]]], {}, {}]"
-    envelope = {
-        "body": body, "headers": {"task": "t", "id": "a"}, "content-type": "application/json",
-        "content-encoding": "utf-8",
-        "properties": {
-            "delivery_tag": "tag", "delivery_info": {"exchange": "", "routing_key": "celery"},
-        },
-    }  # fmt: skip
-    message = Message(envelope, channel=SimpleNamespace(decode_body=lambda body, _: body))
-    message.ack_log_error = lambda *_: acknowledged.append(True)
+    message = message_in({**an_envelope(), "body": body})
     consumer.create_task_handler()(message)
-    wait_until(lambda: acknowledged)
+    wait_until(lambda: message.ends)
     (letter,) = put
     assert (letter.error_code, letter.message.body) == ("UNDECODABLE", body.encode())
     assert "raise message.most_values" in letter.explanation
@@ -274,11 +284,7 @@ def test_a_bomb_is_a_letter_before_it_is_parsed(app, consumer):
 def an_eta(consumer, eta):
     """A message of the task ``t`` for *eta*, and what the consumer makes of it."""
     consumer.strategies["t"] = None
-    message = SimpleNamespace(
-        headers={"task": "t", "id": "a", "eta": eta}, body=b"[[], {}, {}]", payload=[[], {}, {}],
-        content_type="application/json", content_encoding="utf-8", properties={},
-        delivery_info={"routing_key": "q"}, acknowledged=False, ack_log_error=lambda *_: None,
-    )  # fmt: skip
+    message = Taken(eta=eta)
     return message, consumer._waits(message)
 
 
@@ -312,12 +318,13 @@ def test_what_is_due_within_a_moment_is_slept_by_whoever_runs_it(consumer, put_e
     assert 0 < message.headers[names.REST] <= 90
 
 
-def test_what_can_never_wait_is_a_letter_and_is_acknowledged(app, consumer, put_early, monkeypatch):
+def test_what_can_never_wait_is_a_letter_and_is_acknowledged(
+    app, consumer, put, put_early, monkeypatch
+):
     def never(*_given):
         raise DeliveryError("it can never be read again")
 
-    put, acknowledged = [], []
-    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+    acknowledged = []
     app.settlement._road.settler.schedule.put = never
     monkeypatch.setattr(consumer, "_acknowledge", acknowledged.append)
     message, waits = an_eta(consumer, (datetime.now(UTC) + timedelta(minutes=1)).isoformat())
@@ -333,38 +340,6 @@ def test_an_eta_that_is_no_time_is_left_to_those_who_make_letters(consumer, eta)
     message, waits = an_eta(consumer, eta)
     assert not waits
     assert message.headers["eta"] == eta
-
-
-class Taken:
-    """A message of kombu's, and what became of it."""
-
-    def __init__(self, **headers):
-        self.headers = {"task": "t", "id": "a", **headers}
-        self.payload, self.body = [[], {}, {}], json.dumps([[], {}, {}])
-        self.content_type, self.content_encoding = "application/json", "utf-8"
-        self.properties, self.delivery_info = {}, {"routing_key": "q"}
-        self.acknowledged = False
-        self.ends = []
-
-    def ack_log_error(self, *_):
-        self.acknowledged = True
-        self.ends.append("acknowledged")
-
-    def reject_log_error(self, *_, requeue=False):
-        self.acknowledged = True
-        self.ends.append("given back" if requeue else "dropped")
-
-
-@pytest.fixture
-def put(app, monkeypatch):
-    """The letters that were put; messages that go back do so at once."""
-    monkeypatch.setattr(settlement, "LOST_PAUSE", 0.0)
-    monkeypatch.setattr(receipts, "FIRST_PAUSE", 0.0)
-    app.movement.receipts = receipts.ReceiptFailures()
-    app.movement.receipts._pause = 0.0
-    letters = []
-    app.settlement._salvage.dead_letters.put = lambda given: letters.extend(given) or [None]
-    return letters
 
 
 def received(consumer, message, error):
