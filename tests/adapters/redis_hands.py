@@ -186,7 +186,7 @@ class Worker:
         self.channel.qos._on_collect.cancel()
         if self.channel.fetcher is not None:
             self.channel.connection.cycle.forget(self.channel)
-            self.channel.fetcher.doorbell.disconnect()
+            self.channel.fetcher.listener.disconnect()
         self.channel.link.close()
         self.channel.fetcher = self.channel._session = None
         self.connection.transport.close_connection = _nothing

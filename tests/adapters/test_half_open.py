@@ -232,16 +232,16 @@ def publish_amqp(connection: AngzarrConnection, queue: str, body: bytes) -> None
 # -- Redis -----------------------------------------------------------------------------------------
 
 
-def test_a_doorbell_that_does_not_answer_is_replaced(
+def test_a_keyspace_listener_that_does_not_answer_is_replaced(
     proxy: LossyProxy, redis_broker: str, unique_name: str
 ) -> None:
     with looped(proxy.url, unique_name, health_check_interval=1) as worker:
         worker.rest()
-        old = worker.channel.fetcher.doorbell.bell.connection
+        old = worker.channel.fetcher.listener.notices.connection
         proxy.swallow()
         worker.until(
-            lambda: worker.channel.fetcher.doorbell.bell.connection not in {old, None},
-            "another bell",
+            lambda: worker.channel.fetcher.listener.notices.connection not in {old, None},
+            "another connection",
         )  # fmt: skip
         with connect(redis_broker) as near:
             publish(near, unique_name, ["heard"])

@@ -68,7 +68,7 @@ def kill(channel):
     session._link.close()
     if fetcher is not None:
         channel.connection.cycle.forget(channel)
-        fetcher.doorbell.disconnect()
+        fetcher.listener.disconnect()
     return session.keys
 
 

@@ -23,7 +23,7 @@ from tests.adapters.redis_sides import (
 #: "+client|tracking" an idle worker asks ten times a second instead of being woken.
 RIGHTS = (
     "~shop:* resetchannels &shop:/0.q-all &__redis__:invalidate -@all "
-    "+ping +info +client|id +client|tracking +subscribe "  # the server, and the doorbell
+    "+ping +info +client|id +client|tracking +subscribe "  # the server, and the keyspace listener
     "+lpush +rpush +rpop +llen +del +exists +pexpire "  # queues
     "+hset +hget +hmget +hkeys +hlen +hexists +hdel +get +set +pttl "  # what is held, and leases
     "+zadd +zrange +zrem +zscore +time "  # who holds it

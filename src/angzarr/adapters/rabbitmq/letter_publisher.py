@@ -125,7 +125,7 @@ class RabbitMQLetterPublisher:
         self._answers.clear()
         self._returned.clear()
         problems = [_problem(letter) or link.topology.problem(letter.domain) for letter in letters]
-        with link.corked():
+        with link.buffered():
             sent = [
                 problem or self._send_one(link, letter)
                 for letter, problem in zip(letters, problems, strict=True)

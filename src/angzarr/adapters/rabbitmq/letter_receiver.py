@@ -205,7 +205,7 @@ class RabbitMQLetterReceiver:
         if self._link is None or not tags:
             return
         together = up_to(tags, self._unacknowledged.keys())
-        with self._link.corked():
+        with self._link.buffered():
             if together:
                 self._link.channel.basic_ack(together, multiple=True)
             for tag in sorted(tag for tag in tags if tag > together):

@@ -144,7 +144,7 @@ class _BoundedConnection(amqp.Connection):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.hearing = AnswerCheck()
+        self.answer_check = AnswerCheck()
 
 
 class LetterConnection:
@@ -159,8 +159,8 @@ class LetterConnection:
         heartbeat: int = 0,
         create_missing: bool = True,
     ) -> None:
-        cork = WriteBuffer()
-        self.corked = cork.corked
+        buffer = WriteBuffer()
+        self.buffered = buffer.buffered
         self.connection = _BoundedConnection(
             host=str(address),
             userid=address.user,
@@ -173,7 +173,7 @@ class LetterConnection:
             write_timeout=timeout,
             heartbeat=heartbeat,
             frame_handler=frame_handler,  # a letter of others may be written in any way
-            frame_writer=cork.frame_writer,
+            frame_writer=buffer.frame_writer,
         )
         self.connection.connect()
         try:
@@ -196,7 +196,7 @@ class LetterConnection:
         try:
             self.connection.drain_events(timeout=max(timeout, 0.001))
         except socket.timeout:  # noqa: UP041  py-amqp raises it by this name
-            self.connection.hearing.look(self.connection)
+            self.connection.answer_check.look(self.connection)
             return False
         return True
 

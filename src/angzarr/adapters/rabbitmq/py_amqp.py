@@ -176,7 +176,7 @@ class WriteBuffer:
         return method_framing.frame_writer(connection, self)
 
     def write(self, frame: bytes | memoryview) -> None:
-        """Write *frame*, or hold it back while corked."""
+        """Write *frame*, or hold it back within `buffered`."""
         if self._held is None:
             self._write(frame)
             return
@@ -186,7 +186,7 @@ class WriteBuffer:
             self._held.clear()
 
     @contextmanager
-    def corked(self) -> Iterator[None]:
+    def buffered(self) -> Iterator[None]:
         """Hold frames back until the block ends, also if it fails; raises what writing does."""
         self._held = bytearray()
         try:

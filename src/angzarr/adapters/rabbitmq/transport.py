@@ -102,7 +102,7 @@ class RabbitMQChannel(pyamqp.Channel):
 
     def away(self) -> str:
         """Say that RabbitMQ does not answer; empty: it does, or is silent for a short while."""
-        silence = 0.0 if self.connection is None else self.connection.hearing.silence()
+        silence = 0.0 if self.connection is None else self.connection.answer_check.silence()
         if silence < NOT_READY_AFTER:
             return ""
         return f"RabbitMQ has said nothing for {silence:.0f} s, although it was asked"
@@ -188,7 +188,7 @@ class RabbitMQConnection(pyamqp.Connection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"frame_handler": frame_handler, **options})
         self.blocked = False
-        self.hearing = AnswerCheck()
+        self.answer_check = AnswerCheck()
 
     def drain_events(self, timeout: float | None = None) -> Any:
         """Handle one event; raises TimeoutError if none comes.
@@ -198,7 +198,7 @@ class RabbitMQConnection(pyamqp.Connection):
         try:
             return super().drain_events(timeout)
         except TimeoutError:
-            self.hearing.look(self)
+            self.answer_check.look(self)
             raise
 
     def close(self, *args: Any, **options: Any) -> None:

@@ -63,13 +63,13 @@ _log = logging.getLogger("angzarr.transport")
 
 #: The most that one step lets go of: a script must not hold up a server for long.
 TAGS_A_STEP = 500
-#: Seconds after which empty lists are looked at although no bell rang, and where none ever does.
+#: Seconds after which empty lists are looked at without a notice, and where there is never one.
 SAFETY_LOOK = 5.0
-LOOK_WITHOUT_BELL = 0.1
+LOOK_WITHOUT_NOTICE = 0.1
 #: Seconds before Redis is tried again, after it was lost.
 RETRY = 0.1
-#: A bell rings at every idle consumer, and one gets the message. Each waits up to this many
-#: seconds for each ring in a row that brought nothing, so that hundreds do not ask at once.
+#: Every idle consumer gets the notice, and one gets the message. Each waits up to this many
+#: seconds for each notice in a row that brought nothing, so that hundreds do not ask at once.
 DAMPING, MOST_DAMPING = 0.001, 0.02
 #: Seconds that acknowledgements may wait for others while the consumer has enough to do.
 GATHERING = 0.005
@@ -101,7 +101,7 @@ class _Flight(NamedTuple):
 
     done: list[Done]
     lists: Lists
-    rung: bool
+    notified: bool
 
 
 class Fetcher:
@@ -109,13 +109,13 @@ class Fetcher:
 
     def __init__(
         self,
-        doorbell: KeyspaceListener,
+        listener: KeyspaceListener,
         link: Link,
         session: Session | None,
         consumer: Consumer,
         name: str,
     ) -> None:
-        self.doorbell = doorbell
+        self.listener = listener
         self.session = session
         self.ready: deque[Fetched] = deque()
         self._link = link
@@ -124,8 +124,8 @@ class Fetcher:
         self._number = next(NUMBERS)
         self._done: deque[Done] = deque()
         self._flight: _Flight | None = None
-        self._hungry = True
-        self._rung = False
+        self._must_poll = True
+        self._notified = False
         self._misses = 0
         self._not_before = 0.0
         self._looked_at = 0.0
@@ -139,7 +139,7 @@ class Fetcher:
 
     def look(self) -> None:
         """Look at the lists with the next step: they are others now, or it is time."""
-        self._hungry = True
+        self._must_poll = True
 
     def let_go(self, tag: str, ending: Ending | None = None) -> None:
         """Let go of a message with the next step, or with `flush`, its claim ended before."""
@@ -174,7 +174,7 @@ class Fetcher:
         wanted = 0 if now < self._not_before else self._wanted(now)
         if not wanted and not self._done:
             return
-        if self.doorbell.connection is None:
+        if self.listener.connection is None:
             self._connect()
         self._send(wanted, now)
 
@@ -185,13 +185,13 @@ class Fetcher:
             return RETRY
         if self._done and now - self._looked_at < GATHERING:
             return GATHERING
-        if not self.doorbell.rings:
-            return LOOK_WITHOUT_BELL
+        if not self.listener.notifies:
+            return LOOK_WITHOUT_NOTICE
         return self._not_before - now if now < self._not_before else None
 
     def on_reply(self) -> None:
         """Read the reply of the step under way, whose messages are `ready` then."""
-        connection = self.doorbell.connection
+        connection = self.listener.connection
         try:
             reply = connection.read_response()
         except NoScriptError:
@@ -203,20 +203,20 @@ class Fetcher:
             raise ConnectionError(msg)
         self._read(reply, flight)
 
-    def on_bell(self) -> None:
+    def on_notice(self) -> None:
         """Look at the lists again: one was written to."""
-        self.doorbell.answer()
-        self._rung = True
+        self.listener.answer()
+        self._notified = True
         if self._flight is None:
-            self._hungry = True
+            self._must_poll = True
             delay = random.random() * min(self._misses * DAMPING, MOST_DAMPING)  # noqa: S311
             self._not_before = time.monotonic() + delay
 
     def forget(self) -> None:
         """Forget the connection. What was under way is said again, by the same token."""
         self._take_back()
-        self.doorbell.disconnect()
-        self._hungry = True
+        self.listener.disconnect()
+        self._must_poll = True
 
     def lost(self, error: Exception) -> None:
         """Forget the connection, and wait until Redis is back."""
@@ -279,8 +279,8 @@ class Fetcher:
     # ------------------------------------------------------------------------------------------
 
     def _wanted(self, now: float) -> int:
-        every = SAFETY_LOOK if self.doorbell.rings else LOOK_WITHOUT_BELL
-        if not self._hungry and now - self._looked_at < every:
+        every = SAFETY_LOOK if self.listener.notifies else LOOK_WITHOUT_NOTICE
+        if not self._must_poll and now - self._looked_at < every:
             return 0
         return self._consumer.room()
 
@@ -292,12 +292,12 @@ class Fetcher:
     def _teach(self) -> None:
         """Teach Redis the step script; what it did not understand is said again."""
         self._take_back()
-        self.doorbell.connection.send_command("SCRIPT", "LOAD", STEP.text)
-        self.doorbell.connection.read_response()
-        self._hungry = True
+        self.listener.connection.send_command("SCRIPT", "LOAD", STEP.text)
+        self.listener.connection.read_response()
+        self._must_poll = True
 
     def _connect(self) -> None:
-        self.doorbell.connect()
+        self.listener.connect()
         self._teach()
         if self._told_lost:
             _log.warning("redis_back: consuming goes on")
@@ -315,13 +315,13 @@ class Fetcher:
         lists = self._consumer.lists() if wanted else Lists([], [], fair=False)
         if not lists.names:
             wanted = 0
-        self._flight = _Flight(self._take_done(), lists, self._rung)
-        self._rung = False
+        self._flight = _Flight(self._take_done(), lists, self._notified)
+        self._notified = False
         self._looked_at = now
         keys = (*self._keys(), *lists.names)
         order = "fair" if lists.fair else "first"
         args = self._args(wanted, len(lists.queues), order)
-        self.doorbell.connection.send_command(
+        self.listener.connection.send_command(
             "EVALSHA", STEP.digest, len(keys), *keys, *args, *flat(self._flight.done)
         )
 
@@ -340,11 +340,11 @@ class Fetcher:
         if state == b"no lease" and self.session is not None:
             self.session.renew()
         if state in (b"idle", b"no lease"):
-            self._hungry = self._hungry or self._rung
+            self._must_poll = self._must_poll or self._notified
             return
         first = f"{self._name}:{self._number}"
         self._number = next(NUMBERS)
-        self._hungry = state == b"full" or self._rung
+        self._must_poll = state == b"full" or self._notified
         for position in range(0, len(messages), 2):
             index, raw = messages[position], messages[position + 1]
             queue = flight.lists.queues[(index - 1) % len(flight.lists.queues)] if index else ""
@@ -352,7 +352,7 @@ class Fetcher:
             self.ready.append(Fetched(f"{first}:{position // 2 + 1}", queue, raw, origin))
         if messages:
             self._misses = 0
-        elif flight.rung:
+        elif flight.notified:
             self._misses += 1
 
     def _take_done(self) -> list[Done]:

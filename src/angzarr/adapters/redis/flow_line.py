@@ -31,7 +31,7 @@ TIMEOUT: Final = timedelta(milliseconds=500)
 TURN: Final = 0.25
 #: Seconds between two looks for a change whose push was lost.
 LOOK_EVERY: Final = 1.0
-#: So many looks that find a change without a notification mean that the bell is mute.
+#: So many looks that find a change without a notification mean that the subscription is mute.
 MUTE: Final = 3
 #: Messages that are taken in together at most.
 _DRAUGHT: Final = 1000
@@ -87,7 +87,7 @@ class FlowLine:
         self._version: int | None = None
         self._turned_at = 0.0
         self._looked_at = _NEVER
-        self._no_bell_before = 0.0
+        self._subscribe_not_before = 0.0
         self._unheard = 0
 
     # -- what the parts of flow control use ----------------------------------------------------
@@ -153,55 +153,55 @@ class FlowLine:
         self.client.close()
 
     def _run(self) -> None:
-        bell: Connection | None = None
+        subscription: Connection | None = None
         while not self._ended.is_set():
-            if bell is None:
-                bell = self._subscribed()
-            bell = self._listened(bell)
+            if subscription is None:
+                subscription = self._subscribed()
+            subscription = self._listened(subscription)
             if self._monotonic() >= self._turned_at + TURN:
                 self._turn()
             if self._monotonic() >= self._looked_at + LOOK_EVERY:
-                bell = self._attempt(partial(self._look, bell), bell)
-        if bell is not None:
-            bell.disconnect()
+                subscription = self._attempt(partial(self._look, subscription), subscription)
+        if subscription is not None:
+            subscription.disconnect()
 
     def _subscribed(self) -> Connection | None:
         """A connection on which changes are told, None if there is none just now."""
-        if self._monotonic() < self._no_bell_before:
+        if self._monotonic() < self._subscribe_not_before:
             return None
-        bell: Connection | None = None
+        subscription: Connection | None = None
         try:
-            bell = self.client.connect()
-            bell.send_command("SUBSCRIBE", self.channel)
-            bell.read_response()
+            subscription = self.client.connect()
+            subscription.send_command("SUBSCRIBE", self.channel)
+            subscription.read_response()
         except Exception as error:  # noqa: BLE001 - it is looked for changes all the same
-            self._no_bell(bell, error)
+            self._lost_subscription(subscription, error)
             return None
-        self._version = None  # nothing was heard while there was no bell
+        self._version = None  # nothing was heard while there was no subscription
         self._unheard = 0
         self._looked_at = _NEVER
-        return bell
+        return subscription
 
-    def _no_bell(self, bell: Connection | None, error: Exception) -> None:
-        self._no_bell_before = self._monotonic() + LEFT_ALONE
-        if bell is not None:
-            bell.disconnect()
-        if self._says("bell"):
+    def _lost_subscription(self, subscription: Connection | None, error: Exception) -> None:
+        self._subscribe_not_before = self._monotonic() + LEFT_ALONE
+        if subscription is not None:
+            subscription.disconnect()
+        if self._says("subscription"):
             _log.warning("flow_changes_not_pushed: they are looked for once a second: %s", error)
 
-    def _listened(self, bell: Connection | None) -> Connection | None:
-        """Listen until the next turn is due; return the bell, None if it broke."""
+    def _listened(self, subscription: Connection | None) -> Connection | None:
+        """Listen until the next turn is due; return the subscription, None if it broke."""
         due_in = max(self._turned_at + TURN - self._monotonic(), 0.0)
-        if bell is None:
+        if subscription is None:
             self._ended.wait(due_in)
             return None
         try:
-            said = _read(bell, due_in)
+            said = _read(subscription, due_in)
         except Exception as error:  # noqa: BLE001 - the thread must outlive whatever happens
-            self._no_bell(bell, error)
+            self._lost_subscription(subscription, error)
             return None
         self._take_in(said)
-        return bell
+        return subscription
 
     def _take_in(self, said: Iterable[str]) -> None:
         news = [found.groups() for found in map(_NEWS.fullmatch, said) if found]
@@ -215,21 +215,21 @@ class FlowLine:
             if not self.ask(partial(self._heard, topic, name), otherwise=False):
                 self._version = None  # it has to be looked for
 
-    def _look(self, bell: Connection | None) -> Connection | None:
-        """Let everybody look if something changed unheard; return the bell, None if it is mute."""
+    def _look(self, subscription: Connection | None) -> Connection | None:
+        """Let all look if something changed unheard; return the subscription, None if mute."""
         self._looked_at = self._monotonic()
         version = int(self.client.execute("GET", self.version_key) or 0)
         self._found()
         if version == self._version:
-            return bell
+            return subscription
         self._unheard += self._version is not None
         # Each by itself: one that fails keeps no other from looking.
         looks = [partial(self._heard, topic, "") for topic in self._on_change]
         seen = [self._attempt(look, otherwise=False) for look in looks]
         self._version = version if all(seen) else None
-        if self._unheard < MUTE or bell is None:
-            return bell
-        bell.disconnect()
+        if self._unheard < MUTE or subscription is None:
+            return subscription
+        subscription.disconnect()
         return None
 
     def _heard(self, topic: str, name: str) -> bool:
@@ -275,11 +275,11 @@ class FlowLine:
             return self._seldom.now(cause)
 
 
-def _read(bell: Connection, seconds: float) -> list[str]:
-    """What is said on *bell* within *seconds*, as soon as there is something."""
+def _read(subscription: Connection, seconds: float) -> list[str]:
+    """What is said on *subscription* within *seconds*, as soon as there is something."""
     said: list[str] = []
-    while len(said) < _DRAUGHT and bell.can_read(0 if said else seconds):
+    while len(said) < _DRAUGHT and subscription.can_read(0 if said else seconds):
         # Not decoded by redis-py, which would stumble over what is no UTF-8.
-        *_, text = bell.read_response(disable_decoding=True)
+        *_, text = subscription.read_response(disable_decoding=True)
         said.append(text.decode("utf-8", "replace"))
     return said

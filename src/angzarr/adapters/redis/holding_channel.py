@@ -248,7 +248,7 @@ class HoldingChannel(LinkedChannel):
             fetcher.lost(error)
         if self.connection is not None:
             self.connection.cycle.forget(self)
-        fetcher.doorbell.disconnect()
+        fetcher.listener.disconnect()
 
     @cached_property
     def _damaged(self) -> Damaged:
@@ -281,8 +281,8 @@ class HoldingChannel(LinkedChannel):
     def _fetch_for_takers(self) -> None:
         if self.fetcher is None:
             name = os.urandom(4).hex()
-            doorbell = KeyspaceListener(self._make_connection)
-            self.fetcher = Fetcher(doorbell, self.link, self._session, self, name)
+            listener = KeyspaceListener(self._make_connection)
+            self.fetcher = Fetcher(listener, self.link, self._session, self, name)
         self.fetcher.look()
 
     def _after_fork(self) -> None:

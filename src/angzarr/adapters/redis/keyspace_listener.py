@@ -1,4 +1,4 @@
-"""The doorbell: Redis says that one of the lists a consumer found empty was written to.
+"""KeyspaceListener: Redis says that one of the lists a consumer found empty was written to.
 
 A blocking pop would take a message before it has an owner. Instead the lists are read on a
 connection that Redis tracks for client-side caching (CLIENT TRACKING), and the invalidation that
@@ -23,23 +23,23 @@ _PASSING = ("BUSY", "MISCONF", "MASTERDOWN", "READONLY", "NOAUTH", "WRONGPASS")
 
 
 class KeyspaceListener:
-    """Two connections: commands sent on `connection` are tracked, `bell.connection` rings.
+    """Two connections: commands on `connection` are tracked, `notices.connection` brings the news.
 
-    Where the server does not allow tracking `rings` is false, and the consumer has to look.
+    Where the server does not allow tracking `notifies` is false, and the consumer has to look.
     """
 
     def __init__(self, make: Callable[[], Connection]) -> None:
         self._make = make
         self.connection: Any = None
-        self.bell = _Bell()
-        self.rings = True
+        self.notices = _Notices()
+        self.notifies = True
         self._pinged = False
 
     def connect(self) -> None:
         """Open both; raises redis-py's errors."""
         self.connection = self._make()
         self.connection.connect()
-        if not self.rings:
+        if not self.notifies:
             return
         try:
             self._track(self._make())
@@ -47,7 +47,7 @@ class KeyspaceListener:
             if str(error).startswith(_PASSING):
                 raise
             _log.warning("no_doorbell: Redis does not track reads (%s), it is asked instead", error)
-            self.rings = False
+            self.notifies = False
             self._hang_up()
 
     def disconnect(self) -> None:
@@ -58,19 +58,19 @@ class KeyspaceListener:
             self.connection = None
 
     def answer(self) -> None:
-        """Read what the bell has to say; raises redis-py's errors if its connection ended."""
-        connection = self.bell.connection
+        """Read what Redis has to say; raises redis-py's errors if its connection ended."""
+        connection = self.notices.connection
         connection.read_response()
         self._pinged = False
         while connection.can_read(0):
             connection.read_response()
 
     def check(self) -> None:
-        """Send a ping, whose answer rings once; raises TimeoutError if the last had none.
+        """Send a ping, whose answer is a notice, too; raises TimeoutError if the last had none.
 
         Redis may still be there: a proxy can acknowledge what is sent and forward nothing.
         """
-        connection = self.bell.connection
+        connection = self.notices.connection
         if connection is None:
             return
         if self._pinged and not connection.can_read(0):
@@ -79,24 +79,24 @@ class KeyspaceListener:
         self._pinged = True
         connection.send_command("PING", check_health=False)
 
-    def _track(self, bell: Any) -> None:
-        self.bell.connection, self._pinged = bell, False
-        bell.connect()
-        bell.send_command("CLIENT", "ID")
-        number = bell.read_response()
-        bell.send_command("SUBSCRIBE", _CHANNEL)
-        bell.read_response()
+    def _track(self, notices: Any) -> None:
+        self.notices.connection, self._pinged = notices, False
+        notices.connect()
+        notices.send_command("CLIENT", "ID")
+        number = notices.read_response()
+        notices.send_command("SUBSCRIBE", _CHANNEL)
+        notices.read_response()
         # NOLOOP: what this consumer pops itself is no news.
         self.connection.send_command("CLIENT", "TRACKING", "ON", "REDIRECT", number, "NOLOOP")
         self.connection.read_response()
 
     def _hang_up(self) -> None:
-        if self.bell.connection is not None:
-            self.bell.connection.disconnect()
-            self.bell.connection = None
+        if self.notices.connection is not None:
+            self.notices.connection.disconnect()
+            self.notices.connection = None
 
 
-class _Bell:
+class _Notices:
     """What kombu's poller registers: anything with a connection."""
 
     connection: Any = None

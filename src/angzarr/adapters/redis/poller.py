@@ -60,7 +60,7 @@ class Nudge:
 
 _log = logging.getLogger("angzarr.transport")
 
-STEP, BELL, LISTEN = "STEP", "BELL", "LISTEN"
+STEP, NOTICE, LISTEN = "STEP", "NOTICE", "LISTEN"
 #: Messages delivered in one turn of a loop: more wait, so that results are not kept waiting.
 MOST_A_TURN = 64
 #: The longest that drain_events waits in one go, in seconds, so that it looks around.
@@ -157,7 +157,7 @@ class Poller(MultiChannelPoller):
         self._turning_soon = False
         for channel in tuple(self._channels):
             fetcher = channel.fetcher
-            if channel.is_fetching and (fetcher.is_lost or not fetcher.doorbell.rings):
+            if channel.is_fetching and (fetcher.is_lost or not fetcher.listener.notifies):
                 self.turn_soon(fetcher)
 
     def _turn_quietly(self, channel: Any) -> None:
@@ -244,11 +244,11 @@ class Poller(MultiChannelPoller):
 
     def _turn(self, channel: Any) -> None:
         channel.fetcher.turn()
-        doorbell = channel.fetcher.doorbell
-        if doorbell.connection is not None and (channel, doorbell, STEP) not in self._chan_to_sock:
-            self._register(channel, doorbell, STEP)
-            if doorbell.bell.connection is not None:
-                self._register(channel, doorbell.bell, BELL)
+        listener = channel.fetcher.listener
+        if listener.connection is not None and (channel, listener, STEP) not in self._chan_to_sock:
+            self._register(channel, listener, STEP)
+            if listener.notices.connection is not None:
+                self._register(channel, listener.notices, NOTICE)
 
     def _read(self, channel: Any, kind: str) -> None:
         if kind == LISTEN:
@@ -261,14 +261,14 @@ class Poller(MultiChannelPoller):
             if kind == STEP:
                 channel.fetcher.on_reply()
             else:
-                channel.fetcher.on_bell()
+                channel.fetcher.on_notice()
 
     def forget(self, channel: Any) -> None:
         """Stop watching the connections of *channel*'s steps, which are closed next."""
-        for ident in [i for i in self._chan_to_sock if i[0] is channel and i[2] in (STEP, BELL)]:
+        for ident in [i for i in self._chan_to_sock if i[0] is channel and i[2] in (STEP, NOTICE)]:
             del self._chan_to_sock[ident]
         for fd, (owner, kind) in list(self._fd_to_chan.items()):
-            if owner is channel and kind in (STEP, BELL):
+            if owner is channel and kind in (STEP, NOTICE):
                 self._unwatch(fd)
 
     def check_health(self) -> None:
@@ -292,14 +292,14 @@ class Poller(MultiChannelPoller):
             except AWAY as error:
                 _log.debug("strays_not_looked_for: %s", error)
 
-    def ping_bells(self) -> None:
+    def ping_listeners(self) -> None:
         """Say something on the connections that only listen, so that a dead one is found out."""
         for channel in tuple(self._channels):
             if channel.is_fetching:
                 try:
-                    channel.fetcher.doorbell.check()
+                    channel.fetcher.listener.check()
                 except AWAY as error:
-                    self._lost(channel, BELL, error)
+                    self._lost(channel, NOTICE, error)
 
     def discard(self, channel: Any) -> None:
         """Forget *channel*, which is being closed."""

@@ -26,7 +26,7 @@ _KEPT_FROM_STOCK = {
         stock.DEFAULT_HEALTH_CHECK_INTERVAL,
     ),
     "give_back_strays": ("", STRAYS_EVERY),
-    "ping_bells": ("health_check_interval", stock.DEFAULT_HEALTH_CHECK_INTERVAL),
+    "ping_listeners": ("health_check_interval", stock.DEFAULT_HEALTH_CHECK_INTERVAL),
     "maybe_reauth": ("reauth_check_interval", stock.DEFAULT_REAUTH_CHECK_INTERVAL),
     "maybe_refresh_binding_expiry": ("", 1),
     "check_health": ("", HEALTH_LOOK),

@@ -134,71 +134,73 @@ def socket() -> Socket:
 
 
 @pytest.fixture
-def cork(socket: Socket) -> WriteBuffer:
+def buffer(socket: Socket) -> WriteBuffer:
     made = WriteBuffer()
     made.frame_writer(SimpleNamespace(frame_max=131_072), socket)
     return made
 
 
-def test_a_frame_is_written_at_once(cork: WriteBuffer, socket: Socket) -> None:
-    cork.write(b"a")
-    cork.write(b"b")
+def test_a_frame_is_written_at_once(buffer: WriteBuffer, socket: Socket) -> None:
+    buffer.write(b"a")
+    buffer.write(b"b")
     assert socket.written == [b"a", b"b"]
 
 
-def test_corked_frames_are_one_write_in_their_order(cork: WriteBuffer, socket: Socket) -> None:
+def test_buffered_frames_are_one_write_in_their_order(buffer: WriteBuffer, socket: Socket) -> None:
     frame = bytearray(b"a")  # py-amqp reuses one buffer for all frames
-    with cork.corked():
-        cork.write(memoryview(frame))
+    with buffer.buffered():
+        buffer.write(memoryview(frame))
         frame[:] = b"b"
-        cork.write(memoryview(frame))
+        buffer.write(memoryview(frame))
         assert socket.written == []
-    cork.write(b"c")
+    buffer.write(b"c")
     assert socket.written == [b"ab", b"c"]
 
 
-def test_nothing_is_written_where_nothing_was_held(cork: WriteBuffer, socket: Socket) -> None:
-    with cork.corked():
+def test_nothing_is_written_where_nothing_was_held(buffer: WriteBuffer, socket: Socket) -> None:
+    with buffer.buffered():
         pass
     assert socket.written == []
 
 
-def test_what_was_held_is_written_though_the_block_fails(cork: WriteBuffer, socket: Socket) -> None:
-    with pytest.raises(KeyError), cork.corked():  # noqa: PT012  the block is what fails
-        cork.write(b"a")
+def test_what_was_held_is_written_though_the_block_fails(
+    buffer: WriteBuffer, socket: Socket
+) -> None:
+    with pytest.raises(KeyError), buffer.buffered():  # noqa: PT012  the block is what fails
+        buffer.write(b"a")
         raise KeyError
     assert socket.written == [b"a"]
 
 
 def test_no_more_than_a_bound_is_held(
-    cork: WriteBuffer, socket: Socket, monkeypatch: pytest.MonkeyPatch
+    buffer: WriteBuffer, socket: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST_BUFFERED", 3)
-    with cork.corked():
+    with buffer.buffered():
         for letter in b"abcd":
-            cork.write(bytes([letter]))
+            buffer.write(bytes([letter]))
         assert socket.written == [b"abc"]
     assert socket.written == [b"abc", b"d"]
 
 
-def test_a_connection_made_anew_has_nothing_held(cork: WriteBuffer) -> None:
+def test_a_connection_made_anew_has_nothing_held(buffer: WriteBuffer) -> None:
     fresh = Socket()
-    with cork.corked():
-        cork.write(b"a")
-        cork.frame_writer(SimpleNamespace(frame_max=131_072), fresh)
-        cork.write(b"b")
+    with buffer.buffered():
+        buffer.write(b"a")
+        buffer.frame_writer(SimpleNamespace(frame_max=131_072), fresh)
+        buffer.write(b"b")
     assert fresh.written == [b"b"]
 
 
 class Line:
-    """A connection whose other end says what the test says, and its hearing."""
+    """A connection whose other end says what the test says, and what checks it."""
 
     def __init__(self) -> None:
         self.now, self.asked, self.is_cut = 1000.0, 0, False
         self.bytes_recv, self.blocked = 0, False
         channel = SimpleNamespace(is_open=True, send_method=self._ask)
         self.channels = {0: None, 1: channel}
-        self.hearing = AnswerCheck(lambda: self.now)
+        self.answer_check = AnswerCheck(lambda: self.now)
 
     def _ask(self, *_: object) -> None:
         self.asked += 1
@@ -209,7 +211,7 @@ class Line:
     def look(self, after: float, *, heard: bool = False) -> None:
         self.now += after
         self.bytes_recv += heard
-        self.hearing.look(self)
+        self.answer_check.look(self)
 
 
 def test_a_silent_rabbitmq_is_asked_once_and_lost_when_it_gives_no_answer() -> None:
@@ -229,7 +231,7 @@ def test_any_word_is_an_answer_and_the_silence_begins_anew() -> None:
     for _ in range(5):
         line.look(ASKED_AFTER + 1)
         line.look(ANSWERED_WITHIN, heard=True)
-        assert line.hearing.silence() == 0
+        assert line.answer_check.silence() == 0
     assert line.asked == 5
 
 
@@ -245,7 +247,7 @@ def test_a_rabbitmq_that_reads_nothing_now_is_not_asked_and_not_lost() -> None:
     line.blocked = True
     for _ in range(10):
         line.look(ASKED_AFTER + ANSWERED_WITHIN)
-    assert (line.asked, line.hearing.silence()) == (0, 0)
+    assert (line.asked, line.answer_check.silence()) == (0, 0)
 
 
 def test_a_connection_without_a_channel_is_not_asked() -> None:
@@ -259,5 +261,5 @@ def test_a_worker_is_not_ready_before_the_connection_counts_as_lost() -> None:
     line = Line()
     line.look(ASKED_AFTER + 1)
     line.now += NOT_READY_AFTER - ASKED_AFTER
-    assert line.hearing.silence() > NOT_READY_AFTER
+    assert line.answer_check.silence() > NOT_READY_AFTER
     assert NOT_READY_AFTER < ASKED_AFTER + ANSWERED_WITHIN
