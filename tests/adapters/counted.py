@@ -8,8 +8,8 @@ class Counted:
 
     def __init__(self, client):
         self.steps = []
-        self._run = client.run_keys
-        client.run_keys = self.run
+        self._run = client.run
+        client.run = self.run
 
     @property
     def calls(self):

@@ -196,12 +196,8 @@ def test_a_claim_that_cannot_be_ended_keeps_its_message(client, session, step, s
 
 def test_many_claims_of_one_server_are_one_script(store, monkeypatch):
     calls = []
-    real = store._client.run_keys
-    monkeypatch.setattr(
-        store._client,
-        "run_keys",
-        lambda *given: (calls.append(given), real(*given))[1],
-    )
+    real = store._client.run
+    monkeypatch.setattr(store._client, "run", lambda *given: (calls.append(given), real(*given))[1])
     answers = store.claim([claim("k1", "a"), claim("k2", "b"), claim("k1", "a")])
     assert answers == [Claimed(starts=0)] * 3
     assert len(calls) == 1

@@ -127,7 +127,7 @@ class RedisBudgets:
             reports = [self._reports.pop(name, _Report()) for name in names]
         keys = [flow_key(self._line.prefix, kind, name) for name in names for kind in _KINDS]
         told = (self._told(name, report) for name, report in zip(names, reports, strict=True))
-        milliseconds, spent = self._line.client.run_keys(_SCRIPT, keys, token, *told)
+        milliseconds, spent = self._line.client.run(_SCRIPT, keys, token, *told)
         self._line.told_time(milliseconds)
         lines = {
             names[number - 1]: rules.RetryLine(moment(float(place)), float(pace) * _MS)

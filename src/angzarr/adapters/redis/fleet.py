@@ -43,7 +43,7 @@ class RedisFleet:
 
     def register(self, member: Member, /) -> None:
         """Keep what *member* says, and see its release, in one round trip."""
-        self._client.run_keys(
+        self._client.run(
             _REGISTER,
             (*self._said, *self._releases),
             member.owner,
@@ -55,7 +55,7 @@ class RedisFleet:
 
     def members(self) -> Sequence[Member]:
         """All whose lease runs, by owner; two round trips."""
-        told = self._client.run(_MEMBERS, self._said[0])
+        told = self._client.run(_MEMBERS, self._said[:1])
         found = [
             member
             for owner, text in zip(told[::2], told[1::2], strict=True)
@@ -68,7 +68,7 @@ class RedisFleet:
 
     def releases(self) -> Sequence[FleetRelease]:
         """All releases, in the order in which they were first seen."""
-        told = self._client.run_keys(_RELEASES, self._releases)
+        told = self._client.run(_RELEASES, self._releases)
         found = map(_release, told[::3], told[1::3], told[2::3])
         return [one for one in found if one is not None]
 

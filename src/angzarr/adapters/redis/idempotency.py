@@ -102,10 +102,10 @@ class RedisIdempotencyStore:
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
         """End the claim of *token*, or change nothing and return False."""
         record, args = self.ending_args(key, token, ending)
+        keys = [record]
         if isinstance(ending, Complete) and ending.steps is not None:
-            keys = (record, log_of(record, ending.steps))
-            return bool(self._client.run_keys(_SETTLE, keys, *args))
-        return bool(self._client.run(_SETTLE, record, *args))
+            keys.append(log_of(record, ending.steps))
+        return bool(self._client.run(_SETTLE, keys, *args))
 
     def ending_args(self, key: str, token: str, ending: Ending) -> tuple[str, tuple[Argument, ...]]:
         """Record and arguments with which ``settle.lua`` ends the claim of *token*."""
@@ -129,10 +129,11 @@ class RedisIdempotencyStore:
 
     def _ask(self, calls: Sequence[tuple[str, *tuple[Argument, ...]]]) -> list[Any]:
         if len(calls) == 1:
-            return [self._client.run(_CLAIM, *calls[0])]
+            key, *args = calls[0]
+            return [self._client.run(_CLAIM, (key,), *args)]
         if self._one and calls:
             flat = [arg for _, *args in calls for arg in args]
-            return list(self._client.run_keys(_CLAIM_MANY, [key for key, *_ in calls], *flat))
+            return list(self._client.run(_CLAIM_MANY, [key for key, *_ in calls], *flat))
         return self._client.run_many(_CLAIM, calls) if calls else []
 
     def _take_over(self, claims: Sequence[Claim], replies: list[Any], blocked: list[int]) -> None:
@@ -242,7 +243,7 @@ class RedisStepLog:
     def _change(self, place: StepLogKey, verb: str, *args: Argument) -> Any:
         record = self._record(place)
         keys = (record, log_of(record, place.replay))
-        return self._client.run_keys(_CHANGE, keys, place.token, verb, *args)
+        return self._client.run(_CHANGE, keys, place.token, verb, *args)
 
 
 def _logged(flat: Sequence[str]) -> Logged:

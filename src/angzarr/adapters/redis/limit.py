@@ -134,7 +134,7 @@ class RedisLimits:
         keys = [self._key(kind, scope) for scope in scopes for kind in ("limit", "slots")]
         now: int
         told: list[Any]
-        now, *told = self._line.client.run_keys(_SCRIPT, keys, step, *what)
+        now, *told = self._line.client.run(_SCRIPT, keys, step, *what)
         self._line.told_time(now)
         return told
 

@@ -257,12 +257,8 @@ class RedisClient:
         replies: list[Any] = self._call(self._link.execute_many, commands)
         return replies
 
-    def run(self, script: Script, key: str, *args: Argument) -> Any:
-        """Run *script* on one key in one round trip; Redis is taught the script if it must be."""
-        return self._call(self._link.run, script, (key,), *args)
-
-    def run_keys(self, script: Script, keys: Sequence[str], *args: Argument) -> Any:
-        """Run *script* on keys of one server in one round trip."""
+    def run(self, script: Script, keys: Sequence[str], *args: Argument) -> Any:
+        """Run *script* on *keys* of one server in one round trip; Redis is taught it if need be."""
         return self._call(self._link.run, script, keys, *args)
 
     def run_many(self, script: Script, calls: Sequence[Command], keys: int = 1) -> list[Any]:

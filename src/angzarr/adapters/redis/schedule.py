@@ -38,12 +38,12 @@ class RedisSchedule:
         """Let *copy* wait until *at*, in one round trip."""
         row = row_of(copy)
         wait = _ms(at - self._clock.now())
-        self._client.run_keys(_PUT, self._keys, row.id, row.text, max(wait, 0))
+        self._client.run(_PUT, self._keys, row.id, row.text, max(wait, 0))
 
     def take(self, token: str, limit: int, lease: timedelta, /) -> TakenRows:
         """Lend what is due, in one round trip."""
         keys = (*self._keys, f"{self._base}:taken:{token}")
-        next_in, *found = self._client.run_keys(_TAKE, keys, token, limit, _ms(lease))
+        next_in, *found = self._client.run(_TAKE, keys, token, limit, _ms(lease))
         rows = [Row(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
         return TakenRows(rows, None if next_in == "" else timedelta(milliseconds=int(next_in)))
 
@@ -60,7 +60,7 @@ class RedisSchedule:
         self._client.close()
 
     def _let_go(self, token: str, pause: int, ids: Sequence[Argument]) -> None:
-        self._client.run_keys(_LET_GO, self._keys, token, pause, *ids)
+        self._client.run(_LET_GO, self._keys, token, pause, *ids)
 
 
 def _ms(span: timedelta) -> int:

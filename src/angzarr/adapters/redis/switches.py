@@ -262,7 +262,7 @@ class RedisSwitches:
             self._watch.heard(before.by_id, self._all.by_id)
 
     def _step(self, *step: Argument) -> _Reply:
-        now, full, changes, switches = self._line.client.run_keys(
+        now, full, changes, switches = self._line.client.run(
             _STEP, self._keys, self._line.channel, self._most, REMEMBERED, *step
         )
         self._line.told_time(now)
