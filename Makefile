@@ -1,10 +1,11 @@
 # Everything a person does here, by name. `make help` lists it.
 
 PYTHON ?= python3
-# How many processes share the tests; those that start workers mostly wait for something.
+# How many processes share the tests; those that talk to servers or start workers mostly wait.
 JOBS ?= 4
 SYSTEM_JOBS ?= 4
 CHART_JOBS ?= 2
+UNIT_JOBS ?= 2
 ARGS ?=
 ONLY ?=
 # Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,
@@ -92,22 +93,37 @@ browser: ## install Chromium for the tests of the pages, as root (Debian's)
 test: env browser ## all that a change can break in the product: lint, types, pages, tests on real servers
 	@$(SERVERS) run $(MAKE) --no-print-directory verify
 
-# What has a step of its own below, or is for `make soak`.
-APART := system chart image cluster
 # Whoever has nothing left takes over from another; what ships and what endures is for `make soak`.
 PYTEST := $(BIN)/pytest --dist worksteal -m "not soak"
+REPORT = --junitxml=build/reports/$(@:test-%=%).xml
+# What computes gives way to what waits for servers and workers, and fills the gaps.
+GIVE_WAY := nice -n 10
+# Tests that have a step of their own, or are for `make soak`.
+APART := adapters browser chart cluster image system
+# The longest first: they wait, and what computes runs beside them.
+STEPS = test-system test-adapters $(CHECKS) docs test-chart test-unit
+.PHONY: $(filter test-%,$(STEPS))
 
-# Every step runs, also after one that failed, so that one run tells all; the last line is the sum.
+# Every step runs, also after one that failed, so that one run tells all; each is printed when it
+# ends; the last line is the sum.
 verify: env $(UV)
 	@rm -rf build/reports; code=0; \
-	$(MAKE) --no-print-directory check || code=1; \
-	$(MAKE) --no-print-directory docs || code=1; \
-	$(SERVERS) chart-tools || code=1; \
-	$(PYTEST) tests/chart -n $(CHART_JOBS) --junitxml=build/reports/chart.xml || code=1; \
-	$(PYTEST) $(APART:%=--ignore=tests/%) -n $(JOBS) --every-adapter --junitxml=build/reports/tests.xml || code=1; \
-	$(PYTEST) tests/system -n $(SYSTEM_JOBS) --junitxml=build/reports/system.xml || code=1; \
+	$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target $(STEPS) || code=1; \
 	$(BIN)/python tools/closing_line.py build/reports/*.xml || code=1; \
 	exit $$code
+
+test-system: env
+	$(PYTEST) tests/system -n $(SYSTEM_JOBS) $(REPORT)
+
+test-adapters: env
+	$(PYTEST) tests/adapters tests/browser -n $(JOBS) --every-adapter $(REPORT)
+
+test-chart: env
+	$(SERVERS) chart-tools
+	$(GIVE_WAY) $(PYTEST) tests/chart -n $(CHART_JOBS) $(REPORT)
+
+test-unit: env
+	$(GIVE_WAY) $(PYTEST) $(APART:%=--ignore=tests/%) -n $(UNIT_JOBS) $(REPORT)
 
 CHECKS := wire-check lint format types types-tests imports names
 .PHONY: $(CHECKS)
@@ -115,14 +131,14 @@ CHECKS := wire-check lint format types types-tests imports names
 check: env ## lint, format, types, import rules, generated code up to date
 	@$(MAKE) --no-print-directory --keep-going $(CHECKS)
 
-lint:
+lint: env
 	$(BIN)/ruff check
 
-format:
+format: env
 	$(BIN)/ruff format --check
 
-types:
-	$(BIN)/mypy
+types: env
+	$(GIVE_WAY) $(BIN)/mypy
 	$(BIN)/mypy tests/typing
 	$(BIN)/mypy tools/check_names.py
 	MYPYPATH=localstack $(BIN)/mypy -p angzarr_aws
@@ -130,13 +146,13 @@ types:
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases \
 		-p bare -p figures -p harness -p profiles -p workers
 
-types-tests: # calls that a changed signature breaks
-	$(BIN)/mypy --config-file tests/mypy.ini tests tools
+types-tests: env # calls that a changed signature breaks
+	$(GIVE_WAY) $(BIN)/mypy --config-file tests/mypy.ini tests tools
 
-imports:
+imports: env
 	$(BIN)/lint-imports
 
-names:
+names: env
 	$(BIN)/python tools/check_names.py
 
 unit: env ## the tests without any server
@@ -190,7 +206,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto proto/angzarr/wire/*.proto
 wire: env ## generate src/angzarr/wire from proto/
 	$(PROTOC) --python_out=src --pyi_out=src
 
-wire-check:
+wire-check: env
 	@rm -rf build/wire && mkdir -p build/wire
 	@$(PROTOC) --python_out=build/wire --pyi_out=build/wire
 	@diff -r -x __init__.py -x __pycache__ build/wire/angzarr/wire src/angzarr/wire || \
