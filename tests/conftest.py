@@ -11,8 +11,6 @@ import json
 import logging
 import os
 import shutil
-import subprocess
-import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,7 +24,7 @@ import pytest
 
 import endurance
 import redis_databases
-from addresses import CHECKOUT, MANAGEMENT, STATE, VARIABLES, addresses, servers_required
+from addresses import CHECKOUT, MANAGEMENT, VARIABLES, addresses, servers_required
 
 pytest.register_assert_rewrite("contracts")  # else a failed assertion there says nothing
 
@@ -242,25 +240,6 @@ def pubsub_emulator(monkeypatch: pytest.MonkeyPatch) -> str:
 def s3_endpoint(sqs_endpoint: str) -> str:
     """LocalStack's address again: it serves S3 beside SQS, for the same account."""
     return sqs_endpoint
-
-
-@pytest.fixture(scope="session")
-def control_server() -> Callable[[str, str], None]:
-    """Kill, start or restart a server: `control_server("kill", "redis")`.
-
-    Redis, LocalStack and Pub/Sub come back empty, the others with their data. Only for tests
-    that run alone on the server.
-    """
-
-    def control(action: str, server: str) -> None:
-        running = json.loads(STATE.read_text()) if STATE.exists() else {}
-        ours = running.get(server, {}).get("addresses", {}).get(VARIABLES[server])
-        if ours is None or ours != _address(server):
-            pytest.skip(f"{server} was not started by tools/servers, so it is not ours to {action}")
-        command = [sys.executable, str(CHECKOUT / "tools" / "servers"), action, server]
-        subprocess.run(command, check=True, timeout=120)
-
-    return control
 
 
 @pytest.fixture(scope="session")

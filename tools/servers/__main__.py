@@ -102,22 +102,6 @@ def _chart_tools(_: argparse.Namespace) -> int:
     return 0
 
 
-def _kill(arguments: argparse.Namespace) -> int:
-    fleet.kill(arguments.name)
-    return 0
-
-
-def _start(arguments: argparse.Namespace) -> int:
-    fleet.start(arguments.name)
-    return 0
-
-
-def _restart(arguments: argparse.Namespace) -> int:
-    fleet.kill(arguments.name)
-    fleet.start(arguments.name)
-    return 0
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 tools/servers", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -129,14 +113,6 @@ def _parser() -> argparse.ArgumentParser:
         ("env", _env, "print the addresses as shell exports"),
     ):
         commands.add_parser(name, help=meaning).set_defaults(action=action)
-    for name, action, meaning in (
-        ("kill", _kill, "end one server at once, as a crash would"),
-        ("start", _start, "start a killed server again, same ports, same data"),
-        ("restart", _restart, "kill and start"),
-    ):
-        command = commands.add_parser(name, help=meaning)
-        command.add_argument("name", choices=fleet.SERVERS)
-        command.set_defaults(action=action)
     run = commands.add_parser("run", help="run a command with the servers up, then stop them")
     run.add_argument("command", nargs=argparse.REMAINDER)
     run.set_defaults(action=_run)

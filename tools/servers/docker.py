@@ -45,16 +45,6 @@ def down(names: Sequence[str]) -> None:
     _compose(["down", "--volumes", *names], {})
 
 
-def kill(name: str) -> None:
-    """End a container at once, keeping it for the next start."""
-    _compose(["kill", name], {})
-
-
-def start(name: str) -> None:
-    """Start a container that was killed, on the ports it had."""
-    _compose(["start", name], {})
-
-
 def _compose(arguments: list[str], ports: dict[str, str]) -> None:
     result = subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""All servers: brought up side by side, taken down, killed and started again."""
+"""All servers: brought up side by side, and taken down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -74,26 +73,6 @@ def down(names: set[str] | None = None) -> None:
         for name in gone:
             _drop_outside(HOME / name)
         state.write({name: one for name, one in running.items() if name not in gone})
-
-
-def kill(name: str) -> None:
-    """End a server at once, as a crash would."""
-    one = _ours(name)
-    if one.source == "docker":
-        docker.kill(name)
-    processes.kill(one.processes)
-
-
-def start(name: str) -> None:
-    """Start a server that was killed, on its ports and over its data."""
-    one = _ours(name)
-    if one.source == "docker":
-        docker.start(name)
-        _await(SERVERS[name], Place(HOME / name, one.ports), [])
-    elif not _runs(one):
-        fresh = _launch(SERVERS[name], Place(HOME / name, one.ports))
-        with state.locked():
-            state.add(replace(one, processes=fresh.processes))
 
 
 def environment() -> dict[str, str]:
@@ -182,10 +161,3 @@ def _runs(one: Running) -> bool:
     if one.source == "docker":
         return SERVERS[one.name].ready(Place(HOME / one.name, one.ports))
     return all(map(processes.alive, one.processes))
-
-
-def _ours(name: str) -> Running:
-    one = state.read().get(name)
-    if one is None:
-        raise CannotStart(f"{name} was not started here, so it is not stopped here either")
-    return one
