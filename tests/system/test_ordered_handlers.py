@@ -16,13 +16,16 @@ from pathlib import Path
 import pytest
 
 from angzarr.dead_letters.letter import Reason
+from endurance import longer, soak
 from polling import wait_until
 from system.order_site import OrderSite, interleaved
 
 #: Events of each aggregate.
 EVENTS = 10
 #: Kills of one test: a third of them of whole workers.
-KILLS = 12
+KILLS = longer(6, 12)
+#: Aggregates of the tests in which workers die.
+ROOTS = longer(15, 30)
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def test_many_workers_keep_the_order_of_every_aggregate(site, roots):
 
 
 #: Deaths at each point, and aggregates one event of which fails for good at first.
-DEATHS, FAILING = 6, 8
+DEATHS, FAILING = longer(2, 6), 8
 POINTS = [
     "after the claim", "before the look", "after the look", "in the transaction",
     "after the commit", "after the move", "before it is forgotten", "after the park",
@@ -64,9 +67,10 @@ POINTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("site", ["redis", "amqp"], indirect=True)
+@pytest.mark.longer
+@pytest.mark.parametrize("site", ["redis", soak("amqp")], indirect=True)
 def test_wherever_a_process_dies_every_event_has_its_effects_once_and_in_order(site):
-    roots = [f"a{number}" for number in range(30)]
+    roots = [f"a{number}" for number in range(ROOTS)]
     failing = {f"f{number}": number % 4 + 1 for number in range(FAILING)}
     mixed = interleaved([*roots, *failing], EVENTS, seed=11)
     fates = dict.fromkeys(failing.items(), "give up")
@@ -89,10 +93,11 @@ def test_wherever_a_process_dies_every_event_has_its_effects_once_and_in_order(s
     assert died == dict.fromkeys(POINTS, DEATHS)
 
 
-@pytest.mark.parametrize("site", ["redis", "amqp"], indirect=True)
+@pytest.mark.longer
+@pytest.mark.parametrize("site", ["amqp", soak("redis")], indirect=True)
 def test_kill_9_at_any_moment_costs_no_event_no_order_and_no_effect(site):
     chance = random.Random(3)
-    roots = [f"a{number}" for number in range(30)]
+    roots = [f"a{number}" for number in range(ROOTS)]
     mixed = interleaved(roots, EVENTS, seed=13)
     everything = {root: list(range(EVENTS)) for root in roots}
     environment = {"ORDER_HASTE": "1", "ORDER_LEASE": "2"}
