@@ -19,6 +19,7 @@ import pytest
 
 import journal
 from polling import wait_until
+from system import warm_start
 from tcp_proxy import LossyProxy
 
 HERE = Path(__file__).parent
@@ -100,16 +101,16 @@ class Site:
     @contextmanager
     def begun_worker(self, *options: str, pool: str = "prefork", **environment: str):
         """A worker that is not waited for: it may die before it is ready."""
-        command = [
-            sys.executable, "-m", "celery", "-A", self.name, "worker", "--pool", pool,
-            "--concurrency", "2", "--loglevel", "INFO", "--without-mingle", "--without-gossip",
-            "--hostname", f"w{uuid.uuid4().hex[:8]}@%h", *options,  # two of one name cannot be
-        ]  # fmt: skip
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                command, cwd=HERE, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, **self.environment, **environment, "PYTHONPATH": PATH},
-            )  # fmt: skip
+        process = warm_start.begin(
+            [
+                "-A", self.name, "worker", "--pool", pool, "--concurrency", "2",
+                "--loglevel", "INFO", "--without-mingle", "--without-gossip",
+                "--hostname", f"w{uuid.uuid4().hex[:8]}@%h", *options,  # two of one name cannot be
+            ],
+            folder=HERE,
+            environment={**os.environ, **self.environment, **environment, "PYTHONPATH": PATH},
+            log=self.log,
+        )  # fmt: skip
         try:
             yield process
         finally:
