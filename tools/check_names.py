@@ -44,12 +44,6 @@ KNOWN_CLASSES: Final = frozenset[str](
 #: Modules in -ing that still need a noun.
 KNOWN_MODULES: Final = frozenset[str](
     {
-        "adapters/sql/ledger/counting.py",
-        "adapters/sql/ordering/moving.py",
-        "adapters/sql/ordering/running.py",
-        "adapters/sql/ordering/waiting.py",
-        "adapters/sql/replay_jobs/choosing.py",
-        "adapters/sql/replay_jobs/working.py",
         "aggregates/deciding.py",
         "aggregates/declaring.py",
         "dashboard/serving.py",

@@ -56,7 +56,7 @@ class SqlGroupsContract(GroupsContract):
         assert_counts_are_exact(ledger)
 
     def test_recount_goes_on_step_by_step(self, ledger, upkeep, monkeypatch):
-        monkeypatch.setattr("angzarr.adapters.sql.ledger.counting._STEP", 2)
+        monkeypatch.setattr("angzarr.adapters.sql.ledger.counts._STEP", 2)
         ledger.add_failed_events([letter_of(f"e{n}", fingerprint=f"f{n}") for n in range(5)])
         assert [step.groups for step in upkeep.recount(mend=True)] == [2, 2, 1]
 

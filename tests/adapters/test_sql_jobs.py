@@ -17,7 +17,7 @@ from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.schema import replay_job_edits
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import METADATA, UtcTime, ledger_entries
-from angzarr.adapters.sql.replay_jobs import choosing as job_choosing
+from angzarr.adapters.sql.replay_jobs import choice as job_choosing
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.job import Selection

@@ -20,11 +20,9 @@ from tests.contracts.waiting_events import (
 from tools.polling import wait_until
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ordering import gate as lane_gate
-from angzarr.adapters.sql.ordering import waiting as lane_resetting
-from angzarr.adapters.sql.ordering import waiting as lane_waiting
+from angzarr.adapters.sql.ordering import gate, waiting_events
 from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
-from angzarr.adapters.sql.ordering.moving import LaneMoving
+from angzarr.adapters.sql.ordering.moves import LaneMoves
 from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.adapters.sql.ordering.tables import by_key
 from angzarr.errors import StoreUnavailable
@@ -47,7 +45,7 @@ def lanes(engine):
 
 @pytest.fixture
 def moving(engine):
-    return LaneMoving(engine)
+    return LaneMoves(engine)
 
 
 @pytest.fixture(params=[0, 3], ids=["a new lane", "a lane that has moved"])
@@ -98,7 +96,7 @@ def test_who_moves_while_the_next_is_being_parked_hands_it_out(lanes, lane, at, 
         return lanes.move(step) if verb == "move" else lanes.run(step, lambda _: None)
 
     with amid(move) as (connection, answers):
-        assert lane_waiting.park(connection, moving, early, MANY) == ParkedInLane()
+        assert waiting_events.park(connection, moving, early, MANY) == ParkedInLane()
     assert answers == [Moved(early)]
     assert lanes.look(lane) == Place(at + 1, waiting=1)
 
@@ -112,7 +110,7 @@ def test_who_parks_while_the_lane_is_moved_there_is_told(lanes, lane, at, moving
 
 def test_who_moves_while_its_event_is_noted_forgets_it(lanes, lane, at, moving, amid):
     with amid(lambda: lanes.move(step_of(lane, at))) as (connection, answers):
-        lane_waiting.note(connection, moving, letter_of(lane, at), claimed=True)
+        waiting_events.note(connection, moving, letter_of(lane, at), claimed=True)
     assert answers == [Moved(None)]
     assert lanes.look(lane) == Place(at + 1)
 
@@ -133,7 +131,7 @@ def test_who_runs_while_another_does_is_undone(lanes, lane, at, moving, amid, en
 
 def test_who_parks_the_last_that_may_be_parked_is_waited_for(lanes, lane, at, moving, amid):
     with amid(lambda: lanes.park(early_of(lane, at + 2), 1)) as (connection, answers):
-        lane_waiting.park(connection, moving, early_of(lane, at + 1), 1)
+        waiting_events.park(connection, moving, early_of(lane, at + 1), 1)
     assert answers[0].parked == 1
 
 
@@ -160,7 +158,7 @@ def test_a_reset_waits_for_who_parks_and_keeps_that(lanes, moving, amid):
     lanes.move(step_of(lane, 0))
     early = early_of(lane, 4)
     with amid(lambda: lanes.reset(lane.handler)) as (connection, answers):
-        lane_waiting.park(connection, moving, early, MANY)
+        waiting_events.park(connection, moving, early, MANY)
     assert answers == [1]
     assert lanes.look(lane) == Place(0, waiting=1)
     assert lanes.waiting(lane.handler) == [early]
@@ -170,13 +168,13 @@ def test_who_moves_while_all_is_reset_is_told_that_it_begins_anew(lanes, amid):
     lane = new_lane()
     lanes.move(step_of(lane, 0))
     with amid(lambda: lanes.move(step_of(lane, 1))) as (connection, answers):
-        lane_resetting.reset(connection, lane.handler)
+        waiting_events.reset(connection, lane.handler)
     assert answers == [Elsewhere(0)]
     assert lanes.look(lane) == Place(0)
 
 
 def let_in(connection, handler):
-    return connection.scalar(select(lane_gate.LETS_IN), lane_gate.keys_of(handler))
+    return connection.scalar(select(gate.LETS_IN), gate.keys_of(handler))
 
 
 def test_a_reset_waits_for_a_run_that_has_written_nothing_yet(lanes, engine, amid):
@@ -203,7 +201,7 @@ def test_a_run_does_not_overtake_who_waits_to_replace_its_read_model(lanes, engi
 def test_nobody_enters_while_a_read_model_is_replaced(lanes, engine):
     lane = new_lane()
     with engine.begin() as connection:
-        lane_gate.shut(connection, lane.handler)
+        gate.shut(connection, lane.handler)
         assert lanes.enter(lane) is None
         with closing(lanes.enter(new_lane())) as other:
             assert other.place == Place(0)
@@ -215,12 +213,12 @@ def test_nobody_enters_while_a_read_model_is_replaced(lanes, engine):
 def test_runs_queue_up_between_batches_in_place_and_batches_behind_runs(lanes, engine, amid):
     lane = new_lane()
     with amid(lambda: lanes.run(step_of(lane, 0), lambda _: None)) as (connection, answers):
-        lane_gate.pause(connection, lane.handler)
+        gate.pause(connection, lane.handler)
     assert answers == [Moved(None)]
 
     def batch():
         with engine.begin() as connection:
-            lane_gate.pause(connection, lane.handler)
+            gate.pause(connection, lane.handler)
             return lanes.look(lane)
 
     with amid(batch) as (connection, answers):
@@ -231,7 +229,7 @@ def test_runs_queue_up_between_batches_in_place_and_batches_behind_runs(lanes, e
 def test_who_waits_too_long_for_a_batch_comes_again_later(lanes, engine, postgresql_url):
     lane, hasty = new_lane(), build_engine(postgresql_url, timeout=timedelta(milliseconds=200))
     with closing(SqlLanes(hasty)) as others, engine.begin() as connection:
-        lane_gate.pause(connection, lane.handler)
+        gate.pause(connection, lane.handler)
         assert others.enter(lane) is None
         assert hasty.pool.checkedout() == 0
 
@@ -253,7 +251,7 @@ def test_what_is_just_being_lent_is_passed_over(lanes, engine):
     lanes.move(step_of(lane, 0))
     keys = by_key([lane.handler])
     with engine.begin() as connection:
-        lent = lane_waiting.lend(connection, keys, AT, MINUTE, 9)
+        lent = waiting_events.lend(connection, keys, AT, MINUTE, 9)
         lanes.move(step_of(other, 0))
         assert lanes.due([lane.handler], AT, MINUTE, 9) == [early_of(other, 1)]
     assert lent == [early_of(lane, 1)]

@@ -17,9 +17,8 @@ from tests.adapters import rebuild_world
 from tests.adapters.rebuild_world import Balances, World, Writers
 from tests.contracts.waiting_events import AT, MINUTE, early_of, letter_of
 
-from angzarr.adapters.sql.ordering import gate as lane_gate
-from angzarr.adapters.sql.ordering import waiting as lane_waiting
-from angzarr.adapters.sql.ordering.moving import LaneMoving
+from angzarr.adapters.sql.ordering import gate, waiting_events
+from angzarr.adapters.sql.ordering.moves import LaneMoves
 from angzarr.adapters.sql.ordering.tables import ordering_waiting
 from angzarr.adapters.sql.rebuild import in_place as green_in_place
 from angzarr.adapters.sql.rebuild import store as green_lanes
@@ -587,11 +586,11 @@ def test_whoever_shuts_the_gate_waits_for_no_lock_for_ever(postgresql):
     limit = "SELECT current_setting('lock_timeout')"
     with postgresql.engine.begin() as connection:
         connection.exec_driver_sql("SET LOCAL lock_timeout TO 0")  # as `options` of an address may
-        lane_gate.shut(connection, "h")
+        gate.shut(connection, "h")
         assert connection.scalar(text(limit)) == "4500ms"
     with postgresql.engine.begin() as connection:
         connection.exec_driver_sql("SET LOCAL lock_timeout TO '2s'")
-        lane_gate.pause(connection, "h")
+        gate.pause(connection, "h")
         assert connection.scalar(text(limit)) == "2s"
 
 
@@ -706,7 +705,7 @@ def test_what_a_method_ended_is_noted_beside_a_live_run_that_takes_long(postgres
 
         def ending(self, _data):
             self.connection.commit()
-            live.execute(select(lane_gate.LETS_IN), lane_gate.keys_of(world.handler))
+            live.execute(select(gate.LETS_IN), gate.keys_of(world.handler))
 
         with monkeypatch.context() as wrong:
             wrong.setattr(Balances, "booked", ending)
@@ -939,7 +938,7 @@ def test_a_run_is_not_kept_waiting_where_its_read_model_is_replaced(postgresql):
         Lane(world.handler, Address("account", "a")), 0, event.id, "Opened", None, datetime.now(UTC)
     )
     with world.engine.begin() as connection:
-        lane_gate.shut(connection, world.handler)
+        gate.shut(connection, world.handler)
         with pytest.raises(StoreUnavailable, match=r"projection\.balances is just being replaced"):
             world.lanes.run(step, ran.append)
     assert not ran
@@ -962,7 +961,7 @@ def test_what_is_parked_while_waiting_events_are_counted_is_counted(postgresql, 
             world.lanes.park(early_of(lane, 1), 10)
             amid[0] = world.engine.connect()
             amid[0].begin()
-            lane_waiting.park(amid[0], LaneMoving(world.engine), early_of(lane, 2), 10)
+            waiting_events.park(amid[0], LaneMoves(world.engine), early_of(lane, 2), 10)
 
     def blocked():
         return world.rows(

@@ -12,18 +12,18 @@ from tests.contracts.alerts import sighting_of, storm_of, watch_of
 from tests.contracts.ledger import HOLD, letter_of
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger import counting as ledger_recount
+from angzarr.adapters.sql.ledger import counts as ledger_recount
 from angzarr.adapters.sql.ledger.alerts import SqlAlerts
 from angzarr.adapters.sql.ledger.brake import SqlBrake
-from angzarr.adapters.sql.ledger.counting import recount
+from angzarr.adapters.sql.ledger.counts import recount
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.schema import remembered_writes
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import ledger_counts
 from angzarr.adapters.sql.ledger.writes import SqlWrites
-from angzarr.adapters.sql.replay_jobs import choosing as job_choosing
+from angzarr.adapters.sql.replay_jobs import choice as job_choosing
 from angzarr.adapters.sql.replay_jobs import store as jobs
-from angzarr.adapters.sql.replay_jobs.choosing import _CHOOSE_LOCK
+from angzarr.adapters.sql.replay_jobs.choice import _CHOOSE_LOCK
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.ledger.emergency_stop import Scope
 from angzarr.analysis.ledger.entry import Status

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, exists, 
 
 from angzarr.adapters.sql.engine.engine import ENGINES, in_transaction, patient, reading
 from angzarr.adapters.sql.engine.schema import Readiness, SqlTablesUpkeep
-from angzarr.adapters.sql.ledger.counting import count, recount
+from angzarr.adapters.sql.ledger.counts import count, recount
 from angzarr.adapters.sql.ledger.rows import entry_from
 from angzarr.adapters.sql.ledger.schema import LEDGER, replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger.tables import (

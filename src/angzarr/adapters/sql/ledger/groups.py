@@ -20,7 +20,7 @@ from sqlalchemy import (
     update,
 )
 
-from angzarr.adapters.sql.ledger.counting import append_line
+from angzarr.adapters.sql.ledger.counts import append_line
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.paging import begins_with, follows, newest_first
 from angzarr.adapters.sql.ledger.rows import group_from, group_line_from

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql.engine.statements import among, insert_rows
-from angzarr.adapters.sql.ledger.counting import count
+from angzarr.adapters.sql.ledger.counts import count
 from angzarr.adapters.sql.ledger.database import LedgerDatabase, prune
 from angzarr.adapters.sql.ledger.job_rows import order_sizes, read_orders, save_orders
 from angzarr.adapters.sql.ledger.queries import (

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from angzarr.adapters.sql.engine.statements import as_table
 from angzarr.adapters.sql.event_store.tables import address_in, key_of
-from angzarr.adapters.sql.ordering.moving import waits_at
+from angzarr.adapters.sql.ordering.moves import waits_at
 from angzarr.adapters.sql.ordering.tables import (
     at,
     found_in,
@@ -36,7 +36,7 @@ from angzarr.adapters.sql.ordering.tables import (
     ordering_waiting,
     waiting_of,
 )
-from angzarr.adapters.sql.ordering.waiting import EARLY, IN_LANE
+from angzarr.adapters.sql.ordering.waiting_events import EARLY, IN_LANE
 from angzarr.aggregates.book import Address
 from angzarr.ordering.lane import Gap, Known, Lane, Standing, Summary, Waiting, Why
 

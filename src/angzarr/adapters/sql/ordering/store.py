@@ -15,16 +15,10 @@ from sqlalchemy import Connection, Engine
 
 from angzarr.adapters.sql.engine.engine import in_transaction, patient, reading
 from angzarr.adapters.sql.engine.schema import Readiness
-from angzarr.adapters.sql.ordering import gate as lane_gate
-from angzarr.adapters.sql.ordering import queries as lane_list
-from angzarr.adapters.sql.ordering import queries as lane_queries
-from angzarr.adapters.sql.ordering import running as lane_running
-from angzarr.adapters.sql.ordering import waiting as lane_resetting
-from angzarr.adapters.sql.ordering import waiting as lane_settling
-from angzarr.adapters.sql.ordering import waiting as lane_waiting
+from angzarr.adapters.sql.ordering import gate, queries, runs, waiting_events
 from angzarr.adapters.sql.ordering.gate import LaneDuty
-from angzarr.adapters.sql.ordering.moving import LaneMoving, waits_at
-from angzarr.adapters.sql.ordering.running import LaneEntering
+from angzarr.adapters.sql.ordering.moves import LaneMoves, waits_at
+from angzarr.adapters.sql.ordering.runs import LaneEntry
 from angzarr.adapters.sql.ordering.tables import ORDERING, by_key
 from angzarr.aggregates.book import Address
 from angzarr.clock import Clock, SystemClock
@@ -65,8 +59,8 @@ class SqlLanes(Lanes):
     ) -> None:
         self._engine = engine
         self._alone, self._reading = _alone(engine), _alone(reading(engine))
-        self._moving, self._duty = LaneMoving(engine), LaneDuty(engine)
-        self._entering = LaneEntering(engine, self._moving.move)
+        self._moving, self._duty = LaneMoves(engine), LaneDuty(engine)
+        self._entering = LaneEntry(engine, self._moving.move)
         self._close = close or engine.dispose
         self._clock = clock or SystemClock()
         self._prepare = Readiness(ORDERING, engine, migrate=migrate)
@@ -91,8 +85,8 @@ class SqlLanes(Lanes):
         """Run *work* with a Connection, and move past *step* in its transaction."""
         if not self._entering.is_early:
             self._prepare()
-            begun, move = lane_running.begin(self._engine), self._moving.move
-            return lane_running.run(begun, work, lambda c: move(c, step))
+            begun, move = runs.begin(self._engine), self._moving.move
+            return runs.run(begun, work, lambda c: move(c, step))
         entered = self.enter(step.lane)
         if entered is None:
             msg = f"the read model of {step.lane.handler} is just being replaced or rebuilt"
@@ -110,45 +104,45 @@ class SqlLanes(Lanes):
     def transaction(self) -> Iterator[Connection]:
         """Give a Connection for a transaction that moves no lane."""
         self._prepare()
-        with lane_running.transaction(self._engine) as connection:
+        with runs.transaction(self._engine) as connection:
             yield connection
 
     def park(self, early: Waiting, most: int, /) -> ParkAnswer:
         """Keep an EARLY event."""
-        return self._write(lambda c: lane_waiting.park(c, self._moving, early, most))
+        return self._write(lambda c: waiting_events.park(c, self._moving, early, most))
 
     def note(self, waiting: Waiting, /, *, claimed: bool = True) -> None:
         """Keep that an event is RETRYING or a DEAD_LETTER."""
-        self._write(lambda c: lane_waiting.note(c, self._moving, waiting, claimed=claimed))
+        self._write(lambda c: waiting_events.note(c, self._moving, waiting, claimed=claimed))
 
     def released(self, early: Waiting, /) -> None:
         """Forget an EARLY event."""
-        self._write(lambda connection: lane_waiting.released(connection, self._moving, early))
+        self._write(lambda connection: waiting_events.released(connection, self._moving, early))
 
     def due(
         self, handlers: Sequence[str], now: datetime, lease: timedelta, limit: int, /
     ) -> Sequence[Waiting]:
         """Lend EARLY events whose turn has come. Looks first, without a lock: mostly none has."""
         keys = by_key(handlers)
-        if not self._ask(lambda c: c.execute(lane_waiting.due(keys, now, limit)).first()):
+        if not self._ask(lambda c: c.execute(waiting_events.due(keys, now, limit)).first()):
             return []
-        return self._write(lambda c: lane_waiting.lend(c, keys, now, lease, limit))
+        return self._write(lambda c: waiting_events.lend(c, keys, now, lease, limit))
 
     def recall(self, handlers: Sequence[str], limit: int, /) -> int:
         """Let `due` find EARLY events that it overlooks. Looks first, without a lock."""
         keys = by_key(handlers)
-        lanes = self._ask(lambda c: lane_settling.overlooked(c, keys, limit))
+        lanes = self._ask(lambda c: waiting_events.overlooked(c, keys, limit))
         if lanes:
-            self._write(lambda c: lane_settling.settle(c, lanes))
+            self._write(lambda c: waiting_events.settle(c, lanes))
         return len(lanes)
 
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
         """Return lanes whose next event nobody knows of."""
-        return self._ask(lambda c: lane_queries.gaps(c, by_key(handlers), before, limit))
+        return self._ask(lambda c: queries.gaps(c, by_key(handlers), before, limit))
 
     def sending(self, gap: Gap, sent: int, until: datetime, /) -> bool:
         """Note how often what is missing was sent, and until when it is not once more."""
-        return self._write(lambda c: lane_queries.sending(c, gap, sent, until))
+        return self._write(lambda c: queries.sending(c, gap, sent, until))
 
     def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
         """Tell whether *keeper* is on duty; the database's clock counts."""
@@ -157,47 +151,47 @@ class SqlLanes(Lanes):
 
     def places(self, handler: str, addresses: Sequence[Address], /) -> Mapping[Address, int]:
         """Return the next sequences of the lanes at *addresses*."""
-        return self._ask(lambda connection: lane_queries.places(connection, handler, addresses))
+        return self._ask(lambda connection: queries.places(connection, handler, addresses))
 
     def summaries(self, handlers: Sequence[str], /) -> Sequence[Summary]:
         """Return a summary for each of *handlers*."""
-        return self._ask(lambda c: [lane_queries.summary(c, handler) for handler in handlers])
+        return self._ask(lambda c: [queries.summary(c, handler) for handler in handlers])
 
     def waiting(
         self, handler: str, /, *, address: Address | None = None, limit: int = 100
     ) -> Sequence[Waiting]:
         """Return what waits in the lanes of *handler*."""
-        return self._ask(lambda c: lane_queries.waiting(c, handler, address, limit))
+        return self._ask(lambda c: queries.waiting(c, handler, address, limit))
 
     def standing(
         self, handler: str, /, *, limit: int, after: Address | None = None, blocked: bool = False
     ) -> Sequence[Standing]:
         """Return lanes of *handler* in which something waits."""
-        return self._ask(lambda c: lane_list.standing(c, handler, after, limit, blocked=blocked))
+        return self._ask(lambda c: queries.standing(c, handler, after, limit, blocked=blocked))
 
     def known(self) -> Sequence[Known]:
         """Return the handlers that have lanes."""
-        return self._ask(lane_list.known)
+        return self._ask(queries.known)
 
     def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
         """Return how many events are parked behind each dead letter."""
-        return self._ask(lambda connection: lane_queries.behind(connection, letter_ids))
+        return self._ask(lambda connection: queries.behind(connection, letter_ids))
 
     def skip_to(self, lane: Lane, sequence: int, /) -> Place:
         """Move *lane* on to *sequence*."""
         moving, now = self._moving, self._clock.now()
-        return self._write(lambda c: lane_resetting.skip_to(c, moving, lane, sequence, now))
+        return self._write(lambda c: waiting_events.skip_to(c, moving, lane, sequence, now))
 
     def reset(self, handler: str, work: Callable[[Any], object] | None = None, /) -> int:
         """Let all lanes of *handler* begin anew; a million of them take a while."""
         self._prepare()
-        with patient(self._engine) as engine, lane_running.transaction(engine) as connection:
-            with lane_running.ours(connection):  # what a run amid it writes would stay
-                lane_gate.shut(connection, handler)
+        with patient(self._engine) as engine, runs.transaction(engine) as connection:
+            with runs.ours(connection):  # what a run amid it writes would stay
+                gate.shut(connection, handler)
             if work is not None:
                 work(connection)
-            with lane_running.ours(connection):
-                return lane_resetting.reset(connection, handler)
+            with runs.ours(connection):
+                return waiting_events.reset(connection, handler)
 
     def close(self) -> None:
         """Let the connections go."""

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from angzarr.adapters.sql.engine.error_hints import is_busy
 from angzarr.adapters.sql.ordering.gate import pause
-from angzarr.adapters.sql.ordering.waiting import reset
+from angzarr.adapters.sql.ordering.waiting_events import reset
 from angzarr.adapters.sql.rebuild import progress as green_progress
 from angzarr.adapters.sql.rebuild import store as green_lanes
 from angzarr.adapters.sql.rebuild.shadow import SqlShadowTables, Work

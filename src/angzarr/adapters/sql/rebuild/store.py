@@ -27,7 +27,7 @@ from angzarr.adapters.sql.ordering.tables import (
     ordering_waiting,
     projection_checkpoints,
 )
-from angzarr.adapters.sql.ordering.waiting import IN_LANE, settle
+from angzarr.adapters.sql.ordering.waiting_events import IN_LANE, settle
 from angzarr.adapters.sql.rebuild.progress import (
     angzarr_rebuild_failures,
     angzarr_rebuild_places,

@@ -29,12 +29,11 @@ from angzarr.adapters.sql.ledger.schema import (
     replay_jobs,
 )
 from angzarr.adapters.sql.ledger.tables import ledger_entries, ledger_groups
-from angzarr.adapters.sql.replay_jobs import working as job_working
-from angzarr.adapters.sql.replay_jobs.choosing import Choosing, besides, would_choose
+from angzarr.adapters.sql.replay_jobs import steps
+from angzarr.adapters.sql.replay_jobs.choice import EntryChoice, besides, would_choose
 from angzarr.analysis.ledger.entry import Entry, HistoryLine
 from angzarr.analysis.ledger.ledger import Cursor, read_cursor
 from angzarr.analysis.replay import job_rules
-from angzarr.analysis.replay import job_rules as job_story
 from angzarr.analysis.replay.job import (
     Candidate,
     ItemState,
@@ -146,13 +145,11 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
     def take(self, engine: str, *, lease: timedelta, limit: int) -> list[ReplayJob]:
         """Take jobs, passing over those another engine is taking."""
         now = self._clock.now()
-        return self._database.write(
-            lambda one: job_working.take(one, engine, now, now + lease, limit)
-        )
+        return self._database.write(lambda one: steps.take(one, engine, now, now + lease, limit))
 
     def reconcile(self, job_id: str, engine: str, *, by: str = "") -> ReplayJob | None:
         """Count what the entries say."""
-        return self._step(job_id, engine, by, job_working.JobSteps.reconcile)
+        return self._step(job_id, engine, by, steps.JobSteps.reconcile)
 
     def begin_next(
         self, job_id: str, engine: str, *, limit: int, most_replays: int, by: str = ""
@@ -180,7 +177,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
         """Return which job has which entry."""
         if not entries:
             return {}
-        return self._database.read(lambda connection: job_working.owners(connection, entries))
+        return self._database.read(lambda connection: steps.owners(connection, entries))
 
     # ------------------------------------------------------------------------------------
 
@@ -212,14 +209,14 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
             return job_from(row) if row is not None else fresh
         if edit is not None:
             _keep(connection, edit.entry_id)
-        chosen = Choosing(connection=connection, job_id=fresh.id)
+        chosen = EntryChoice(connection=connection, job_id=fresh.id)
         chosen.choose(fresh.selection)
         job = job_rules.filled(
             fresh,
             total=chosen.total,
             handlers=chosen.handlers,
             elsewhere=(chosen.elsewhere, chosen.other_job),
-            behind=job_working.older_of_group(connection, fresh),
+            behind=steps.older_of_group(connection, fresh),
             approval_over=approval_over,
             besides=besides(connection, fresh, chosen.total, approval_over),
             edit=edit,
@@ -230,10 +227,10 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
             return job
         if edit is not None:
             save_edit(connection, job.id, edit)
-        tell(connection, job.id, [job_story.first_line(job, edit)])
+        tell(connection, job.id, [job_rules.first_line(job, edit)])
         row_now = job_row(job)
         if edit is not None:
-            row_now["leased_until"] = fresh.created_at + job_working.EDIT_LEASES
+            row_now["leased_until"] = fresh.created_at + steps.EDIT_LEASES
         connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**row_now))
         return job
 
@@ -244,12 +241,12 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
         return connection.execute(new.returning(_columns.id)).one_or_none() is not None
 
     def _step(
-        self, job_id: str, engine: str, by: str, step: Callable[[job_working.JobSteps], _Answer]
+        self, job_id: str, engine: str, by: str, step: Callable[[steps.JobSteps], _Answer]
     ) -> _Answer:
         now = self._clock.now()
         return self._database.write(
             lambda connection: step(
-                job_working.JobSteps(
+                steps.JobSteps(
                     connection=connection, job_id=job_id, engine=engine, by=by or engine, now=now
                 )
             )

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from angzarr.adapters.sql.engine.statements import as_table
 from angzarr.adapters.sql.ordering.checkpoints import clear
-from angzarr.adapters.sql.ordering.moving import LaneMoving, set_lane, waits_at
+from angzarr.adapters.sql.ordering.moves import LaneMoves, set_lane, waits_at
 from angzarr.adapters.sql.ordering.tables import (
     AT_ONCE,
     at,
@@ -60,7 +60,7 @@ EARLY: Final = _waiting.why == Why.EARLY.value
 IN_LANE: Final = and_(*(_lanes[name] == _waiting[name] for name in _KEY))
 
 
-def park(connection: Connection, moving: LaneMoving, early: Waiting, most: int) -> ParkAnswer:
+def park(connection: Connection, moving: LaneMoves, early: Waiting, most: int) -> ParkAnswer:
     """Keep an early event, unless its lane has come to its place or is full."""
     lane = early.lane
     # What is not after the first place is not parked where there is no lane yet: it makes none.
@@ -79,7 +79,7 @@ def park(connection: Connection, moving: LaneMoving, early: Waiting, most: int) 
     return ParkedInLane()
 
 
-def note(connection: Connection, moving: LaneMoving, waiting: Waiting, *, claimed: bool) -> None:
+def note(connection: Connection, moving: LaneMoves, waiting: Waiting, *, claimed: bool) -> None:
     """Keep that an event is being retried or a dead letter, unless its lane is past it."""
     lane = waiting.lane
     place = moving.hold(connection, lane, make=True)
@@ -90,7 +90,7 @@ def note(connection: Connection, moving: LaneMoving, waiting: Waiting, *, claime
         _put(connection, waiting, there, place)
 
 
-def released(connection: Connection, moving: LaneMoving, early: Waiting) -> None:
+def released(connection: Connection, moving: LaneMoves, early: Waiting) -> None:
     """Forget an early event; what was parked anew in its place since then stays."""
     place = moving.hold(connection, early.lane, make=False)
     same = _waiting.text.is_not_distinct_from(early.text)
@@ -187,7 +187,7 @@ _lanes, _waiting = ordering_lanes.c, ordering_waiting.c
 
 
 def skip_to(
-    connection: Connection, moving: LaneMoving, lane: Lane, sequence: int, now: datetime
+    connection: Connection, moving: LaneMoves, lane: Lane, sequence: int, now: datetime
 ) -> Place:
     """Move *lane* on to *sequence*, forget what is past but parked, and mark that as due."""
     place = moving.hold(connection, lane, make=sequence > lane.first)

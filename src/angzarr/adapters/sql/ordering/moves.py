@@ -24,7 +24,7 @@ _lanes, _waiting = ordering_lanes.c, ordering_waiting.c
 _KEY = ("handler", "domain", "root", "edition")
 
 
-class LaneMoving:
+class LaneMoves:
     """The statements by which lanes move, built once for an engine."""
 
     def __init__(self, engine: Engine) -> None:

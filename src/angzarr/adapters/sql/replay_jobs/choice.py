@@ -1,4 +1,4 @@
-"""Choosing: the entries of a replay job, written down in slices within one transaction.
+"""The choice of the entries of a replay job, written down in slices within one transaction.
 
 Entries are only read: nobody who works on them waits. A slice is small enough for the time that a
 statement may take, whatever the size of the whole.
@@ -74,7 +74,7 @@ class _Slice(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Choosing:
+class EntryChoice:
     """The choice of one job's entries in one transaction, and what was chosen so far."""
 
     connection: Connection
@@ -141,7 +141,7 @@ def _choose_alone(connection: Connection) -> None:
 
 
 def would_choose(connection: Connection, selection: Selection, limit: int) -> list[Candidate]:
-    """Return the first *limit* that `Choosing` looks at for *selection*, as it does."""
+    """Return the first *limit* that `EntryChoice` looks at for *selection*, as it does."""
     others = _unfinished(connection)
     other = _owner(_entries.id, others).correlate(ledger_entries) if others else literal("")
     entries = _in_order(select(ledger_entries, other.label("other_job")))

@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from angzarr.adapters.sql.engine.engine import address, in_transaction, rolled_back, unavailable_as
 from angzarr.adapters.sql.engine.error_hints import describe_error, is_busy, is_trouble, lacks_lock
 from angzarr.adapters.sql.engine.statements import Single
-from angzarr.adapters.sql.ordering import gate as lane_gate
-from angzarr.adapters.sql.ordering.moving import here, named
+from angzarr.adapters.sql.ordering import gate
+from angzarr.adapters.sql.ordering.moves import here, named
 from angzarr.adapters.sql.ordering.tables import ordering_lanes
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step
@@ -214,7 +214,7 @@ def _state(error: BaseException | None) -> str:
 _lanes = ordering_lanes.c
 
 
-class LaneEntering:
+class LaneEntry:
     """The statement by which runs are let in, built once for an engine; *move* ends a run."""
 
     def __init__(
@@ -226,7 +226,7 @@ class LaneEntering:
         self.is_early = engine.dialect.name == "postgresql"
         one = select(literal(1)).subquery("one")
         lane = one.outerjoin(ordering_lanes, and_(*here()))
-        asked = select(lane_gate.LETS_IN, _lanes.next_sequence, _lanes.waiting).select_from(lane)
+        asked = select(gate.LETS_IN, _lanes.next_sequence, _lanes.waiting).select_from(lane)
         self._enter = Single(engine, asked)
 
     def enter(self, lane: Lane) -> Entered | None:
@@ -261,7 +261,7 @@ class LaneEntering:
         return _Entered(place, begun, self._move)
 
     def _asked(self, connection: Connection, lane: Lane) -> Sequence[Any]:
-        values = named(lane) | lane_gate.keys_of(lane.handler)
+        values = named(lane) | gate.keys_of(lane.handler)
         with unavailable_as(StoreUnavailable, self._engine):
             row = self._enter.first_in(connection, values)
         assert row is not None  # noqa: S101 - an outer join of one row
