@@ -12,8 +12,7 @@ from typing import Any
 
 from tests.hand_clock import START, HandClock
 
-from angzarr.adapters.memory.books import MemoryEventBooks
-from angzarr.adapters.memory.rejections import MemoryRejectionLog
+from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryRejectionLog
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin, origin_headers
 from angzarr.aggregates.deciding import Decider

@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 
-from angzarr.adapters.memory.books import MemoryEventBooks
 from angzarr.adapters.memory.breaker import InProcessBreakers
-from angzarr.adapters.memory.event_store import MemoryEventStore
+from angzarr.adapters.memory.event_store import (
+    MemoryEventBooks,
+    MemoryEventStore,
+    MemoryRejectionLog,
+)
 from angzarr.adapters.memory.lanes import MemoryLanes
-from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.adapters.sql.ledger.groups import SqlPeers
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.aggregates.book import Address

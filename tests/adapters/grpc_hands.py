@@ -15,7 +15,7 @@ from tests.adapters.grpc_site import DETAILS, EXECUTE, GET_EVENT_BOOK, CommandSi
 from tests.contracts.command_clients import Counter, Hands, Increment
 
 from angzarr.adapters.grpc.commands import AsyncGrpcCommandClient, CommandServer, GrpcCommandClient
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.aggregates.book import Address, Book
 from angzarr.aggregates.deciding import Decider
 from angzarr.aggregates.execute import Intent, aexecute_with_retry, execute_with_retry

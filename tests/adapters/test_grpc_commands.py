@@ -31,7 +31,7 @@ from tests.contracts.command_clients import (
 )
 
 from angzarr.adapters.grpc.commands import AsyncGrpcCommandClient, GrpcCommandClient
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.aggregates.book import Address, Book

@@ -17,7 +17,7 @@ from tests.adapters.grpc_site import (
     status,
 )
 
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.aggregates.book import Address, Book
 from angzarr.aggregates.wire_form import book_to_wire
 from angzarr.errors import DecodeError, SequenceConflictError

@@ -27,7 +27,7 @@ from tests.contracts.command_clients import (
     shape,
 )
 
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.aggregates.book import Book
 from angzarr.aggregates.execute import Intent
 from angzarr.clock import SystemClock

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from tests.contracts.command_clients import CommandClientContract, Counter, Hands
 
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.aggregates.deciding import Decider
 from angzarr.aggregates.execute import execute_with_retry
 from angzarr.clock import SystemClock

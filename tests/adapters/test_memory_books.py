@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.contracts.books import EventBooksContract
 
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 
 
 class TestMemoryEventBooks(EventBooksContract):

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.contracts.event_store import EventStoreContract
 
-from angzarr.adapters.memory.books import MemoryEventBooks
-from angzarr.adapters.memory.event_store import MemoryEventStore
+from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryEventStore
 
 
 class TestMemoryEventStore(EventStoreContract):

@@ -6,8 +6,7 @@ import pytest
 from tests.contracts.fleet import FleetContract
 from tests.hand_clock import ByHand
 
-from angzarr.adapters.memory.fleet import MemoryFleet
-from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
+from angzarr.adapters.memory.idempotency import MemoryFleet, MemoryOwnerLeases
 
 
 class TestMemoryFleet(ByHand, FleetContract):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.contracts.rejections import RejectionLogContract
 
-from angzarr.adapters.memory.rejections import MemoryRejectionLog
+from angzarr.adapters.memory.event_store import MemoryRejectionLog
 
 
 class TestMemoryRejectionLog(RejectionLogContract):

@@ -4,8 +4,11 @@ import pytest
 from tests.contracts.steps import StepLogContract
 from tests.hand_clock import ByHand
 
-from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
-from angzarr.adapters.memory.steps import MemoryStepLog
+from angzarr.adapters.memory.idempotency import (
+    MemoryIdempotencyStore,
+    MemoryOwnerLeases,
+    MemoryStepLog,
+)
 
 
 class TestMemoryStepLog(ByHand, StepLogContract):

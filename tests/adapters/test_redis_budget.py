@@ -16,7 +16,7 @@ from tests.contracts.budgets import BudgetsContract, granted
 from tests.contracts.idempotency import fresh
 from tools.tcp_proxy import unused_port
 
-from angzarr.adapters.memory.budget import InProcessBudgets
+from angzarr.adapters.memory.limits import InProcessBudgets
 from angzarr.adapters.redis import budget
 from angzarr.adapters.redis.budget import SPENT_FOR, RedisBudgets
 from angzarr.adapters.redis.flow_line import FlowLine

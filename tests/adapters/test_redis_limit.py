@@ -18,7 +18,7 @@ from tests.contracts.idempotency import fresh
 from tests.contracts.limits import SLOW, TWO, LimitsContract, let_through, scopes
 from tools.tcp_proxy import unused_port
 
-from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.adapters.memory.limits import InProcessLimits
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.adapters.redis.limit import LEASE, RedisLimits
 from angzarr.resilience.limit import Limit

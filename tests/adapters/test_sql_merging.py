@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.contracts.merging import MergingContract, SharedMergingContract
 
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.books import SqlEventBooks
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from starlette.requests import Request
 
-from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.adapters.memory.limits import InProcessLimits
 from angzarr.analysis.replay.job_limits import LOCAL
 from angzarr.clock import Clock
 from angzarr.dashboard.access_log import note, place_of

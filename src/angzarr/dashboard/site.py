@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from angzarr._version import __version__
-from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.adapters.memory.limits import InProcessLimits
 from angzarr.dashboard.access import Access, Auth, Sessions, start_token
 from angzarr.dashboard.api import (
     alerts,

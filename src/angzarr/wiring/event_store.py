@@ -92,7 +92,7 @@ def open_event_store(settings: Settings, broker: str) -> EventStore:
         in_memory: EventStore = memory.MemoryEventStore(_in_memory(settings).books)
         return in_memory
     engines = importlib.import_module("angzarr.adapters.sql.engine.engine").ENGINES
-    store = importlib.import_module("angzarr.adapters.sql.event_store.event_store").SqlEventStore
+    store = importlib.import_module("angzarr.adapters.sql.event_store.books").SqlEventStore
     with extra("psycopg"):
         lent = engines.borrow(url)
     in_sql: EventStore = store(lent.engine, close=lent.close, migrate=settings.books_migrate)
@@ -116,8 +116,8 @@ def check_books(settings: Settings, broker: str) -> str:
 def _in_memory(settings: Settings) -> Shelves:
     key = id(settings)
     if key not in _IN_MEMORY:
-        books = importlib.import_module("angzarr.adapters.memory.books").MemoryEventBooks()
-        log = importlib.import_module("angzarr.adapters.memory.rejections").MemoryRejectionLog()
+        books = importlib.import_module("angzarr.adapters.memory.event_store").MemoryEventBooks()
+        log = importlib.import_module("angzarr.adapters.memory.event_store").MemoryRejectionLog()
         weakref.finalize(settings, _IN_MEMORY.pop, key, None)
         _IN_MEMORY[key] = Shelves(books, log)
     return _IN_MEMORY[key]

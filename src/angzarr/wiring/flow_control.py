@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
-from angzarr.adapters.memory.budget import InProcessBudgets
-from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.clock import SystemClock
 from angzarr.delivery.breaker_log import BreakerLog, SwitchLog

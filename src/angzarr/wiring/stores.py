@@ -161,9 +161,9 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
     if scheme == "memory":
         claims = importlib.import_module("angzarr.adapters.memory.idempotency")
         leases = claims.MemoryOwnerLeases()
-        fleet = importlib.import_module("angzarr.adapters.memory.fleet").MemoryFleet(leases)
+        fleet = importlib.import_module("angzarr.adapters.memory.idempotency").MemoryFleet(leases)
         store = claims.MemoryIdempotencyStore(leases)
-        steps = importlib.import_module("angzarr.adapters.memory.steps").MemoryStepLog(store)
+        steps = importlib.import_module("angzarr.adapters.memory.idempotency").MemoryStepLog(store)
         return Claims(store, leases, fleet, steps)
     msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
     raise ConfigurationError(msg)

@@ -6,7 +6,7 @@ import pytest
 from tests.accounts import Account, Deposit, command, new_address
 from tests.hand_clock import HandClock
 
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.aggregates.deciding import Decider
 from angzarr.errors import IdempotencyConflictError
 

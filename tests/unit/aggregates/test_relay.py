@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.aggregates.relay import AGAIN, BATCH, EVERY, GRACE, Relay
 from angzarr.errors import BrokerUnavailable

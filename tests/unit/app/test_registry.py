@@ -8,8 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from angzarr import Angzarr, CompensationAction, GiveUp, Limit, Saga, reacts_to
-from angzarr.adapters.memory.budget import InProcessBudgets
-from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.delivery.invoke import handler_call
 from angzarr.errors import ConfigurationError, DecodeError, DuplicateHandler
 from angzarr.ordering.order import Order

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import CliRunner
 
-from angzarr.adapters.memory.fleet import MemoryFleet
-from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
+from angzarr.adapters.memory.idempotency import MemoryFleet, MemoryOwnerLeases
 from angzarr.cli.main import main
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.fleet import Member

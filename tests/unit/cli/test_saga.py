@@ -15,9 +15,8 @@ from tests.apps import apps
 from tests.contracts.rejections import AT, a_rejection
 
 from angzarr import Aggregate, ProcessManager, Saga, Send, applies, handles, reacts_to, rejected
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryRejectionLog
 from angzarr.adapters.memory.facts import MemoryFactLog
-from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.cli.main import main
 from angzarr.cli.saga import case_ids

@@ -12,10 +12,12 @@ import pytest
 from tests.hand_clock import HandClock, seldom_by
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
-from angzarr.adapters.memory.budget import InProcessBudgets
-from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
-from angzarr.adapters.memory.limit import InProcessLimits
-from angzarr.adapters.memory.steps import MemoryStepLog
+from angzarr.adapters.memory.idempotency import (
+    MemoryIdempotencyStore,
+    MemoryOwnerLeases,
+    MemoryStepLog,
+)
+from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.admission import Admission, SwitchGate
 from angzarr.delivery.claims import Claimer, LastStarts, Results

@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
-from angzarr.adapters.memory.budget import InProcessBudgets
-from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.delivery import DeadLettered, Handled, Postponed, Retried
 from angzarr.delivery.schedule import SLEPT

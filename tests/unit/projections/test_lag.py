@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.contracts.event_store import event, fill
 from tests.hand_clock import START as NOW
 
-from angzarr.adapters.memory.books import MemoryEventBooks
-from angzarr.adapters.memory.event_store import MemoryEventStore
+from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryEventStore
 from angzarr.aggregates.book import Address, Pending
 from angzarr.ordering.lane import Summary
 from angzarr.ordering.order import Order

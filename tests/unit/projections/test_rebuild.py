@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from angzarr.adapters.memory.books import MemoryEventBooks
-from angzarr.adapters.memory.event_store import MemoryEventStore
+from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryEventStore
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.errors import RebuildError, Skip, StoreUnavailable
 from angzarr.events.event import Event

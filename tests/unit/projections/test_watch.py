@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import HandClock
 
-from angzarr.adapters.memory.books import MemoryEventBooks
-from angzarr.adapters.memory.event_store import MemoryEventStore
+from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryEventStore
 from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.errors import StoreUnavailable

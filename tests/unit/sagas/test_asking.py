@@ -11,9 +11,8 @@ from pydantic import BaseModel
 from tests.contracts.rejections import a_rejection
 from tests.hand_clock import HandClock
 
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryRejectionLog
 from angzarr.adapters.memory.facts import MemoryFactLog
-from angzarr.adapters.memory.rejections import MemoryRejectionLog
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.aggregates.command import id_after

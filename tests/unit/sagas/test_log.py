@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tests.chain_world import a_rejection, address
 from tests.hand_clock import START
 
-from angzarr.adapters.memory.rejections import MemoryRejectionLog
+from angzarr.adapters.memory.event_store import MemoryRejectionLog
 from angzarr.sagas.log import (
     ENDED,
     MAX_FLOW,

@@ -12,7 +12,7 @@ from tests.apps import apps
 from tools.polling import wait_until
 
 from angzarr import Aggregate
-from angzarr.adapters.memory.books import MemoryEventBooks
+from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.adapters.sql.engine.engine import ENGINES, build_engine
 from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.aggregates.book import Address, Decision, Head, Write

@@ -95,7 +95,7 @@ class InProcessBreakers:
         return rules.known(state, name, self._clock.now(), self._of(name))
 
     def refuses(self, name: str, /) -> bool:
-        """Tell whether no new call would be let through."""
+        """True if no new call would be let through."""
         state = self._states.get(name, _NEW)
         return rules.refuses(state, name, self._clock.now(), self._of(name))
 
@@ -113,12 +113,12 @@ class InProcessBreakers:
         self._change(name, lambda state: rules.reset(state, self._clock.now(), settings), by)
 
     def states(self) -> Mapping[str, BreakerState]:
-        """Return every breaker that is known, by name."""
+        """Every breaker that is known, by name."""
         with self._lock:
             return {**dict.fromkeys(self._settings, _NEW), **self._states}
 
     def history(self, limit: int) -> Sequence[Transition]:
-        """Return the last *limit* transitions of all breakers, oldest first."""
+        """The last *limit* transitions of all breakers, oldest first."""
         return list(self._history)[-limit:]
 
     def _change(

@@ -33,7 +33,7 @@ class LetterChannel:
         self.queues: dict[str, deque[Encoded]] = {}
 
     def queue(self, name: str) -> deque[Encoded]:
-        """Return the queue *name*, created where it is missing; call it under `changed`."""
+        """The queue *name*, created where it is missing; call it under `changed`."""
         return self.queues.setdefault(name, deque())
 
 
@@ -43,7 +43,7 @@ _CHANNELS_LOCK: Final = threading.Lock()
 
 
 def channel(name: str) -> LetterChannel:
-    """Return this process's channel *name*."""
+    """This process's channel *name*."""
     with _CHANNELS_LOCK:
         return _CHANNELS.setdefault(name, LetterChannel())
 

@@ -30,7 +30,7 @@ class MemoryFactLog:
         """Do nothing: nothing is held back."""
 
     def read(self) -> list[Fact]:
-        """Return all facts, oldest first."""
+        """All facts, oldest first."""
         with self._lock:
             return list(self._by_id.values())
 
@@ -39,7 +39,7 @@ _SHARED: Final[dict[str, MemoryFactLog]] = {}
 
 
 def shared(url: str) -> MemoryFactLog:
-    """Return the facts of this process that are kept under *url*, ``memory://`` and a name."""
+    """The facts of this process that are kept under *url*, ``memory://`` and a name."""
     return _SHARED.setdefault(url, MemoryFactLog())
 
 

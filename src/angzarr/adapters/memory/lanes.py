@@ -1,25 +1,16 @@
-"""MemoryLanes: lanes in one process, for tests and embedded apps."""
+"""Lanes of one process, and the checkpoints beside them: for tests and embedded apps."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
-from angzarr.adapters.memory.checkpoints import MemoryCheckpoints
-from angzarr.adapters.memory.lane_row import (
-    LaneRow,
-    gap_of,
-    known_of,
-    nobody_knows,
-    standing_of,
-    stands,
-    summary_of,
-)
 from angzarr.aggregates.book import Address
 from angzarr.clock import Clock, SystemClock
 from angzarr.ordering.lane import (
@@ -42,7 +33,118 @@ from angzarr.ordering.lane import (
     replaces,
 )
 from angzarr.ordering.lanes import Lanes, Looked
-from angzarr.projections.checkpoint import Checkpoint
+from angzarr.projections.checkpoint import Checkpoint, Checkpoints
+
+
+class MemoryCheckpoints(Checkpoints):
+    """Checkpoints in a dictionary, one for each projection and type of event."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[str, Checkpoint]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, projection: str, /) -> Checkpoint | None:
+        """The checkpoint of *projection*."""
+        types = self.by_type(projection).values()
+        return _sum(types) if types else None
+
+    def by_type(self, projection: str, /) -> Mapping[str, Checkpoint]:
+        """One for each type of event."""
+        with self._lock:
+            return dict(self._kept.get(projection, {}))
+
+    def update(self, projection: str, checkpoint: Checkpoint, /) -> None:
+        """Set the checkpoint to exactly *checkpoint*."""
+        with self._lock:
+            self._kept[projection] = {checkpoint.last_event_type: checkpoint}
+
+    def reset(self, projection: str, /) -> None:
+        """Clear it."""
+        with self._lock:
+            self._kept.pop(projection, None)
+
+    def add(self, step: Step, /) -> None:
+        """Count *step*; for the lanes."""
+        one = Checkpoint(
+            last_event_id=step.event_id,
+            last_event_type=step.event_type,
+            last_processed_at=step.at,
+            events_processed=1,
+        )
+        with self._lock:
+            types = self._kept.setdefault(step.lane.handler, {})
+            there = types.get(one.last_event_type)
+            types[one.last_event_type] = one if there is None else _sum([there, one])
+
+
+def _sum(those: Collection[Checkpoint]) -> Checkpoint:
+    last = max(those, key=attrgetter("last_processed_at"))
+    return replace(last, events_processed=sum(one.events_processed for one in those))
+
+
+@dataclass(slots=True)
+class _LaneRow:
+    """A lane: what waits in it by sequence, and until when an early one is lent."""
+
+    lane: Lane
+    next: int
+    moved_at: datetime | None = None
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+    lent: dict[int, datetime] = field(default_factory=dict)
+    #: The place that was sent again, how often, and until when it is not.
+    sent: tuple[int, int, datetime] | None = None
+
+    def early(self) -> list[Waiting]:
+        found = (self.waiting[place] for place in sorted(self.waiting))
+        return [one for one in found if one.why is Why.EARLY]
+
+    def ahead(self) -> list[Waiting]:
+        return [one for one in self.early() if one.sequence > self.next]
+
+    def put(self, waiting: Waiting) -> None:
+        self.forget(waiting.sequence)
+        self.waiting[waiting.sequence] = waiting
+
+    def forget(self, sequence: int) -> None:
+        self.waiting.pop(sequence, None)
+        self.lent.pop(sequence, None)
+
+    def is_blocked(self) -> bool:
+        there = self.waiting.get(self.next)
+        return there is not None and there.why is Why.DEAD_LETTER
+
+    def parked_at(self, sequence: int) -> Waiting | None:
+        there = self.waiting.get(sequence)
+        return there if there is not None and there.why is Why.EARLY else None
+
+
+def _gap_of(row: _LaneRow) -> Gap | None:
+    """The gap of a lane in which events wait that are ahead."""
+    ahead = row.ahead()
+    if not ahead:
+        return None
+    gap = Gap(row.lane, row.next, ahead[0], len(ahead), row.waiting.get(row.next))
+    if row.sent is None or row.sent[0] != row.next:
+        return gap
+    return gap._replace(sent=row.sent[1], sent_until=row.sent[2])
+
+
+def _is_missing(there: Waiting | None, before: datetime) -> bool:
+    """True if nothing is known of an event, or its retry should have come by then."""
+    return there is None or (there.why is Why.RETRYING and (there.due_at or before) < before)
+
+
+def _summary_of(handler: str, rows: Sequence[_LaneRow]) -> Summary:
+    waiting = [one for row in rows for one in row.waiting.values()]
+    parked = sum(one.why is Why.EARLY for one in waiting)
+    since = min((one.since for one in waiting), default=None)
+    return Summary(handler, len(rows), parked, sum(row.is_blocked() for row in rows), since)
+
+
+def _first(row: _LaneRow) -> Waiting | None:
+    places = [sequence for sequence in row.waiting if sequence >= row.next]
+    return replace(row.waiting[min(places)], text=None) if places else None
+
 
 #: Before any time.
 _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,9 +160,9 @@ class MemoryLanes(Lanes):
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        #: Where whoever moves a lane counts.
+        #: Where moves are counted.
         self.checkpoints = MemoryCheckpoints()
-        self._rows: dict[_Key, LaneRow] = {}
+        self._rows: dict[_Key, _LaneRow] = {}
         self._lock = threading.Lock()
         self._duty: dict[frozenset[str], tuple[str, datetime]] = {}
         self._running: WeakValueDictionary[_Key, threading.Lock] = WeakValueDictionary()
@@ -91,7 +193,7 @@ class MemoryLanes(Lanes):
                 return self._move(step)
 
     def enter(self, lane: Lane, /) -> Looked:
-        """Look at *lane*; everybody is let in."""
+        """Look at *lane*; every run is let in."""
         return Looked(self.look(lane), self)
 
     @contextmanager
@@ -105,7 +207,7 @@ class MemoryLanes(Lanes):
             place = self._look(early.lane)
             if place.next_sequence >= early.sequence:
                 return Ready(place.next_sequence)
-            row = self._rows.get(_key(early.lane)) or LaneRow(early.lane, early.lane.first)
+            row = self._rows.get(_key(early.lane)) or _LaneRow(early.lane, early.lane.first)
             there = row.parked_at(early.sequence)
             if there is not None and there.event_id != early.event_id:
                 return Taken(there.event_id)
@@ -113,8 +215,7 @@ class MemoryLanes(Lanes):
                 early = replace(early, since=min(there.since, early.since))
             elif (parked := len(row.early())) >= most:
                 return Full(parked)
-            row = self._row(early.lane)
-            row.put(early)
+            self._row(early.lane).put(early)
             return ParkedInLane()
 
     def note(self, waiting: Waiting, /, *, claimed: bool = True) -> None:
@@ -130,7 +231,7 @@ class MemoryLanes(Lanes):
         with self._lock:
             row = self._rows.get(_key(early.lane))
             there = row.parked_at(early.sequence) if row is not None else None
-            if row is not None and there is not None and there.text == early.text:
+            if row and there and there.text == early.text:
                 row.forget(early.sequence)
 
     def due(
@@ -154,15 +255,16 @@ class MemoryLanes(Lanes):
         return 0
 
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
-        """Return lanes whose next event nobody knows of."""
+        """Lanes whose next event nobody knows of."""
         with self._lock:
             found = [
                 (gap.sent_until or _NEVER, oldest, gap)
                 for row in self._of(handlers)
-                if (gap := gap_of(row))
+                if (gap := _gap_of(row))
                 and (oldest := min(one.since for one in row.ahead())) < before
-                and stands(row, before)
-                and nobody_knows(gap.overdue, before)
+                # What a lane that moved misses is on its way.
+                and (row.moved_at is None or row.moved_at < before)
+                and _is_missing(gap.overdue, before)
             ]
         return [gap for *_, gap in sorted(found, key=lambda one: one[:2])[:limit]]
 
@@ -170,7 +272,7 @@ class MemoryLanes(Lanes):
         """Note how often and until when."""
         with self._lock:
             row = self._rows.get(_key(gap.lane))
-            there = None if row is None else gap_of(row)
+            there = None if row is None else _gap_of(row)
             seen = (gap.missing, gap.sent, gap.sent_until)
             if there is None or (there.missing, there.sent, there.sent_until) != seen:
                 return False
@@ -178,7 +280,7 @@ class MemoryLanes(Lanes):
             return True
 
     def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
-        """Tell whether *keeper* is on duty."""
+        """True if *keeper* is on duty."""
         with self._lock:
             now, key = self._clock.now(), frozenset(of)
             there, until = self._duty.get(key, (keeper, now))
@@ -188,15 +290,15 @@ class MemoryLanes(Lanes):
             return True
 
     def places(self, handler: str, addresses: Sequence[Address], /) -> Mapping[Address, int]:
-        """Return the next sequences of the lanes at *addresses*."""
+        """The next sequences of the lanes at *addresses*."""
         with self._lock:
             rows = ((address, self._rows.get((handler, address))) for address in addresses)
             return {address: row.next for address, row in rows if row is not None and row.moved_at}
 
     def summaries(self, handlers: Sequence[str], /) -> Sequence[Summary]:
-        """Return a summary for each of *handlers*."""
+        """A summary for each of *handlers*."""
         with self._lock:
-            return [summary_of(handler, list(self._of([handler]))) for handler in handlers]
+            return [_summary_of(handler, list(self._of([handler]))) for handler in handlers]
 
     def waiting(
         self, handler: str, /, *, address: Address | None = None, limit: int = 100
@@ -210,14 +312,25 @@ class MemoryLanes(Lanes):
     def standing(
         self, handler: str, /, *, limit: int, after: Address | None = None, blocked: bool = False
     ) -> Sequence[Standing]:
-        """Return lanes of *handler* in which something waits."""
+        """Lanes of *handler* in which something waits."""
         with self._lock:
-            return standing_of(self._of([handler]), after, blocked=blocked)[:limit]
+            found = [
+                Standing(row.lane, row.next, len(row.waiting), _first(row))
+                for row in self._of([handler])
+                if row.waiting
+                and (after is None or row.lane.address > after)
+                and (not blocked or row.is_blocked())
+            ]
+        return sorted(found, key=lambda one: one.lane.address)[:limit]
 
     def known(self) -> Sequence[Known]:
-        """Return the handlers that have lanes."""
+        """The handlers that have lanes."""
+        found: dict[str, Known] = {}
         with self._lock:
-            return known_of(self._rows.values())
+            for (handler, address), row in self._rows.items():
+                there = found.get(handler, Known(handler, frozenset(), row.lane.first))
+                found[handler] = there._replace(domains=there.domains | {address.domain})
+        return [found[name] for name in sorted(found)]
 
     def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
         """Return how many events are parked behind each dead letter."""
@@ -256,14 +369,14 @@ class MemoryLanes(Lanes):
 
     def _look(self, lane: Lane) -> Place:
         row = self._rows.get(_key(lane))
-        return Place(lane.first) if row is None else row.place
+        return Place(lane.first) if row is None else Place(row.next, len(row.waiting))
 
-    def _row(self, lane: Lane) -> LaneRow:
-        row = self._rows.setdefault(_key(lane), LaneRow(lane, lane.first))
+    def _row(self, lane: Lane) -> _LaneRow:
+        row = self._rows.setdefault(_key(lane), _LaneRow(lane, lane.first))
         row.lane = lane
         return row
 
-    def _of(self, handlers: Sequence[str]) -> Iterator[LaneRow]:
+    def _of(self, handlers: Sequence[str]) -> Iterator[_LaneRow]:
         return (row for row in self._rows.values() if row.lane.handler in handlers)
 
     def _move(self, step: Step) -> Moved | Elsewhere:
@@ -273,13 +386,7 @@ class MemoryLanes(Lanes):
         row = self._row(step.lane)
         row.next, row.moved_at = step.sequence + 1, step.at
         row.forget(step.sequence)
-        counted = Checkpoint(
-            last_event_id=step.event_id,
-            last_event_type=step.event_type,
-            last_processed_at=step.at,
-            events_processed=1,
-        )
-        self.checkpoints.add(step.lane.handler, counted)
+        self.checkpoints.add(step)
         return Moved(row.parked_at(row.next))
 
 

@@ -42,15 +42,15 @@ class InProcessSwitches:
         self._lock = Lock()
 
     def any(self) -> bool:
-        """Tell whether there are any."""
+        """True if there are any."""
         return bool(self._all)
 
     def of(self, subject: Selector, /) -> Switch | None:
-        """Return the switch that holds for *subject* now."""
+        """The switch that holds for *subject* now."""
         return self._all.of(subject, self.now()) if self._all else None
 
     def now(self) -> datetime:
-        """Return this process's time."""
+        """This process's time."""
         return self._clock.now()
 
     def put(
@@ -92,7 +92,7 @@ class InProcessSwitches:
         return ended
 
     def switches(self) -> Sequence[Switch]:
-        """Return all that hold, the oldest first."""
+        """All that hold, the oldest first."""
         return sorted(self._kept(self.now()).values(), key=lambda switch: (switch.at, switch.id))
 
     def unreadable(self) -> Sequence[str]:
@@ -100,7 +100,7 @@ class InProcessSwitches:
         return ()
 
     def history(self, limit: int) -> Sequence[SwitchChange]:
-        """Return the last *limit* changes, oldest first."""
+        """The last *limit* changes, oldest first."""
         return list(self._history)[-limit:]
 
     def _kept(self, now: datetime) -> dict[str, Switch]:

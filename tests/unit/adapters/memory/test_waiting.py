@@ -9,8 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr.adapters.memory.budget import InProcessBudgets
-from angzarr.adapters.memory.limit import InProcessLimits
+from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.resilience import limit as limit_rules
 from angzarr.resilience.budget import BudgetSettings
 from angzarr.resilience.limit import Limit, LimitScope

@@ -13,8 +13,7 @@ from tests.hand_clock import HandClock
 
 from angzarr.adapters.celery.publish import outbox as lane_healing
 from angzarr.adapters.celery.publish.outbox import GapResender
-from angzarr.adapters.memory.books import MemoryEventBooks
-from angzarr.adapters.memory.event_store import MemoryEventStore
+from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryEventStore
 from angzarr.aggregates.book import Address
 from angzarr.delivery.delivery import read
 from angzarr.delivery.schedule import row_of
