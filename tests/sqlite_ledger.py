@@ -20,10 +20,9 @@ from angzarr.adapters.sql.ledger.brake import SqlBrake
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.groups import SqlGroups
 from angzarr.adapters.sql.ledger.job_rows import job_from, job_row, save_edit
-from angzarr.adapters.sql.ledger.rows import letter_row
 from angzarr.adapters.sql.ledger.schema import LEDGER, replay_job_edits, replay_jobs
 from angzarr.adapters.sql.ledger.store import SqlLedger
-from angzarr.adapters.sql.ledger.tables import ledger_letters
+from angzarr.adapters.sql.ledger.tables import ledger_letters, letter_row
 from angzarr.adapters.sql.ledger.writes import SqlWrites
 
 FOLDER = tempfile.TemporaryDirectory(prefix="angzarr-ledgers-")

@@ -22,9 +22,13 @@ from sqlalchemy import Engine, text
 
 from angzarr.adapters.sql.engine.engine import build_engine, patient
 from angzarr.adapters.sql.engine.statements import insert_rows
-from angzarr.adapters.sql.ledger.rows import entry_row
 from angzarr.adapters.sql.ledger.schema import LEDGER
-from angzarr.adapters.sql.ledger.tables import ledger_entries, ledger_history, ledger_letters
+from angzarr.adapters.sql.ledger.tables import (
+    entry_row,
+    ledger_entries,
+    ledger_history,
+    ledger_letters,
+)
 from angzarr.adapters.sql.migrations.ledger import r0004_counted
 from angzarr.analysis.ledger.entry import Entry, FailureClass, Status
 from harness import servers

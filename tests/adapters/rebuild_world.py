@@ -21,8 +21,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.event_store.books import SqlEventBooks
-from angzarr.adapters.sql.event_store.event_store import SqlEventStore
+from angzarr.adapters.sql.event_store.books import SqlEventBooks, SqlEventStore
 from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.adapters.sql.rebuild.in_place import RebuildInPlace
 from angzarr.adapters.sql.rebuild.shadow import SqlShadowTables

@@ -15,9 +15,8 @@ from tests.hand_clock import START, HandClock
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger import paging as ledger_merging
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.adapters.sql.ledger.rows import entry_row
 from angzarr.adapters.sql.ledger.store import SqlLedger
-from angzarr.adapters.sql.ledger.tables import METADATA, ledger_entries
+from angzarr.adapters.sql.ledger.tables import METADATA, entry_row, ledger_entries
 from angzarr.analysis.ledger import transition
 from angzarr.analysis.ledger.emergency_stop import BrakeState, QuietHours, Scope, asleep
 from angzarr.analysis.ledger.entry import Status

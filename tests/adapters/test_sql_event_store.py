@@ -13,8 +13,7 @@ from tests.contracts.event_store import EventStoreContract, fill
 from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.event_store.books import SqlEventBooks
-from angzarr.adapters.sql.event_store.event_store import SqlEventStore
+from angzarr.adapters.sql.event_store.books import SqlEventBooks, SqlEventStore
 from angzarr.adapters.sql.event_store.tables import BOOKS, book_events, event_books
 from angzarr.aggregates.book import Address, Head
 from angzarr.errors import StoreUnavailable

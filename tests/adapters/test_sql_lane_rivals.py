@@ -20,7 +20,8 @@ from tests.contracts.waiting_events import (
 from tools.polling import wait_until
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ordering import gate, waiting_events
+from angzarr.adapters.sql.ordering import runs as gate
+from angzarr.adapters.sql.ordering import waiting_events
 from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
 from angzarr.adapters.sql.ordering.moves import LaneMoves
 from angzarr.adapters.sql.ordering.store import SqlLanes

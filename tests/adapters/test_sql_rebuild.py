@@ -17,7 +17,8 @@ from tests.adapters import rebuild_world
 from tests.adapters.rebuild_world import Balances, World, Writers
 from tests.contracts.waiting_events import AT, MINUTE, early_of, letter_of
 
-from angzarr.adapters.sql.ordering import gate, waiting_events
+from angzarr.adapters.sql.ordering import runs as gate
+from angzarr.adapters.sql.ordering import waiting_events
 from angzarr.adapters.sql.ordering.moves import LaneMoves
 from angzarr.adapters.sql.ordering.tables import ordering_waiting
 from angzarr.adapters.sql.rebuild import in_place as green_in_place

@@ -18,7 +18,7 @@ from angzarr.adapters.jose import jwe as jose
 from angzarr.adapters.kafka import letter_consumer
 from angzarr.adapters.rabbitmq import py_amqp as frames
 from angzarr.adapters.redis import damaged
-from angzarr.adapters.sql.ledger import rows as ledger_rows
+from angzarr.adapters.sql.ledger import tables as ledger_rows
 from angzarr.adapters.sqs.transport import SqsChannel
 from angzarr.analysis.replay import job_runner
 from angzarr.analysis.replay import job_view as edit_review

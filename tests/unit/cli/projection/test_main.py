@@ -14,7 +14,7 @@ from tests.apps import apps
 from tests.contracts.event_store import event, fill
 
 from angzarr import Projection, handles
-from angzarr.adapters.sql.event_store.event_store import SqlEventStore
+from angzarr.adapters.sql.event_store.books import SqlEventStore
 from angzarr.aggregates.book import Address
 from angzarr.cli.main import main
 from angzarr.errors import StoreUnavailable

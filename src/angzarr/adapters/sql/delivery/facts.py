@@ -9,7 +9,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -27,11 +27,11 @@ from sqlalchemy import (
     Text,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ProgrammingError
 
 from angzarr.adapters.sql.delivery.fact_spool import BATCH, MOST, FactSpool
 from angzarr.adapters.sql.engine.engine import build_engine, create_missing, in_transaction, reading
+from angzarr.adapters.sql.engine.statements import insert_into, utc
 from angzarr.errors import Unavailable
 from angzarr.facts import Fact
 
@@ -48,7 +48,7 @@ _TEXTS = (
 
 
 def row_of(fact: Fact) -> dict[str, Any]:
-    """Return *fact* as a row: long texts cut, times in UTC, data as JSON."""
+    """*fact* as a row: long texts cut, times in UTC, data as JSON."""
     return {
         "id": key_of(fact.id),
         "timestamp": utc(fact.at),
@@ -58,18 +58,13 @@ def row_of(fact: Fact) -> dict[str, Any]:
 
 
 def fact_of(row: RowMapping) -> Fact:
-    """Return the fact that *row* holds."""
+    """The fact that *row* holds."""
     texts = {name: row[name] for name in _TEXTS}
     return Fact(id=row["id"], at=utc(row["timestamp"]), data=row["data"], **texts)
 
 
-def utc(moment: datetime) -> datetime:
-    """Return *moment* in UTC; a naive one is UTC already (SQLite forgets the zone)."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
 def key_of(given: str) -> str:
-    """Return a short id as it is, a long one as its digest: cut ids could meet."""
+    """A short id as it is, a long one as its digest: cut ids could meet."""
     text = _text(given)
     if len(text) <= MAX_TEXT:
         return text
@@ -81,12 +76,12 @@ def _column(value: str | None) -> str | None:
 
 
 def _text(value: str) -> str:
-    """Return *value* without what PostgreSQL or UTF-8 cannot hold: NUL and lone surrogates."""
+    """*value* without what PostgreSQL or UTF-8 cannot hold: NUL and lone surrogates."""
     return value.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 def _json(value: Any, depth: int) -> Any:
-    """Return *value* as pure JSON; what has no JSON form (money, times, NaN) is its text."""
+    """*value* as pure JSON; what has no JSON form (money, times, NaN) is its text."""
     match value:
         case None | bool() | int():
             return value
@@ -141,8 +136,8 @@ class SqlFactLog:
 
     def __init__(self, database: Engine | str, *, most: int = MOST, batch: int = BATCH) -> None:
         self._engine = build_engine(database) if isinstance(database, str) else database
-        dialect = postgresql if self._engine.dialect.name == "postgresql" else sqlite
-        self._insert = dialect.insert(facts).on_conflict_do_nothing(index_elements=["id"])
+        new = insert_into(self._engine, facts)
+        self._insert = new.on_conflict_do_nothing(index_elements=["id"])
         self._spool = FactSpool(self._write, most=most, batch=batch)
         self._ready = False
 

@@ -1,10 +1,7 @@
-"""The fleet in SQL: one row a member and one a release.
+"""The fleet in SQL: one row a member and one a release. Times are UTC.
 
-First sights are measured by the database. Whose lease runs is asked of the claims' own table.
-
-The tables of the fleet: its members and the releases they ran. Times are UTC.
-
-Apart from those of claims: whoever may not create them has no register, and keeps his claims.
+First sights are measured by the database. Whose lease runs is asked of the claims' own table. These
+tables are apart from it: who may not create them has no register, but keeps his claims.
 """
 
 from __future__ import annotations
@@ -26,12 +23,15 @@ from sqlalchemy import (
     delete,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-from angzarr.adapters.sql.delivery.facts import utc
 from angzarr.adapters.sql.delivery.idempotency import ensure_tables, owner_leases
 from angzarr.adapters.sql.engine.engine import create_missing, in_transaction, reading
-from angzarr.adapters.sql.engine.statements import database_now, database_time_after
+from angzarr.adapters.sql.engine.statements import (
+    database_now,
+    database_time_after,
+    insert_into,
+    utc,
+)
 from angzarr.fleet import RELEASE_LIFE, SAID_LIFE, FleetRelease, Member, read_member, told_member
 
 METADATA = MetaData()
@@ -101,14 +101,14 @@ class SqlFleet:
         in_transaction(self._engine, step)
 
     def members(self) -> Sequence[Member]:
-        """Return all whose lease runs, by owner."""
+        """All whose lease runs, by owner."""
         ensure_tables(self._engine)
         rows = self._read(lambda c: c.execute(self._statements.members).all())
         found = (read_member(row.owner, row.said) for row in rows)
         return sorted((one for one in found if one is not None), key=lambda member: member.owner)
 
     def releases(self) -> Sequence[FleetRelease]:
-        """Return all releases, in the order in which they were first seen."""
+        """All releases, in the order in which they were first seen."""
         query = select(fleet_releases).order_by(_releases.first_seen_at, _releases.name)
         return [
             FleetRelease(
@@ -129,15 +129,14 @@ class _FleetStatements:
 
     def __init__(self, engine: Engine) -> None:
         now, before = database_now(engine), database_time_after(engine)  # a negative span
-        insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
         said = {"said": bindparam("said_", type_=Text), "said_at": now}
         self.say = (
-            insert(fleet_members)
+            insert_into(engine, fleet_members)
             .values({"owner": bindparam("owner_", type_=Text), **said})
             .on_conflict_do_update(index_elements=["owner"], set_=said)
         )
         self.see = (
-            insert(fleet_releases)
+            insert_into(engine, fleet_releases)
             .values({"name": bindparam("name_"), "first_seen_at": now, "last_seen_at": now})
             .on_conflict_do_update(index_elements=["name"], set_={"last_seen_at": now})
         )

@@ -31,10 +31,9 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.engine.engine import create_missing, in_transaction
-from angzarr.adapters.sql.engine.statements import database_now, database_time_after
+from angzarr.adapters.sql.engine.statements import database_now, database_time_after, insert_into
 from angzarr.resilience.idempotency import (
     RECORD_LIFE,
     Claim,
@@ -136,7 +135,7 @@ class SqlOwnerLeases:
         until = database_time_after(engine)
         values = {"owner": bindparam("name"), "expires_at": until}
         self._renew = (
-            _insert(engine, owner_leases)
+            insert_into(engine, owner_leases)
             .values(values)
             .on_conflict_do_update(index_elements=["owner"], set_={"expires_at": until})
         )
@@ -182,7 +181,7 @@ class SqlIdempotencyStore:
         return _step(self._engine, step) if claims else []
 
     def owns(self, key: str, token: str, /) -> bool:
-        """Return whether the delivery with *token* still holds *key*."""
+        """True if the delivery with *token* still holds *key*."""
         return _step(self._engine, lambda c: holds(self._locked(c, key), token))
 
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
@@ -242,7 +241,7 @@ class _ClaimStatements:
         row = written | {"key": bindparam("name"), "created_at": now}
         #: Returns a row if there was none, or an expired one; locks the row in any case.
         self.insert_fresh = (
-            _insert(engine, idempotency_keys)
+            insert_into(engine, idempotency_keys)
             .values(row)
             .on_conflict_do_update(
                 index_elements=["key"],
@@ -270,12 +269,6 @@ class _ClaimStatements:
 def _step(engine: Engine, step: Callable[[Connection], _Answer]) -> _Answer:
     ensure_tables(engine)
     return in_transaction(engine, step)
-
-
-def _insert(engine: Engine, table: Table) -> postgresql.Insert | sqlite.Insert:
-    if engine.dialect.name == "postgresql":
-        return postgresql.insert(table)
-    return sqlite.insert(table)
 
 
 def _values(key: str, record: Record, life: timedelta) -> dict[str, Any]:

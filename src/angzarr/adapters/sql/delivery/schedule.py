@@ -12,11 +12,10 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.delivery.idempotency import ensure_tables, waiting_messages
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
-from angzarr.adapters.sql.engine.statements import database_now, database_time_after
+from angzarr.adapters.sql.engine.statements import database_now, database_time_after, insert_into
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.schedule import Row, TakenRows, row_of
 from angzarr.events.event import Message
@@ -98,9 +97,8 @@ class _ScheduleStatements:
         # PostgreSQL uses no index for what changes within a statement.
         begun = func.now() if engine.dialect.name == "postgresql" else now
         row = {"due_at": until, "token": "", "message": bindparam("text")}
-        insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
         self.put = (
-            insert(waiting_messages)
+            insert_into(engine, waiting_messages)
             .values({"id": bindparam("name"), **row})
             .on_conflict_do_update(index_elements=["id"], set_=row)
         )

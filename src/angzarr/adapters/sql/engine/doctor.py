@@ -63,7 +63,7 @@ def examine(
 
 
 def has_table(url: str, name: str) -> bool:
-    """Tell whether the database at *url* has a table; raises StoreUnavailable if it is away."""
+    """True if the database at *url* has a table; raises StoreUnavailable if it is away."""
     engine = build_engine(url, pool_size=1)
     try:
         return in_transaction(reading(engine), lambda one: inspect(one).has_table(name))

@@ -71,7 +71,7 @@ CREATE_LOCK = int.from_bytes(b"angzarr", "big")
 def build_engine(
     url: str, *, timeout: timedelta = DEFAULT_TIMEOUT, pool_size: int = 5, power_safe: bool = True
 ) -> Engine:
-    """Return an engine for ``sqlite:///file`` or ``postgresql+psycopg://…``; it connects lazily.
+    """An engine for ``sqlite:///file`` or ``postgresql+psycopg://…``; it connects lazily.
 
     *power_safe* False lets SQLite keep its last commits in the page cache: they outlive the
     process but perhaps not a power cut, which is enough for claims (work is repeated, not lost).
@@ -119,7 +119,7 @@ def patient(engine: Engine) -> Iterator[Engine]:
 
 
 def reading(engine: Engine) -> Engine:
-    """Return *engine* for transactions that only read: on SQLite they wait for no writer."""
+    """*engine* for transactions that only read: on SQLite they wait for no writer."""
     return engine.execution_options(sqlite_begin="BEGIN")
 
 
@@ -188,7 +188,7 @@ class _Run(Generic[_Answer]):
 
 
 def rolled_back(error: DBAPIError) -> bool:
-    """Tell whether PostgreSQL undid a transaction so that others could go on: a deadlock."""
+    """True if PostgreSQL undid a transaction so that others could go on: a deadlock."""
     return getattr(error.orig, "sqlstate", None) in _ROLLED_BACK
 
 
@@ -206,12 +206,12 @@ def unavailable_as(away: type[Unavailable], engine: Engine) -> Iterator[None]:
 
 
 def address(url: URL) -> str:
-    """Return *url* without its secrets: libpq takes a password in the query, too."""
+    """*url* without its secrets: libpq takes a password in the query, too."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 def _is_away(error: SQLAlchemyError) -> bool:
-    """Tell whether the database does not serve, rather than refuse what it was given.
+    """True if the database does not serve, rather than refuse what it was given.
 
     A table or a right that is missing, a full disk and a damaged file are mended by people, and
     meanwhile nothing may be lost; only data and what they break are the caller's own fault.
@@ -222,13 +222,13 @@ def _is_away(error: SQLAlchemyError) -> bool:
 
 
 def _exceeds(error: SQLAlchemyError) -> bool:
-    """Tell whether PostgreSQL has no room for it at all (SQLSTATE 54…): a key that is too long."""
+    """True if PostgreSQL has no room for it at all (SQLSTATE 54…): a key that is too long."""
     state = getattr(getattr(error, "orig", None), "sqlstate", None)
     return isinstance(state, str) and state.startswith("54")
 
 
 def parsed_url(url: str) -> URL:
-    """Return *url* with the driver that is used; raises ConfigurationError for any other's."""
+    """*url* with the driver that is used; raises ConfigurationError for any other's."""
     try:
         parsed = make_url(url)
     except ArgumentError as error:

@@ -93,7 +93,7 @@ _BY_NAME: Final[Sequence[tuple[str, str]]] = (
 
 
 def describe_error(error: object, url: URL) -> str:
-    """Return *error*, a driver's, as one printable line, and what to do where that is known."""
+    """*error*, a driver's, as one printable line, and what to do where that is known."""
     said = printable(" ".join(str(error).split()))[:_LONGEST]
     if cure := hint_of(error, url):
         return said + cure
@@ -126,23 +126,23 @@ _SQLITE_TROUBLE: Final = (*_SQLITE_BUSY, "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_
 
 
 def is_busy(error: BaseException) -> bool:
-    """Tell whether somebody else's transaction was in the way; nothing is broken."""
+    """True if somebody else's transaction was in the way; nothing is broken."""
     return _state(error).startswith((*_BUSY, *_SQLITE_BUSY))
 
 
 def lacks_lock(error: BaseException) -> bool:
-    """Tell whether a lock was waited for in vain on PostgreSQL (lock_not_available)."""
+    """True if a lock was waited for in vain on PostgreSQL (lock_not_available)."""
     return _state(error) == _NO_LOCK
 
 
 def is_trouble(error: BaseException) -> bool:
-    """Tell whether the database does not serve, so that no event is to blame."""
+    """True if the database does not serve, so that no event is to blame."""
     gone = isinstance(error, DBAPIError) and error.connection_invalidated
     return gone or _state(error).startswith((*_TROUBLE, *_SQLITE_TROUBLE))
 
 
 def _state(error: BaseException) -> str:
-    """Return the SQLSTATE of *error*, or SQLite's name for it; empty: it is not a database's."""
+    """The SQLSTATE of *error*, or SQLite's name for it; empty: it is not a database's."""
     original = error.orig if isinstance(error, DBAPIError) else error
     for name in ("sqlstate", "sqlite_errorname"):
         if isinstance(state := getattr(original, name, None), str):

@@ -1,15 +1,16 @@
 """Schema: tables that are upgraded together, by revisions of their own, and their upkeep.
 
 New tables are made at once. Tables that are behind go through Alembic's revisions, by one process
-at a time. Tables of a newer release are left alone.
+at a time. Tables of a newer release are left alone. Alembic is imported only where it is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.schema import SchemaItem
 
 from angzarr.adapters.sql.engine.engine import (
     CREATE_LOCK,
@@ -34,10 +36,11 @@ from angzarr.adapters.sql.engine.engine import (
     reading,
     unavailable_as,
 )
-from angzarr.adapters.sql.engine.schema_revisions import compare, run_revisions
 from angzarr.adapters.sql.engine.statements import takes_lock
 from angzarr.errors import StoreUnavailable, Unavailable
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding, TablesUpkeep
+
+_Answer = TypeVar("_Answer")
 
 #: What tables have that were made before there were revisions, and so no version.
 FIRST: Final = "0001"
@@ -46,7 +49,7 @@ _PATIENCE: Final = 5.0
 
 
 def version_table(name: str, metadata: MetaData) -> Table:
-    """Return the table of one row that says the revision of schema *name*, as Alembic makes it.
+    """The table of one row that says the revision of schema *name*, as Alembic makes it.
 
     It is not Alembic's default one: other software may share the database.
     """
@@ -109,7 +112,7 @@ class Schema:
         self.upgrade(engine)
 
     def revision_of(self, engine: Engine) -> Revision:
-        """Return the revision of the tables."""
+        """The revision of the tables."""
         return in_transaction(reading(engine), self.found, away=self.away)
 
     def upgrade(self, engine: Engine) -> Revision:
@@ -134,7 +137,7 @@ class Schema:
         )
 
     def found(self, connection: Connection) -> Revision:
-        """Return the revision of the tables at *connection*."""
+        """The revision of the tables at *connection*."""
         tables = inspect(connection)
         if tables.has_table(self.version.name):
             found = connection.scalar(select(func.max(self.version.c.version_num)))
@@ -197,20 +200,49 @@ class Schema:
         )
 
 
-class Readiness:
-    """Sees to it, before the first use of an engine, that the tables of *schema* are ready."""
+class SchemaDatabase:
+    """Transactions on the tables of *schema*, which are made ready when the first begins.
 
-    def __init__(self, schema: Schema, engine: Engine, *, migrate: bool = True) -> None:
+    All verbs raise `away` of the schema when the database does not serve. With *migrate* False
+    tables are left as they are, and those that are behind count as away. *reads* are options of
+    connections that only read. Safe to use from threads.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        engine: Engine,
+        *,
+        migrate: bool = True,
+        close: Callable[[], None] | None = None,
+        reads: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.engine = engine
         self._schema = schema
-        self._engine = engine
         self._migrate = migrate
-        self._done = False
+        self._reading = reading(engine).execution_options(**reads or {})
+        self._is_ready = False
+        #: Lets the engine go: its connections are closed unless others use it too.
+        self.close = close or engine.dispose
 
-    def __call__(self) -> None:
+    def prepare(self) -> None:
         """Make the tables ready unless that was done; raises what `Schema.make_ready` does."""
-        if not self._done:
-            self._schema.make_ready(self._engine, migrate=self._migrate)
-            self._done = True
+        if not self._is_ready:
+            self._schema.make_ready(self.engine, migrate=self._migrate)
+            self._is_ready = True
+
+    def write(self, step: Callable[[Connection], _Answer], *, once: bool = False) -> _Answer:
+        """Run *step*, which must be idempotent, in a transaction that may write.
+
+        *once*: it tells whether it was done, and would deny it where it runs a second time.
+        """
+        self.prepare()
+        return in_transaction(self.engine, step, away=self._schema.away, once=once)
+
+    def read(self, step: Callable[[Connection], _Answer]) -> _Answer:
+        """Run *step* in a transaction that only reads; on SQLite it waits for no writer."""
+        self.prepare()
+        return in_transaction(self._reading, step, away=self._schema.away)
 
 
 class SqlTablesUpkeep(TablesUpkeep):
@@ -222,7 +254,7 @@ class SqlTablesUpkeep(TablesUpkeep):
         self._close = close
 
     def revision(self) -> Revision:
-        """Return the revision of the tables."""
+        """The revision of the tables."""
         return self._schema.revision_of(self._engine)
 
     def upgrade(self) -> Revision:
@@ -236,3 +268,54 @@ class SqlTablesUpkeep(TablesUpkeep):
     def close(self) -> None:
         """Close the pooled connections."""
         self._close()
+
+
+#: In `Index.info`: the dialect that alone has it, where it has `ddl_if` too, which Alembic does not
+#: heed.
+ONLY_ON: Final = "only_on"
+
+_SCRIPTS: Final = Path(__file__).parent.parent / "migrations"
+
+
+def run_revisions(
+    connection: Connection, name: str, metadata: MetaData, to: str, *, adopt: str | None = None
+) -> None:
+    """Run the scripts of schema *name* that are missing up to revision *to*.
+
+    Each is a transaction of its own, unless *connection* is in one. Tables without a revision are
+    taken for those of *adopt*.
+    """
+    from alembic import command  # noqa: PLC0415 - costs 0.2 s and is seldom needed
+    from alembic.config import Config  # noqa: PLC0415 - the same
+
+    config = Config()
+    config.set_main_option("path_separator", "newline")  # which no folder has in its name
+    config.set_main_option("script_location", _option(_SCRIPTS))
+    config.set_main_option("version_locations", _option(_SCRIPTS / name))
+    config.attributes |= {
+        "connection": connection,
+        "metadata": metadata,
+        "version_table": f"{name}_version",
+    }
+    if adopt is not None:
+        command.stamp(config, adopt)
+    command.upgrade(config, to)
+
+
+def compare(connection: Connection, metadata: MetaData) -> list[str]:
+    """Return how tables differ from those of *metadata*, in Alembic's words."""
+    from alembic.autogenerate import compare_metadata  # noqa: PLC0415 - costs 0.2 s
+    from alembic.migration import MigrationContext  # noqa: PLC0415 - the same
+
+    def mine(one: SchemaItem, name: str | None, kind: str, *_rest: Any) -> bool:
+        if kind == "table":
+            return name in metadata.tables
+        return one.info.get(ONLY_ON) in {None, connection.dialect.name}
+
+    options = {"include_object": mine, "version_table": "-", "compare_type": True}
+    here = MigrationContext.configure(connection, opts=options)
+    return [str(one) for one in compare_metadata(here, metadata)]
+
+
+def _option(folder: Path) -> str:
+    return str(folder).replace("%", "%%")

@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -34,6 +34,7 @@ from sqlalchemy import (
     literal,
     select,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
 from angzarr.adapters.sql.engine.engine import in_transaction, reading, unavailable_as
@@ -76,7 +77,7 @@ class Single:
             self._fixed = {name: value for name, value in known if value is not None}
 
     def first(self, values: Mapping[str, Any]) -> Sequence[Any] | None:
-        """Return the first row of the answer, None without one; raises StoreUnavailable.
+        """The first row of the answer, None without one; raises StoreUnavailable.
 
         The statement is safe to repeat: where it fails, it is sent again the ordinary way.
         """
@@ -115,6 +116,13 @@ class Single:
         return row
 
 
+def insert_into(there: Engine | Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT of the dialect *there*, which can be told what to do where there is a row."""
+    if there.dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)
+
+
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert *rows*, each with the same columns; by COPY on PostgreSQL.
 
@@ -145,7 +153,7 @@ def among(
 def as_table(
     dialect: Dialect, name: str, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]
 ) -> FromClause:
-    """Return *rows* of texts and numbers as a table with the names and types of *columns*.
+    """*rows* of texts and numbers as a table with the names and types of *columns*.
 
     It is one statement for however many there are, at least one: arrays on PostgreSQL, else JSON.
     """
@@ -181,7 +189,7 @@ def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]
 
 
 def _type_of(table: Table, name: str, dialect: Dialect) -> str:
-    """Return the name of a column's type as PostgreSQL lists it, without a length."""
+    """The name of a column's type as PostgreSQL lists it, without a length."""
     return table.c[name].type.compile(dialect).lower().partition("(")[0]
 
 
@@ -193,7 +201,7 @@ def _writer(table: Table, name: str, dialect: Dialect) -> Callable[[Any], Any] |
 
 
 def _int4(number: int | None) -> int | None:
-    """Return *number*; raises OverflowError where psycopg would store another one."""
+    """*number*; raises OverflowError where psycopg would store another one."""
     if number is not None and not -(2**31) <= number < 2**31:
         msg = f"{number} is beyond what a column of 4 bytes can hold"
         raise OverflowError(msg)
@@ -210,7 +218,7 @@ def takes_lock(
     patience: float,
     between: Callable[[], object] = lambda: None,
 ) -> bool:
-    """Tell whether the transaction has *lock* until its end; asks for up to *patience* seconds.
+    """True if the transaction has *lock* until its end; asks for up to *patience* seconds.
 
     *between* is done after each look that found it taken.
     """
@@ -227,15 +235,20 @@ def takes_lock(
 _SQLITE_FORMAT = "%Y-%m-%d %H:%M:%f000"
 
 
+def utc(moment: datetime) -> datetime:
+    """*moment* in UTC; a naive one is UTC already (SQLite forgets the zone)."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
 def database_now(engine: Engine) -> ColumnElement[datetime]:
-    """Return the present moment, also within a long transaction."""
+    """The present moment, also within a long transaction."""
     if engine.dialect.name == "postgresql":
         return func.clock_timestamp(type_=DateTime(timezone=True))
     return func.strftime(_SQLITE_FORMAT, "now", type_=DateTime(timezone=True))
 
 
 def database_time_after(engine: Engine) -> ColumnElement[datetime]:
-    """Return the moment that is the parameter ``seconds`` (fractions allowed) from now."""
+    """The moment that is the parameter ``seconds`` (fractions allowed) from now."""
     seconds = bindparam("seconds", type_=Float)
     if engine.dialect.name == "postgresql":
         span = func.make_interval(0, 0, 0, 0, 0, 0, seconds)
@@ -245,7 +258,7 @@ def database_time_after(engine: Engine) -> ColumnElement[datetime]:
 
 
 def ask_time(engine: Engine) -> datetime:
-    """Return the database's time; raises StoreUnavailable."""
+    """The database's time; raises StoreUnavailable."""
     asked = select(database_now(engine))
     there: datetime = in_transaction(reading(engine), lambda one: one.execute(asked).scalar_one())
     return there

@@ -1,16 +1,19 @@
 """Event books in SQL: one transaction a verb, and one writer a book at a time.
 
 On PostgreSQL a writer holds the row of its book, on SQLite the whole database (BEGIN IMMEDIATE).
+`SqlEventStore` reads all books as one: pages by primary key, however many books there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import ge, gt
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     RowMapping,
@@ -21,12 +24,12 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    tuple_,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-from angzarr.adapters.sql.engine.engine import in_transaction, reading
-from angzarr.adapters.sql.engine.schema import Readiness
+from angzarr.adapters.sql.engine.schema import SchemaDatabase
+from angzarr.adapters.sql.engine.statements import as_table, insert_into, utc
 from angzarr.adapters.sql.event_store.tables import (
     BOOKS,
     address_in,
@@ -50,7 +53,10 @@ from angzarr.aggregates.book import (
     Book,
     Decision,
     EventBooks,
+    EventStore,
+    Head,
     Kept,
+    Pending,
     Reading,
     Retention,
     Snapshot,
@@ -78,18 +84,15 @@ class SqlEventBooks(EventBooks):
         clock: Clock | None = None,
         migrate: bool = True,
     ) -> None:
-        self._engine = engine
-        # Both reads are of one moment: a decision is never seen without the events before it.
-        self._reading = reading(engine).execution_options(**_one_moment(engine))
-        self._close = close or engine.dispose
+        self._database = SchemaDatabase(
+            BOOKS, engine, migrate=migrate, close=close, reads=_one_moment(engine)
+        )
         self._clock = clock or SystemClock()
-        self._insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
-        self._prepare = Readiness(BOOKS, engine, migrate=migrate)
 
     def read(
         self, address: Address, /, *, cause: str | None = None, whole: bool = False
     ) -> Reading:
-        """Return the book and what was decided of *cause*."""
+        """The book and what was decided of *cause*."""
 
         def step(connection: Connection) -> Reading:
             row = connection.execute(_head(address, cause)).mappings().first()
@@ -106,8 +109,7 @@ class SqlEventBooks(EventBooks):
             )
             return Reading(book, _decision(connection, address, row))
 
-        self._prepare()
-        return in_transaction(self._reading, step)
+        return self._database.read(step)
 
     def write(self, write: Write, /) -> Answer:
         """Keep a decision and append its events."""
@@ -123,11 +125,10 @@ class SqlEventBooks(EventBooks):
                 return Stale(first) if decided is None else Kept(decided, anew=False)
             return Kept(_append(connection, write, first), anew=True)
 
-        self._prepare()
-        return in_transaction(self._engine, step)
+        return self._database.write(step)
 
     def unsent(self, before: datetime, limit: int, /) -> Sequence[Unsent]:
-        """Return decisions whose events count as unsent."""
+        """Decisions whose events count as unsent."""
         since = book_decisions.c.unsent_since
         overdue = select(book_decisions).where(since < before).order_by(since).limit(limit)
 
@@ -135,29 +136,26 @@ class SqlEventBooks(EventBooks):
             rows = connection.execute(overdue).mappings().all()
             return [Unsent(place := address_in(row), _told(connection, place, row)) for row in rows]
 
-        self._prepare()
-        return in_transaction(self._reading, step)
+        return self._database.read(step)
 
     def sent(self, address: Address, cause: str, /) -> None:
         """Note that what was decided of *cause* is sent."""
         done = update(book_decisions).where(
             *_at(book_decisions, address), book_decisions.c.cause == cause_key(cause)
         )
-        self._prepare()
-        in_transaction(self._engine, lambda c: c.execute(done.values(unsent_since=None)))
+        self._database.write(lambda c: c.execute(done.values(unsent_since=None)))
 
     def prune(self, before: datetime, /, *, limit: int) -> int:
         """Forget decisions of before *before* whose events are sent."""
-        self._prepare()
-        return in_transaction(self._engine, lambda c: prune_decisions(c, before, limit))
+        return self._database.write(lambda c: prune_decisions(c, before, limit))
 
     def close(self) -> None:
         """Let the connections go."""
-        self._close()
+        self._database.close()
 
     def _hold(self, connection: Connection, address: Address) -> int:
         """Keep other writers of the book out until this transaction ends; return where it is."""
-        here = self._insert(event_books).values(**key_of(address), next_sequence=0)
+        here = insert_into(connection, event_books).values(**key_of(address), next_sequence=0)
         keys = [event_books.c.domain, event_books.c.root, event_books.c.edition]
         held = here.on_conflict_do_update(
             index_elements=keys, set_={"next_sequence": event_books.c.next_sequence}
@@ -169,12 +167,16 @@ class SqlEventBooks(EventBooks):
         now = self._clock.now()
         row = decision_row(write.decision, write.address, first, now)
         row["unsent_since"] = now if write.unsent and write.decision.events else None
-        fresh = self._insert(book_decisions).values(**row).on_conflict_do_nothing()
+        fresh = insert_into(connection, book_decisions).values(**row).on_conflict_do_nothing()
         kept = fresh.returning(book_decisions.c.first_sequence)
         return connection.execute(kept).first() is not None
 
 
 def _one_moment(engine: Engine) -> dict[str, Any]:
+    """Options by which all reads of a transaction are of one moment.
+
+    A decision is never seen without the events before it.
+    """
     if engine.dialect.name != "postgresql":
         return {}  # a transaction of SQLite in WAL mode sees one moment by itself
     return {"isolation_level": "REPEATABLE READ"}
@@ -189,7 +191,7 @@ def _all_at(table: Table, address: Address) -> Select[Any]:
 
 
 def _head(address: Address, cause: str | None) -> Select[Any]:
-    """Return the question where a book is, with its newest snapshot and a cause's decision."""
+    """The question where a book is, with its newest snapshot and a cause's decision."""
     books, decisions, snapshots = event_books, book_decisions, book_snapshots
     newest = select(func.max(snapshots.c.sequence)).where(*_at(snapshots, address))
     joined = books.outerjoin(
@@ -204,12 +206,12 @@ def _head(address: Address, cause: str | None) -> Select[Any]:
 
 
 def _own(table: Table) -> list[Any]:
-    """Return the columns of *table* besides the address."""
+    """The columns of *table* besides the address."""
     return [column for column in table.c if column.name not in Address._fields]
 
 
 def _decision(connection: Connection, address: Address, row: RowMapping) -> Decision | None:
-    """Return the decision in *row*, if there is one, with the events that it appended."""
+    """The decision in *row*, if there is one, with the events that it appended."""
     return None if row.get("cause") is None else _told(connection, address, row)
 
 
@@ -247,3 +249,85 @@ def _replace(connection: Connection, snapshot: Snapshot, address: Address) -> No
     )
     connection.execute(older)
     connection.execute(insert(book_snapshots), snapshot_row(snapshot, address))
+
+
+class SqlEventStore(EventStore):
+    """Reads the tables of `SqlEventBooks` and waits for no writer; *close* lets the engine go.
+
+    Roots and editions are in the order that the database gives to texts.
+    """
+
+    def __init__(
+        self, engine: Engine, *, close: Callable[[], None] | None = None, migrate: bool = True
+    ) -> None:
+        self._database = SchemaDatabase(BOOKS, engine, migrate=migrate, close=close)
+
+    def heads(self, domains: Sequence[str], after: Address | None, limit: int, /) -> Sequence[Head]:
+        """Return where the books of *domains* are, those behind *after*."""
+        rows = self._page(list(_parts(event_books, domains, after, gt)), limit)
+        return [Head(address_in(row), row["next_sequence"]) for row in rows]
+
+    def scan(self, domains: Sequence[str], start: Head | None, limit: int, /) -> Sequence[Event]:
+        """Events of *domains*, from the one at *start* on."""
+        place = None if start is None else (*start.address, start.next_sequence)
+        rows = self._page(list(_parts(book_events, domains, place, ge)), limit)
+        return [event_of(row) for row in rows]
+
+    def pending(self, places: Sequence[Head], /) -> Sequence[Pending]:
+        """Count the events from each of *places* to the end of its book, by type."""
+        if not places:
+            return []
+        counts = _counts(self._database.engine, places)
+        rows = self._database.read(lambda connection: connection.execute(counts).all())
+        return sorted(
+            Pending(kind, events, oldest and utc(oldest)) for kind, events, oldest in rows
+        )
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._database.close()
+
+    def _page(self, parts: Sequence[Select[Any]], limit: int) -> Sequence[RowMapping]:
+        """The first rows of *parts*, one behind the other: seldom more than one is asked."""
+
+        def step(connection: Connection) -> list[RowMapping]:
+            rows: list[RowMapping] = []
+            for part in parts:
+                if len(rows) < limit:
+                    rows += connection.execute(part.limit(limit - len(rows))).mappings()
+            return rows
+
+        return self._database.read(step)
+
+
+def _parts(
+    table: Table,
+    domains: Sequence[str],
+    place: Sequence[Any] | None,
+    beyond: Callable[[Any, Any], ColumnElement[bool]],
+) -> Iterator[Select[Any]]:
+    """Yield a question for each domain that has rows *beyond* *place*, in order.
+
+    One for several would let PostgreSQL begin each page where a domain begins.
+    """
+    domain, *key = table.primary_key.columns
+    for name in sorted(set(domains)):
+        if place is not None and name < place[0]:
+            continue
+        rows = select(table).where(domain == name).order_by(*key)
+        if place is not None and name == place[0]:
+            rows = rows.where(beyond(tuple_(*key), tuple_(*place[1:])))
+        yield rows
+
+
+def _counts(engine: Engine, places: Sequence[Head]) -> Select[Any]:
+    events = book_events.c
+    rows = [(*address, following) for address, following in places]
+    asked = as_table(engine.dialect, "asked", list(book_events.primary_key.columns), rows)
+    at = [events[name] == asked.c[name] for name in Address._fields]
+    return (
+        select(events.type, func.count(), func.min(events.occurred_at))
+        .select_from(asked)
+        .join(book_events, (events.sequence >= asked.c.sequence) & at[0] & at[1] & at[2])
+        .group_by(events.type)
+    )

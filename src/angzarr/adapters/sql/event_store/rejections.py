@@ -12,11 +12,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, func, insert, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
-from angzarr.adapters.sql.delivery.facts import utc
-from angzarr.adapters.sql.engine.engine import in_transaction, reading
-from angzarr.adapters.sql.engine.schema import Readiness
+from angzarr.adapters.sql.engine.schema import SchemaDatabase
+from angzarr.adapters.sql.engine.statements import insert_into, utc
 from angzarr.adapters.sql.event_store.tables import BOOKS, prune_rejections, rejected_commands
 from angzarr.aggregates.book import Address
 from angzarr.sagas.flags import CompensationStep
@@ -42,7 +40,7 @@ _TEXTS: Final = tuple(
 
 
 def row_of(case: Case) -> dict[str, Any]:
-    """Return the row of *case*."""
+    """The row of *case*."""
     row: dict[str, Any] = {"id": id_text(case.id), "status": case.status.value}
     row |= {name: getattr(case, name) for name in _PLAIN}
     row |= {name: utc(getattr(case, name)) for name in _TIMES}
@@ -54,7 +52,7 @@ def row_of(case: Case) -> dict[str, Any]:
 
 
 def case_of_row(row: Mapping[Any, Any]) -> Case:
-    """Return the case in *row*, which may lack its rejection."""
+    """The case in *row*, which may lack its rejection."""
     said: dict[str, Any] = {name: row[name] for name in _PLAIN}
     said |= {name: utc(row[name]) for name in _TIMES}
     said |= {name: json.loads(row[name]) for name in _TEXTS if name in row}
@@ -89,16 +87,13 @@ class SqlRejectionLog(RejectionLog):
     def __init__(
         self, engine: Engine, *, close: Callable[[], None] | None = None, migrate: bool = True
     ) -> None:
-        self._engine = engine
-        self._close = close or engine.dispose
-        self._insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
-        self._prepare = Readiness(BOOKS, engine, migrate=migrate)
+        self._database = SchemaDatabase(BOOKS, engine, migrate=migrate, close=close)
 
     def note(self, case: Case, /) -> Case:
         """Keep *case*."""
 
         def step(connection: Connection) -> Case:
-            fresh = self._insert(rejected_commands).values(**row_of(case))
+            fresh = insert_into(connection, rejected_commands).values(**row_of(case))
             here = fresh.on_conflict_do_nothing(index_elements=["id"]).returning(_row.id)
             if connection.execute(here).first() is not None:
                 return case
@@ -108,8 +103,7 @@ class SqlRejectionLog(RejectionLog):
                 _write(connection, kept)
             return kept
 
-        self._prepare()
-        return in_transaction(self._engine, step)
+        return self._database.write(step)
 
     def ask_again(self, id: str, asked: AskedAgain, /) -> Case | None:
         """Count that the source is asked again."""
@@ -120,11 +114,10 @@ class SqlRejectionLog(RejectionLog):
                 _write(connection, kept := asked_again(kept, asked))
             return kept
 
-        self._prepare()
-        return in_transaction(self._engine, step)
+        return self._database.write(step)
 
     def look(self, id: str, /) -> Sequence[Case]:
-        """Return the cases whose id begins so, two at most."""
+        """The cases whose id begins so, two at most."""
         beginning = id_text(id)
         found = select(rejected_commands).where(
             _row.id.startswith(beginning, autoescape=True),
@@ -135,7 +128,7 @@ class SqlRejectionLog(RejectionLog):
     def cases(
         self, wanted: CaseFilter, /, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> Sequence[Case]:
-        """Return cases, the newest first."""
+        """Cases, the newest first."""
         found = select(*_LISTED)
         for column, asked in (
             (_row.saga, wanted.saga),
@@ -153,18 +146,15 @@ class SqlRejectionLog(RejectionLog):
 
     def prune(self, before: datetime, /, *, limit: int) -> int:
         """Remove closed cases that did not change since *before*."""
-        self._prepare()
-        return in_transaction(self._engine, lambda c: prune_rejections(c, before, limit))
+        return self._database.write(lambda c: prune_rejections(c, before, limit))
 
     def close(self) -> None:
         """Let the connections go."""
-        self._close()
+        self._database.close()
 
     def _read(self, wanted: Any) -> Sequence[Case]:
-        self._prepare()
-        return in_transaction(
-            reading(self._engine),
-            lambda connection: [case_of_row(row) for row in connection.execute(wanted).mappings()],
+        return self._database.read(
+            lambda connection: [case_of_row(row) for row in connection.execute(wanted).mappings()]
         )
 
 

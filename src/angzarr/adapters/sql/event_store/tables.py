@@ -28,9 +28,8 @@ from sqlalchemy import (
     select,
 )
 
-from angzarr.adapters.sql.delivery.facts import utc
-from angzarr.adapters.sql.engine.schema import Schema, version_table
-from angzarr.adapters.sql.engine.schema_revisions import ONLY_ON
+from angzarr.adapters.sql.engine.schema import ONLY_ON, Schema, version_table
+from angzarr.adapters.sql.engine.statements import utc
 from angzarr.aggregates.book import Address, Decision, Retention, Snapshot, WriteVerdict
 from angzarr.events.event import Event, Priority
 from angzarr.resilience.idempotency import key_part
@@ -166,17 +165,17 @@ _TEXTS = ("correlation_id", "causation_id", "tenant_id", "traceparent")
 
 
 def key_of(address: Address) -> dict[str, str]:
-    """Return the columns that name a book."""
+    """The columns that name a book."""
     return address._asdict()
 
 
 def address_in(row: RowMapping) -> Address:
-    """Return the address of the book that *row* belongs to."""
+    """The address of the book that *row* belongs to."""
     return Address(*(row[name] for name in Address._fields))
 
 
 def event_row(event: Event) -> dict[str, Any]:
-    """Return the row of an event that has its place in a book."""
+    """The row of an event that has its place in a book."""
     said: dict[str, Any] = {"data": event.data}
     said |= {name: text for name in _TEXTS if (text := getattr(event, name)) is not None}
     if event.priority is not Priority.DEFAULT:
@@ -199,7 +198,7 @@ def event_row(event: Event) -> dict[str, Any]:
 
 
 def event_of(row: RowMapping) -> Event:
-    """Return the event in *row*."""
+    """The event in *row*."""
     said = json.loads(row["event"])
     return Event(
         id=row["id"],
@@ -223,7 +222,7 @@ def cause_key(cause: str) -> str:
 
 
 def decision_row(decision: Decision, address: Address, first: int, now: datetime) -> dict[str, Any]:
-    """Return the row of a decision whose events begin at *first*."""
+    """The row of a decision whose events begin at *first*."""
     return {
         **key_of(address),
         "cause": (key := cause_key(decision.cause)),
@@ -239,7 +238,7 @@ def decision_row(decision: Decision, address: Address, first: int, now: datetime
 
 
 def decision_of(row: Mapping[Any, Any], events: Sequence[Event]) -> Decision:
-    """Return the decision in *row*, which appended *events*."""
+    """The decision in *row*, which appended *events*."""
     return Decision(
         cause=row["cause"] if row["odd_cause"] is None else json.loads(row["odd_cause"]),
         verdict=WriteVerdict(row["verdict"]),
@@ -251,7 +250,7 @@ def decision_of(row: Mapping[Any, Any], events: Sequence[Event]) -> Decision:
 
 
 def snapshot_row(snapshot: Snapshot, address: Address) -> dict[str, Any]:
-    """Return the row of a snapshot."""
+    """The row of a snapshot."""
     return {
         **key_of(address),
         "sequence": snapshot.sequence,
@@ -262,7 +261,7 @@ def snapshot_row(snapshot: Snapshot, address: Address) -> dict[str, Any]:
 
 
 def snapshot_of(row: RowMapping) -> Snapshot:
-    """Return the snapshot in *row*."""
+    """The snapshot in *row*."""
     return Snapshot(
         sequence=row["sequence"],
         state=json.loads(row["state"]),

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
+from angzarr.adapters.sql.engine.statements import insert_into
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.schema import (
     ledger_alert_deliveries,
@@ -42,12 +42,12 @@ _TIMES: Final = ("raised_at", "since", "last_at")
 
 
 def alert_text(alert: Alert) -> str:
-    """Return *alert* as JSON."""
+    """*alert* as JSON."""
     return json.dumps(asdict(alert), default=datetime.isoformat)
 
 
 def alert_from(text: str) -> Alert:
-    """Return the alert that *text* was made from; one of a newer release says all that it must."""
+    """The alert that *text* was made from; one of a newer release says all that it must."""
     told: dict[str, Any] = json.loads(text)
     said = {name: told[name] for name in _FIELDS if name in told}
     said |= {name: datetime.fromisoformat(said[name]) for name in _TIMES}
@@ -57,7 +57,7 @@ def alert_from(text: str) -> Alert:
 
 
 def watch_text(watch: Watch) -> str:
-    """Return *watch* as JSON, without what has a column of its own."""
+    """*watch* as JSON, without what has a column of its own."""
     seen = {
         "samples": [(one.at.isoformat(), one.entries) for one in watch.samples],
         "floor": watch.floor,
@@ -72,7 +72,7 @@ def watch_text(watch: Watch) -> str:
 
 
 def watch_from(subject: str, text: str, revision: int) -> Watch:
-    """Return the watch of *subject* that *text* was made from.
+    """The watch of *subject* that *text* was made from.
 
     An older release did not keep how far it looked into entries: to where it counted them last.
     """
@@ -120,7 +120,7 @@ class SqlAlerts(Alerts):
         self._clock = clock or SystemClock()
 
     def watches(self, subjects: Collection[str]) -> Mapping[str, Watch]:
-        """Return the watches that there are."""
+        """The watches that there are."""
         names = sorted(set(subjects))
 
         def read(connection: Connection) -> dict[str, Watch]:
@@ -134,11 +134,11 @@ class SqlAlerts(Alerts):
         return self._database.read(read) if names else {}
 
     def open_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
-        """Return open watches in order."""
+        """Open watches in order."""
         return self._behind(after, limit, is_open=True)
 
     def closed_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
-        """Return closed watches in order."""
+        """Closed watches in order."""
         return self._behind(after, limit, is_open=False)
 
     def forget_watches(self, watches: Sequence[Watch]) -> int:
@@ -203,7 +203,7 @@ class SqlAlerts(Alerts):
         return self._change(delivery, due_at=self._clock.now())
 
     def get_alerts(self, *, limit: int = 50) -> Sequence[Listed]:
-        """Return the newest alerts."""
+        """The newest alerts."""
         newest = select(_alerts.id, _alerts.said).order_by(
             _alerts.raised_at.desc(), _alerts.id.desc()
         )
@@ -258,8 +258,7 @@ def _store_watch(connection: Connection, watch: Watch) -> bool:
     """Store *watch* over the revision before; False: it is not there any more."""
     row = {"state": watch_text(watch), "open": bool(watch.open), "revision": watch.revision}
     if watch.revision == 1:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        new = dialect.insert(ledger_alert_watches).values(subject=watch.subject, **row)
+        new = insert_into(connection, ledger_alert_watches).values(subject=watch.subject, **row)
         stored = new.on_conflict_do_nothing().returning(_watches.subject)
         return connection.execute(stored).first() is not None
     same = (_watches.subject == watch.subject) & (_watches.revision == watch.revision - 1)

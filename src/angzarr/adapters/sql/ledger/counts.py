@@ -22,7 +22,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     Row,
-    Table,
     case,
     delete,
     func,
@@ -31,15 +30,18 @@ from sqlalchemy import (
     union,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
-from angzarr.adapters.sql.ledger.rows import entry_from, group_from
+from angzarr.adapters.sql.engine.statements import insert_into
 from angzarr.adapters.sql.ledger.tables import (
+    LINE,
+    entry_from,
+    group_from,
     ledger_counts,
     ledger_entries,
     ledger_group_history,
     ledger_groups,
+    line_row,
     stored_name,
 )
 from angzarr.analysis.ledger.counts import (
@@ -81,20 +83,14 @@ def count(connection: Connection, steps: Sequence[CountStep], now: datetime) -> 
 
 
 def key_of(kind: CountKey) -> str:
-    """Return the primary key of *kind*'s row, whose names are as they are stored."""
+    """The primary key of *kind*'s row, whose names are as they are stored."""
     return hashlib.sha256("\x00".join(kind).encode()).hexdigest()
 
 
 def append_line(connection: Connection, fingerprint: str, line: HistoryLine) -> None:
     """Add to the history of a group."""
-    row = {"at": line.at, "who": line.who, "what": line.what, "detail": line.detail}
-    connection.execute(insert(ledger_group_history).values(fingerprint=fingerprint, **row))
-
-
-def upsert(connection: Connection, table: Table) -> Any:
-    """Return an INSERT into *table* of this database's dialect, to be given what conflicts do."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table)
+    row = line_row(line, LINE) | {"fingerprint": fingerprint}
+    connection.execute(insert(ledger_group_history).values(row))
 
 
 def _is_storable(kind: CountKey) -> bool:
@@ -102,7 +98,7 @@ def _is_storable(kind: CountKey) -> bool:
 
 
 def _as_stored(entry: Entry) -> Entry:
-    """Return *entry* with the names that are counted by as they are stored."""
+    """*entry* with the names that are counted by as they are stored."""
     names = {name: stored_name(getattr(entry, name)) for name in _NAMES}
     same = all(getattr(entry, name) == stored for name, stored in names.items())
     return entry if same else replace(entry, **names)  # type: ignore[arg-type]
@@ -121,8 +117,8 @@ def grow(connection: Connection, grown: Mapping[str, Growth], now: datetime) -> 
 
 
 def _growing(connection: Connection) -> Any:
-    """Return the statement that adds a group, or adds to it."""
-    statement = upsert(connection, ledger_groups)
+    """The statement that adds a group, or adds to it."""
+    statement = insert_into(connection, ledger_groups)
     columns, new = ledger_groups.c, statement.excluded
     is_latest = new.last_failed_at >= columns.last_failed_at
     changes: dict[str, Any] = {
@@ -163,7 +159,7 @@ def _regress(connection: Connection, fingerprint: str, now: datetime) -> None:
 
 def write_counts(connection: Connection, counted: Mapping[CountKey, Amounts]) -> None:
     """Add *counted* to the counts, in the order of their keys."""
-    statement = upsert(connection, ledger_counts)
+    statement = insert_into(connection, ledger_counts)
     new = {name: ledger_counts.c[name] + statement.excluded[name] for name in _AMOUNTS}
     rows = [
         {"key": key_of(kind), **kind._asdict(), **amounts._asdict()}
@@ -194,14 +190,14 @@ def recount(engine: Engine, *, mend: bool = True) -> Iterator[Recounted]:
 
 
 def _snapshot(engine: Engine) -> Engine:
-    """Return *engine* for transactions that see one moment; on SQLite all do."""
+    """*engine* for transactions that see one moment; on SQLite all do."""
     if engine.dialect.name == "sqlite":
         return reading(engine)
     return engine.execution_options(isolation_level="REPEATABLE READ")
 
 
 def _compare(connection: Connection, after: str | None) -> tuple[Sequence[str], list[str]]:
-    """Return names of the next groups, and which of those are not counted as they are."""
+    """Names of the next groups, and which of those are not counted as they are."""
     names = _names(connection, after)
     there, kept = _counted(connection, names), _kept(connection, names)
     groups = _groups(connection, names)
@@ -258,7 +254,7 @@ def _groups(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int
 
 
 def _totals(kinds: dict[CountKey, Amounts]) -> tuple[int, int, int]:
-    """Return entries, open ones and letters of a group."""
+    """Entries, open ones and letters of a group."""
     still = sum(amounts.entries for kind, amounts in kinds.items() if kind.status in OPEN)
     every = sum(amounts.entries for amounts in kinds.values())
     return every, still, sum(amounts.occurrences for amounts in kinds.values())

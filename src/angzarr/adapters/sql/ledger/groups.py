@@ -23,14 +23,16 @@ from sqlalchemy import (
 from angzarr.adapters.sql.ledger.counts import append_line
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.paging import begins_with, follows, newest_first
-from angzarr.adapters.sql.ledger.rows import group_from, group_line_from
 from angzarr.adapters.sql.ledger.tables import (
+    LINE,
     LONGEST_NAME,
     SOME_OPEN,
+    group_from,
     ledger_counts,
     ledger_entries,
     ledger_group_history,
     ledger_groups,
+    line_from,
     stored_name,
 )
 from angzarr.analysis.ledger.counts import MOST, PeerReport, Peers, PeerStats
@@ -62,7 +64,7 @@ class SqlGroups(Groups):
     def get_groups(
         self, wanted: GroupFilter = OPEN_GROUPS, *, limit: int = 100, after: str = ""
     ) -> GroupPage:
-        """Return a page of groups."""
+        """A page of groups."""
         limit, conditions = min(limit, LONGEST_PAGE), _conditions(wanted)
         place = (_columns.last_failed_at, _columns.fingerprint)
         if after:
@@ -78,7 +80,7 @@ class SqlGroups(Groups):
         return GroupPage(groups=tuple(found[:limit]), next=str(cursor))
 
     def open_group(self, fingerprint: str) -> Group | None:
-        """Return a group."""
+        """A group."""
         return self._database.read(lambda connection: _read_group(connection, fingerprint))
 
     def amend(
@@ -114,7 +116,7 @@ class SqlGroups(Groups):
 
         def read(connection: Connection) -> tuple[HistoryLine, ...]:
             rows = connection.execute(wanted.order_by(history.number))
-            return tuple(group_line_from(row) for row in rows)
+            return tuple(line_from(row, LINE) for row in rows)
 
         return self._database.read(read)
 
@@ -126,7 +128,7 @@ def _read_group(connection: Connection, fingerprint: str, *, lock: bool = False)
 
 
 def _read_groups(connection: Connection, wanted: object) -> list[Group]:
-    """Return the groups of a query, each with its entries counted by status."""
+    """The groups of a query, each with its entries counted by status."""
     rows = connection.execute(wanted).all()  # type: ignore[call-overload]
     by_status = _by_status(connection, [row.fingerprint for row in rows])
     return [group_from(row, by_status[row.fingerprint]) for row in rows]
@@ -198,7 +200,7 @@ class SqlPeers(Peers):
 
 
 def _part(kind: str, name: str, number: int, since: datetime) -> Select[int, int, Any, Any]:
-    """Return the question after one name, answered from the entries that failed last."""
+    """The question after one name, answered from the entries that failed last."""
     last = (
         select(
             _entries.status,

@@ -17,6 +17,7 @@ from angzarr.adapters.sql.ledger.schema import (
     replay_jobs,
     replay_orders,
 )
+from angzarr.adapters.sql.ledger.tables import LINE, line_row
 from angzarr.analysis.ledger.entry import (
     Change,
     Entry,
@@ -56,7 +57,7 @@ def save_orders(connection: Connection, changes: Sequence[Change]) -> None:
 def read_orders(
     connection: Connection, replays: Mapping[str, int]
 ) -> dict[str, tuple[ReplayOrder, DeadLetter | None]]:
-    """Return by entry the order of its last replay, and the letter before the newest edit.
+    """By entry the order of its last replay, and the letter before the newest edit.
 
     *replays* is the number of the last replay, by entry.
     """
@@ -69,7 +70,7 @@ def read_orders(
 
 
 def order_sizes(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
-    """Return by entry how many bytes the letters of its orders are, where it has orders."""
+    """By entry how many bytes the letters of its orders are, where it has orders."""
     rows = replay_orders.c
     both = (func.coalesce(func.length(one), 0) for one in (rows.letter, rows.before))
     wanted = select(rows.entry_id, func.sum(sum(both))).group_by(rows.entry_id)
@@ -103,14 +104,14 @@ def _row(entry: Entry, order: ReplayOrder) -> dict[str, Any]:
 
 
 def letters_row(order: ReplayOrder) -> dict[str, Any]:
-    """Return the letters of *order*, and what was changed, as columns."""
+    """The letters of *order*, and what was changed, as columns."""
     letter, content_type = _written(order.letter)
     before, _ = _written(order.before)
     return {"letter": letter, "before": before, "content_type": content_type, "said": order.said}
 
 
 def letters_of(row: Row[Any]) -> dict[str, Any]:
-    """Return such columns as fields of a `ReplayOrder`."""
+    """Such columns as fields of a `ReplayOrder`."""
     return {
         "letter": _read(row.letter, row.content_type),
         "before": _read(row.before, row.content_type),
@@ -137,7 +138,7 @@ _TIMES: Final = ("since", "until")
 
 
 def job_row(job: ReplayJob) -> dict[str, Any]:
-    """Return *job* as a row of replay_jobs."""
+    """*job* as a row of replay_jobs."""
     row = {name: getattr(job, name) for name in _FIELDS if name not in _JSON}
     row |= {
         "selection": json.dumps(asdict(job.selection), default=datetime.isoformat),
@@ -149,14 +150,14 @@ def job_row(job: ReplayJob) -> dict[str, Any]:
 
 
 def _plan(plan: JobPlan) -> dict[str, Any]:
-    """Return *plan* as JSON; workers of before can read one that asks for nothing new."""
+    """*plan* as JSON; workers of before can read one that asks for nothing new."""
     return {
         name: one for name, one in asdict(plan).items() if name not in _NEW or one != _NEW[name]
     }
 
 
 def job_from(row: Row[Any]) -> ReplayJob:
-    """Return a row of replay_jobs as a job."""
+    """A row of replay_jobs as a job."""
     values = {name: row._mapping[name] for name in _FIELDS}  # noqa: SLF001 - SQLAlchemy's public name for it
     values["status"] = read_word(JobStatus, values["status"])
     values["selection"] = _selection(json.loads(values["selection"]))
@@ -169,7 +170,7 @@ def job_from(row: Row[Any]) -> ReplayJob:
 
 
 def is_understood(row: Row[Any]) -> bool:
-    """Tell whether this release knows all that the plan of a job asks for; else say so once."""
+    """True if this release knows all that the plan of a job asks for; else say so once."""
     plan = json.loads(row.plan)
     if newer := set(plan) - _PLAN:
         say_newer(f"a replay job whose plan says {', '.join(sorted(newer))}")
@@ -177,7 +178,7 @@ def is_understood(row: Row[Any]) -> bool:
 
 
 def item_from(row: Row[Any]) -> JobItem:
-    """Return a row of replay_job_items as an item."""
+    """A row of replay_job_items as an item."""
     return JobItem(
         position=row.position,
         entry_id=row.entry_id,
@@ -189,7 +190,7 @@ def item_from(row: Row[Any]) -> JobItem:
 
 
 def lock_job(connection: Connection, job_id: str) -> Row[Any] | None:
-    """Return the row of a job, locked until the transaction ends."""
+    """The row of a job, locked until the transaction ends."""
     wanted = select(replay_jobs).where(replay_jobs.c.id == job_id)
     return connection.execute(wanted.with_for_update()).one_or_none()
 
@@ -213,10 +214,7 @@ def save_job(
 
 def tell(connection: Connection, job_id: str, lines: Sequence[HistoryLine]) -> None:
     """Add *lines* to the history of a job."""
-    rows = [
-        {"job_id": job_id, "at": one.at, "who": one.who, "what": one.what, "detail": one.detail}
-        for one in lines
-    ]
+    rows = [{"job_id": job_id, **line_row(one, LINE)} for one in lines]
     if rows:
         connection.execute(insert(replay_job_history), rows)
 
@@ -260,7 +258,7 @@ def save_edit(connection: Connection, job_id: str, edit: JobEdit) -> None:
 
 
 def read_edit(connection: Connection, job_id: str) -> JobEdit | None:
-    """Return the edit of a job, if it has one and its entry is still there."""
+    """The edit of a job, if it has one and its entry is still there."""
     wanted = select(replay_job_edits).where(replay_job_edits.c.job_id == job_id)
     row = connection.execute(wanted).one_or_none()
     if row is None:

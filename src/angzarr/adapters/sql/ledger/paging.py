@@ -34,14 +34,14 @@ from angzarr.analysis.ledger.ledger import Cursor, EntryFilter
 def newest_first(
     rows: Select[Any], at: ColumnElement[Any], name: ColumnElement[Any]
 ) -> Select[Any]:
-    """Return *rows* in the order of pages."""
+    """*rows* in the order of pages."""
     return rows.order_by(at.desc(), name.desc())
 
 
 def follows(
     at: ColumnElement[Any], name: ColumnElement[Any], behind: Cursor
 ) -> ColumnElement[bool]:
-    """Return the condition that a row comes after *behind*."""
+    """The condition that a row comes after *behind*."""
     return and_(
         at <= behind.last_failed_at,  # what an index can use
         or_(at < behind.last_failed_at, and_(at == behind.last_failed_at, name < behind.entry_id)),
@@ -49,7 +49,7 @@ def follows(
 
 
 def begins_with(column: ColumnElement[str], beginning: str) -> ColumnElement[bool]:
-    """Return the condition that *column* begins so, to the letter; no index serves it."""
+    """The condition that *column* begins so, to the letter; no index serves it."""
     return func.substr(column, 1, len(beginning)) == beginning
 
 
@@ -87,7 +87,7 @@ class Parts(NamedTuple):
 
 
 def names_few(wanted: EntryFilter) -> bool:
-    """Tell whether few entries have what *wanted* asks for, and an index that leads to them."""
+    """True if few entries have what *wanted* asks for, and an index that leads to them."""
     return bool(wanted.id_prefix) or any(getattr(wanted, name) is not None for name in _RARE)
 
 
@@ -107,7 +107,7 @@ def parts_of(connection: Connection, wanted: EntryFilter, status: Status | None)
 def merged(
     connection: Connection, parts: Parts, conditions: Sequence[ColumnElement[bool]], limit: int
 ) -> Select[Any]:
-    """Return the entries among which the first *limit* are that *conditions* of NEWEST ask for."""
+    """The entries among which the first *limit* are that *conditions* of NEWEST ask for."""
     newest, rows = NEWEST.c, parts.rows
     here = (newest[parts.column] == rows.c.name, newest.status == rows.c.status)
     if connection.dialect.name == "postgresql":

@@ -1,8 +1,6 @@
-"""Questions to the ledger's tables: one page, all counts.
+"""Questions to the ledger's tables: pages, counts, and what is due.
 
-Pages that take longer than a statement may: what to ask for in their place.
-
-What is due in the ledger's tables, each status from one index, whatever sleeps on beside it.
+What is due is read from one index a status, whatever sleeps on beside it.
 """
 
 from __future__ import annotations
@@ -41,9 +39,9 @@ from angzarr.adapters.sql.ledger.paging import (
     oldest_of_newest,
     parts_of,
 )
-from angzarr.adapters.sql.ledger.rows import entry_from
 from angzarr.adapters.sql.ledger.tables import (
     OPEN_ONLY,
+    entry_from,
     ledger_counts,
     ledger_entries,
     ledger_groups,
@@ -85,7 +83,7 @@ def read_page(
     limit: int,
     behind: Cursor | None,
 ) -> EntryPage:
-    """Return the entries that follow *behind*, the one that failed last first."""
+    """The entries that follow *behind*, the one that failed last first."""
     limit = min(limit, LONGEST_PAGE)
     parts = parts_of(connection, wanted, status)
     if parts and parts.many and behind is None and wanted.since is None:
@@ -122,13 +120,13 @@ def _read(
 
 
 def _not_had(wanted: EntryFilter, parts: Parts | None) -> EntryFilter:
-    """Return *wanted* without what all entries of *parts* have: it need not be read of each."""
+    """*wanted* without what all entries of *parts* have: it need not be read of each."""
     nothing: dict[str, Any] = dict.fromkeys(parts.had if parts else ())
     return replace(wanted, **nothing)
 
 
 def _had(parts: Parts, wanted: EntryFilter) -> list[ColumnElement[bool]]:
-    """Return the same of the entries that were found, for those that changed just now."""
+    """The same of the entries that were found, for those that changed just now."""
     asked = ((ledger_entries.c[name], getattr(wanted, name)) for name in parts.had)
     return [column == value for column, value in asked if value is not None]
 
@@ -136,7 +134,7 @@ def _had(parts: Parts, wanted: EntryFilter) -> list[ColumnElement[bool]]:
 def read_oldest_open(
     connection: Connection, limit: int, unmuted_at: datetime | None = None
 ) -> list[Entry]:
-    """Return the open entries that failed first longest ago.
+    """The open entries that failed first longest ago.
 
     With *unmuted_at* those of groups that are muted then are passed over, among `LOOKED_THROUGH`.
     """
@@ -150,7 +148,7 @@ def read_oldest_open(
 
 
 def _oldest(connection: Connection, limit: int) -> Subquery:
-    """Return so many open entries, from the index of open ones; SQLite would rather sort all."""
+    """So many open entries, from the index of open ones; SQLite would rather sort all."""
     hint = " INDEXED BY ledger_entries_open_since" if connection.dialect.name == "sqlite" else ""
     names = ", ".join(column.name for column in ledger_entries.c)
     oldest = text(
@@ -181,7 +179,7 @@ def count_all(connection: Connection) -> FailureStats:
 
 
 def _oldest_open(connection: Connection) -> datetime | None:
-    """Return the first failure of the oldest open entry."""
+    """The first failure of the oldest open entry."""
     found: datetime | None = connection.scalar(select(_oldest(connection, 1).c.first_failed_at))
     return found
 
@@ -230,7 +228,7 @@ def conditions_of(
 def _id_begins(
     connection: Connection, column: ColumnElement[str], beginning: str
 ) -> ColumnElement[bool]:
-    """Return a range of the primary key, where its order is that of bytes; ids are hexadecimal."""
+    """A range of the primary key, where its order is that of bytes; ids are hexadecimal."""
     if not _HEX.fullmatch(beginning):
         return false()
     plain = connection.dialect.name == "sqlite" or connection.scalar(_PLAIN_ORDER)

@@ -24,18 +24,16 @@ from angzarr.adapters.sql.ledger.queries import (
     read_page,
     within_time,
 )
-from angzarr.adapters.sql.ledger.rows import (
+from angzarr.adapters.sql.ledger.tables import (
     entry_from,
     entry_row,
     failure_from,
-    letter_row,
-    line_from,
-    line_row,
-)
-from angzarr.adapters.sql.ledger.tables import (
     ledger_entries,
     ledger_history,
     ledger_letters,
+    letter_row,
+    line_from,
+    line_row,
     stored_name,
 )
 from angzarr.analysis.ledger import transition
@@ -77,7 +75,7 @@ def file_failures(
 
 
 def lock_entries(connection: Connection, ids: Iterable[str]) -> dict[str, Entry]:
-    """Return the entries among *ids*, locked until the transaction ends, always in one order."""
+    """The entries among *ids*, locked until the transaction ends, always in one order."""
     wanted = select(ledger_entries).where(among(connection, ledger_entries.c.id, ids))
     rows = connection.execute(wanted.order_by(ledger_entries.c.id).with_for_update())
     return {row.id: entry_from(row) for row in rows}
@@ -107,7 +105,7 @@ def save_changes(
 
 
 def _ends(steps: Iterable[CountStep]) -> list[tuple[Entry, Entry]]:
-    """Return each entry that was there before *steps*, as it was and as they leave it."""
+    """Each entry that was there before *steps*, as it was and as they leave it."""
     ends: dict[str, tuple[Entry | None, Entry]] = {}
     for before, after, _ in steps:
         if after is not None:
@@ -118,7 +116,7 @@ def _ends(steps: Iterable[CountStep]) -> list[tuple[Entry, Entry]]:
 
 def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine | None]]) -> None:
     """Add to the history of the entries named first; None adds nothing."""
-    rows = [line_row(entry_id, line) for entry_id, line in lines if line]
+    rows = [{"entry_id": one, **line_row(line)} for one, line in lines if line]
     insert_rows(connection, ledger_history, rows)
 
 
@@ -192,7 +190,7 @@ class SqlLedger(EntryTransitions, Ledger):
         return self._database.write(take)
 
     def find_by_letters(self, letter_ids: Collection[str]) -> Mapping[str, Entry]:
-        """Return the entries in which letters were filed."""
+        """The entries in which letters were filed."""
         letter_id = ledger_history.c.letter_id
         wanted = select(letter_id.label("of_letter"), ledger_entries).join_from(
             ledger_history, ledger_entries, ledger_history.c.entry_id == ledger_entries.c.id
@@ -208,13 +206,13 @@ class SqlLedger(EntryTransitions, Ledger):
         return self._database.read(find) if letter_ids else {}
 
     def open_all(self, entry_ids: Collection[str]) -> Mapping[str, EntryDetail]:
-        """Return entries with letter and history."""
+        """Entries with letter and history."""
         if not entry_ids:
             return {}
         return self._database.read(lambda connection: _open(connection, sorted(entry_ids)))
 
     def letter_sizes(self, entry_ids: Collection[str]) -> Mapping[str, int]:
-        """Return the sizes of letters."""
+        """The sizes of letters."""
         if not entry_ids:
             return {}
         return self._database.read(lambda connection: _sizes(connection, sorted(entry_ids)))
@@ -227,7 +225,7 @@ class SqlLedger(EntryTransitions, Ledger):
         limit: int = 100,
         after: str = "",
     ) -> EntryPage:
-        """Return a page of entries."""
+        """A page of entries."""
         behind = read_cursor(after) if after else None
         with within_time():
             return self._database.read(
@@ -235,7 +233,7 @@ class SqlLedger(EntryTransitions, Ledger):
             )
 
     def oldest_open(self, *, limit: int = 1, unmuted: bool = False) -> list[Entry]:
-        """Return the open entries that failed first longest ago."""
+        """The open entries that failed first longest ago."""
         at = self._clock.now() if unmuted else None
         return self._database.read(lambda connection: read_oldest_open(connection, limit, at))
 

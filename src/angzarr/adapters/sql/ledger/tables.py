@@ -1,13 +1,13 @@
-"""The tables of entries, letters and groups (spec A2).
+"""The tables of entries, letters and groups (spec A2), and their rows.
 
-Times are UTC; texts are valid for PostgreSQL.
-
-`migrations/ledger` leads to these tables: a change here needs a revision there.
+Times are UTC; texts are valid for PostgreSQL. `migrations/ledger` leads to these tables: a change
+here needs a revision there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     String,
     Table,
     Text,
@@ -30,6 +31,13 @@ from sqlalchemy import (
 )
 
 from angzarr.adapters.sql.engine.schema import version_table
+from angzarr.analysis.ledger.entry import Entry, FailureClass, HistoryLine, Hold, Status, read_word
+from angzarr.analysis.ledger.failure import Failure, Unreadable
+from angzarr.analysis.ledger.group import Group, GroupStatus
+from angzarr.dead_letters.bounds import WIDEST
+from angzarr.dead_letters.codec import decode, encode, raw_letter
+from angzarr.errors import DecodeError
+from angzarr.runtime.failures import is_machine_fault
 
 METADATA = MetaData()
 
@@ -47,7 +55,7 @@ class UtcTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
-        """Return *value* in UTC."""
+        """*value* in UTC."""
         return value.astimezone(UTC) if value is not None else None
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
@@ -88,12 +96,12 @@ def _name_of(value: Any) -> str | None:
 
 
 def stored_name(name: str) -> str:
-    """Return *name* as a column of names keeps it."""
+    """*name* as a column of names keeps it."""
     return valid_text(name)[:LONGEST_NAME]
 
 
 def valid_text(text: str) -> str:
-    """Return *text* with a mark where PostgreSQL cannot store a character."""
+    """*text* with a mark where PostgreSQL cannot store a character."""
     if text.isascii() and "\x00" not in text:
         return text
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
@@ -108,27 +116,27 @@ SOME_OPEN: Final = text("open_entries > 0")
 
 
 def a_name(column: str) -> Column[str]:
-    """Return a column of texts that are looked for."""
+    """A column of texts that are looked for."""
     return Column(column, Name, nullable=False)
 
 
 def a_text(column: str) -> Column[str]:
-    """Return a column of texts of any length."""
+    """A column of texts of any length."""
     return Column(column, ValidText, nullable=False)
 
 
 def a_time(column: str, *, nullable: bool = True) -> Column[Any]:
-    """Return a column of times."""
+    """A column of times."""
     return Column(column, UtcTime, nullable=nullable)
 
 
 def a_number(column: str) -> Column[int]:
-    """Return a column of small numbers."""
+    """A column of small numbers."""
     return Column(column, Integer, nullable=False)
 
 
 def a_count(column: str) -> Column[int]:
-    """Return a column of numbers that may grow large."""
+    """A column of numbers that may grow large."""
     return Column(column, BigInteger, nullable=False)
 
 
@@ -284,3 +292,93 @@ ledger_counts = Table(
 )
 
 ledger_version = version_table("ledger", METADATA)
+
+
+_FIELDS = tuple(field.name for field in fields(Entry))
+#: What the histories of groups and jobs have of a line, and what those of entries have besides.
+LINE: Final = ("at", "who", "what", "detail")
+ENTRY_LINE: Final = (*LINE, "letter_id", "replay")
+
+
+def entry_row(entry: Entry) -> dict[str, Any]:
+    """*entry* as a row of ledger_entries."""
+    return {name: getattr(entry, name) for name in _FIELDS}
+
+
+def entry_from(row: Row[Any]) -> Entry:
+    """A row of ledger_entries, which may have other columns besides, as an entry."""
+    columns = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
+    values = {name: columns[name] for name in _FIELDS}
+    values["status"] = read_word(Status, values["status"])
+    if values["failure_class"] is not None:
+        values["failure_class"] = read_word(FailureClass, values["failure_class"])
+    if values["hold"] is not None:
+        values["hold"] = read_word(Hold, values["hold"])
+    return Entry(**values)
+
+
+def letter_row(entry_id: str, failure: Failure) -> dict[str, Any]:
+    """*failure* as a row of ledger_letters: a letter as JSON, which is read quickest."""
+    if isinstance(failure, Unreadable):
+        body, content_type = encode(failure.as_raw_letter())
+        problem, received_at = failure.problem, failure.received_at
+    else:
+        body, content_type = encode(failure)
+        problem, received_at = None, failure.sent_to_dlq_at
+    return {
+        "entry_id": entry_id,
+        "body": body,
+        "content_type": content_type,
+        "problem": problem,
+        "domain": failure.domain,
+        "received_at": received_at,
+    }
+
+
+def failure_from(row: Row[Any]) -> Failure:
+    """A row of ledger_letters as what was filed.
+
+    Raises DecodeError for want of memory only: what cannot be read is raw bytes.
+    """
+    raw, problem = bytes(row.body), row.problem
+    if problem is None:
+        try:
+            return decode(raw, row.content_type, WIDEST)
+        except DecodeError as error:
+            if is_machine_fault(error):
+                raise
+            problem = f"the ledger's copy of the letter cannot be read: {error}"
+    return Unreadable(
+        domain=row.domain,
+        **_raw(row.domain, raw, row.content_type),
+        problem=problem,
+        received_at=row.received_at,
+    )
+
+
+def _raw(domain: str, body: bytes, content_type: str) -> dict[str, Any]:
+    """Return what was received, and what carried it."""
+    try:
+        kept = raw_letter(domain, body, content_type)
+    except DecodeError:
+        return {"raw": body, "content_type": content_type}
+    return {"raw": kept.raw, "content_type": kept.content_type, "record": kept.record}
+
+
+def line_row(line: HistoryLine, names: Sequence[str] = ENTRY_LINE) -> dict[str, Any]:
+    """*line* as columns of a history, those of *names*."""
+    return {name: getattr(line, name) for name in names}
+
+
+def line_from(row: Row[Any], names: Sequence[str] = ENTRY_LINE) -> HistoryLine:
+    """A row of a history as a line."""
+    return HistoryLine(**{name: getattr(row, name) for name in names})
+
+
+def group_from(row: Row[Any], by_status: Mapping[str, int]) -> Group:
+    """A row of ledger_groups as a group, with its entries counted by status."""
+    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+    values["status"] = read_word(GroupStatus, values["status"])
+    if values["failure_class"] is not None:
+        values["failure_class"] = read_word(FailureClass, values["failure_class"])
+    return Group(**values, by_status=dict(by_status))

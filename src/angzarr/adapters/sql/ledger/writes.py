@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, and_, delete, or_, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
+from angzarr.adapters.sql.engine.statements import insert_into
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.schema import remembered_writes
 from angzarr.analysis.ledger import idempotent_requests as rules
@@ -115,9 +115,10 @@ def _held(connection: Connection, key: WriteKey, fresh: RequestRecord) -> Reques
 
 def _insert(connection: Connection, key: WriteKey, write: RequestRecord) -> None:
     """Store *write* unless the key is known; two that do so at once wait for each other."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     row = {**key._asdict(), **_columns(write)}
-    connection.execute(insert(remembered_writes).values(row).on_conflict_do_nothing())
+    connection.execute(
+        insert_into(connection, remembered_writes).values(row).on_conflict_do_nothing()
+    )
 
 
 def _save(connection: Connection, key: WriteKey, write: RequestRecord) -> None:

@@ -13,10 +13,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, RowMapping, bindparam, case, delete, select, text
-from sqlalchemy.dialects import postgresql, sqlite
 
-from angzarr.adapters.sql.engine.engine import in_transaction, reading
-from angzarr.adapters.sql.engine.schema import Readiness
+from angzarr.adapters.sql.engine.schema import SchemaDatabase
 from angzarr.adapters.sql.event_store.tables import to_text
 from angzarr.adapters.sql.ordering.tables import ORDERING, name_key, projection_checkpoints
 from angzarr.ordering.lane import Step
@@ -33,7 +31,7 @@ COUNTED: Final = {name: bindparam(f"c_{name}", type_=_here[name].type) for name 
 
 
 def counted_row(step: Step) -> dict[str, Any]:
-    """Return the parameters with which *step* is counted."""
+    """The parameters with which *step* is counted."""
     row = {
         "projection": name_key(step.lane.handler),
         "event_type": name_key(step.event_type),
@@ -44,12 +42,6 @@ def counted_row(step: Step) -> dict[str, Any]:
         "events_processed": 1,
     }
     return {COUNTED[name].key: value for name, value in row.items()}
-
-
-def insert_into(engine: Engine) -> Any:
-    """Return an INSERT of checkpoints that can be told what to do where there is a row."""
-    insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
-    return insert(projection_checkpoints)
 
 
 def added(statement: Any) -> Any:
@@ -83,17 +75,15 @@ class SqlCheckpoints(Checkpoints):
     def __init__(
         self, engine: Engine, *, close: Callable[[], None] | None = None, migrate: bool = True
     ) -> None:
-        self._engine = engine
-        self._close = close or engine.dispose
-        self._prepare = Readiness(ORDERING, engine, migrate=migrate)
+        self._database = SchemaDatabase(ORDERING, engine, migrate=migrate, close=close)
 
     def get(self, projection: str, /) -> Checkpoint | None:
-        """Return the checkpoint of *projection*."""
+        """The checkpoint of *projection*."""
         slots = self._slots(projection)
         return _sum(slots) if slots else None
 
     def by_type(self, projection: str, /) -> Mapping[str, Checkpoint]:
-        """Return one for each type of event."""
+        """One for each type of event."""
         types: dict[str, list[Checkpoint]] = {}
         for one in self._slots(projection):
             types.setdefault(one.last_event_type, []).append(one)
@@ -116,27 +106,20 @@ class SqlCheckpoints(Checkpoints):
             clear(connection, projection)
             connection.execute(projection_checkpoints.insert(), row)
 
-        self._write(step)
+        self._database.write(step)
 
     def reset(self, projection: str, /) -> None:
         """Clear it."""
-        self._write(lambda connection: clear(connection, projection))
+        self._database.write(lambda connection: clear(connection, projection))
 
     def close(self) -> None:
         """Let the connections go."""
-        self._close()
+        self._database.close()
 
     def _slots(self, projection: str) -> list[Checkpoint]:
         wanted = select(projection_checkpoints).where(_here.projection == name_key(projection))
-        self._prepare()
-        rows = in_transaction(
-            reading(self._engine), lambda connection: connection.execute(wanted).mappings().all()
-        )
+        rows = self._database.read(lambda connection: connection.execute(wanted).mappings().all())
         return [_slot_in(row) for row in rows]
-
-    def _write(self, step: Callable[[Connection], None]) -> None:
-        self._prepare()
-        in_transaction(self._engine, step)
 
 
 def _alone(connection: Connection) -> None:

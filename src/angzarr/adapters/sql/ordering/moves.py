@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import Connection, Engine, bindparam, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from angzarr.adapters.sql.engine.engine import in_transaction
-from angzarr.adapters.sql.engine.statements import Single
-from angzarr.adapters.sql.ordering.checkpoints import COUNTED, added, counted_row, insert_into
+from angzarr.adapters.sql.engine.statements import Single, insert_into
+from angzarr.adapters.sql.ordering.checkpoints import COUNTED, added, counted_row
 from angzarr.adapters.sql.ordering.tables import (
     AT_ONCE,
     at,
     lane_key,
     ordering_lanes,
     ordering_waiting,
+    projection_checkpoints,
     waiting_of,
 )
 from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step, Waiting, Why
@@ -28,8 +28,8 @@ class LaneMoves:
     """The statements by which lanes move, built once for an engine."""
 
     def __init__(self, engine: Engine) -> None:
-        self._insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert
-        self._counting = insert_into(engine)
+        self._fresh = insert_into(engine, ordering_lanes)
+        self._counting = insert_into(engine, projection_checkpoints)
         self._count = added(self._counting.values(dict(COUNTED)))
         # SQLite writes to one table a statement.
         self._in_one = engine.dialect.name == "postgresql"
@@ -87,11 +87,11 @@ class LaneMoves:
             found = connection.execute(looked().with_for_update(), named(lane)).first()
             return Place(lane.first) if found is None else Place(*found)
         fresh = {"first_sequence": lane.first, "next_sequence": lane.first, "waiting": 0}
-        row = self._insert(ordering_lanes).values(**lane_key(lane), **fresh)
+        row = self._fresh.values(**lane_key(lane), **fresh)
         as_registered = {"first_sequence": row.excluded.first_sequence}
         kept = row.on_conflict_do_update(index_elements=list(_KEY), set_=as_registered)
-        kept = kept.returning(_lanes.next_sequence, _lanes.waiting)
-        return Place(*connection.execute(kept).one())
+        there = kept.returning(_lanes.next_sequence, _lanes.waiting)
+        return Place(*connection.execute(there).one())
 
     def _move(self, step: Step) -> Any:
         return self._first if step.sequence == step.lane.first else self._later
@@ -108,13 +108,13 @@ class LaneMoves:
             "next_sequence": bindparam("k_next"),
         }
         moved = {"waiting": 0, "moved_at": _parameter("k_at")}
-        row = self._insert(ordering_lanes).values(names | fresh | moved)
+        row = self._fresh.values(names | fresh | moved)
         onwards = {"next_sequence": row.excluded.next_sequence, "moved_at": row.excluded.moved_at}
         free = (_lanes.next_sequence == bindparam("k_place")) & (_lanes.waiting == 0)
         return row.on_conflict_do_update(index_elements=list(_KEY), set_=onwards, where=free)
 
     def _quick(self, move: Any) -> Any:
-        """Return the statement that moves, and counts what moved: a repeat counts nothing."""
+        """The statement that moves, and counts what moved: a repeat counts nothing."""
         moved = move.returning(_lanes.next_sequence)
         if not self._in_one:
             return moved
@@ -125,17 +125,17 @@ class LaneMoves:
 
 
 def named(lane: Lane) -> dict[str, Any]:
-    """Return the parameters that name *lane*."""
+    """The parameters that name *lane*."""
     return {f"k_{name}": value for name, value in lane_key(lane).items()}
 
 
 def here() -> list[Any]:
-    """Return the conditions under which a row is that of the lane named."""
+    """The conditions under which a row is that of the lane named."""
     return [_lanes[name] == bindparam(f"k_{name}") for name in _KEY]
 
 
 def looked() -> Any:
-    """Return the question where a lane is."""
+    """The question where a lane is."""
     return select(_lanes.next_sequence, _lanes.waiting).where(*here())
 
 

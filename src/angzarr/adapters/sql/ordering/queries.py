@@ -52,7 +52,7 @@ _LETTERS: Final = 500
 def gaps(
     connection: Connection, handlers: Mapping[str, str], before: datetime, limit: int
 ) -> list[Gap]:
-    """Return lanes whose next event nobody knows of; see `Lanes.gaps`."""
+    """Lanes whose next event nobody knows of; see `Lanes.gaps`."""
     found = _gaps(list(handlers), before, limit)
     first = and_(
         *(_waiting[name] == found.c[name] for name in _KEY), _waiting.sequence == found.c.first
@@ -92,7 +92,7 @@ def places(
 
 
 def summary(connection: Connection, handler: str) -> Summary:
-    """Return the lanes of *handler* together."""
+    """The lanes of *handler* together."""
     key = name_key(handler)
     lanes = select(func.count()).select_from(ordering_lanes).where(_lanes.handler == key)
     holds_up = _lanes.next_sequence == _waiting.sequence
@@ -178,7 +178,7 @@ def _gaps(handlers: Sequence[str], before: datetime, limit: int) -> Any:
 
 
 def _soonest(lanes: Any) -> list[Any]:
-    """Return the order in which lanes may be sent again what they miss, at once first."""
+    """The order in which lanes may be sent again what they miss, at once first."""
     is_of_now = lanes.sent_place == lanes.next_sequence
     return [case((is_of_now, 1), else_=0), case((is_of_now, lanes.sent_until), else_=None)]
 
@@ -201,9 +201,7 @@ def _parts(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-_lanes, _waiting = ordering_lanes.c, ordering_waiting.c
 _later, _first = ordering_waiting.alias("later"), ordering_waiting.alias("first")
-_LANE_LIST_KEY: Final = ("handler", *Address._fields)
 _WAITS: Final = ("sequence", "why", "since", "event_id", "event_type", "letter_id", "due_at")
 _ADDRESS: Final = [_waiting[name] for name in Address._fields]
 
@@ -211,23 +209,21 @@ _ADDRESS: Final = [_waiting[name] for name in Address._fields]
 def standing(
     connection: Connection, handler: str, after: Address | None, limit: int, *, blocked: bool
 ) -> list[Standing]:
-    """Return lanes of *handler* in which something waits, by address."""
+    """Lanes of *handler* in which something waits, by address."""
     asked = _blocked(handler) if blocked else _any(handler)
     if after is not None:
         asked = asked.where(tuple_(*_ADDRESS) > tuple_(*after))
     page = asked.order_by(*_ADDRESS).limit(limit).subquery("page")
     first = (
         select(func.min(_later.c.sequence))
-        .where(*(_later.c[name] == _lanes[name] for name in _LANE_LIST_KEY))
+        .where(*(_later.c[name] == _lanes[name] for name in _KEY))
         .where(_later.c.sequence >= _lanes.next_sequence)
         .scalar_subquery()
     )
-    here = and_(*(_lanes[name] == page.c[name] for name in _LANE_LIST_KEY))
-    same = and_(
-        *(_first.c[name] == _lanes[name] for name in _LANE_LIST_KEY), _first.c.sequence == first
-    )
+    here = and_(*(_lanes[name] == page.c[name] for name in _KEY))
+    same = and_(*(_first.c[name] == _lanes[name] for name in _KEY), _first.c.sequence == first)
     told = select(
-        *(_lanes[name] for name in (*_LANE_LIST_KEY, "first_sequence", "next_sequence")),
+        *(_lanes[name] for name in (*_KEY, "first_sequence", "next_sequence")),
         _lanes.waiting.label("count"),
         *(_first.c[name] for name in _WAITS),
         null().label("text"),
@@ -237,16 +233,16 @@ def standing(
 
 
 def _any(handler: str) -> Select[Any]:
-    """Return the question which lanes something waits in: one walk along the key of what waits."""
-    names = (_waiting[name] for name in _LANE_LIST_KEY)
+    """The question which lanes something waits in: one walk along the key of what waits."""
+    names = (_waiting[name] for name in _KEY)
     return select(*names).distinct().where(_waiting.handler == name_key(handler))
 
 
 def _blocked(handler: str) -> Select[Any]:
-    """Return the question which lanes letters hold up, in words that begin at their index."""
+    """The question which lanes letters hold up, in words that begin at their index."""
     mine = _waiting.handler.concat("") == name_key(handler)
     return (
-        select(*(_waiting[name] for name in _LANE_LIST_KEY))
+        select(*(_waiting[name] for name in _KEY))
         .join(ordering_lanes, and_(IN_LANE, _lanes.next_sequence == _waiting.sequence))
         .where(mine, _waiting.letter_id.is_not(None), _waiting.letter_id >= "")
         .where(_waiting.why == Why.DEAD_LETTER.value)
@@ -254,7 +250,7 @@ def _blocked(handler: str) -> Select[Any]:
 
 
 def known(connection: Connection) -> list[Known]:
-    """Return the handlers that have lanes: each question seeks the next domain, or handler."""
+    """The handlers that have lanes: each question seeks the next domain, or handler."""
     found: dict[str, Known] = {}
     row = _seek(connection)
     while row is not None:
@@ -268,13 +264,13 @@ def known(connection: Connection) -> list[Known]:
 
 
 def _seek(connection: Connection, *here: ColumnElement[bool]) -> Any:
-    """Return the first lane of those *here*, in the order of the key."""
+    """The first lane of those *here*, in the order of the key."""
     wanted = select(_lanes.handler, _lanes.domain, _lanes.first_sequence).where(*here)
     return connection.execute(wanted.order_by(_lanes.handler, _lanes.domain).limit(1)).first()
 
 
 def _name_of(key: str) -> str | None:
-    """Return the handler that *key* stands for; None: it stands there by a digest."""
+    """The handler that *key* stands for; None: it stands there by a digest."""
     name = unquote(key, errors="replace")
     return name if name_key(name) == key else None
 

@@ -1,28 +1,102 @@
-"""Work and the move of its lane in one transaction, which is never left open (ADR 0051).
+"""Runs of ordered handlers: work and the move of its lane in one transaction (ADR 0051).
 
-On PostgreSQL the transaction of a run begins with the look at the lane and passes the gate in the
-same statement. That saves each event a round trip.
+On PostgreSQL the transaction of a run begins with the look at the lane and passes the gate of its
+handler in the same statement. That saves each event a round trip.
+
+Who replaces a read model shuts the gate: it waits for runs that are under way, and no run begins.
+Runs do not wait to be let in: that would keep a slot of a worker from all other handlers. A run
+that has only read so far holds no lock that a switch-over could wait for, and what it read would be
+outdated when it writes. Who fills a read model in place pauses the gate for one short batch after
+the other. There runs queue up, as they would hardly ever find it open, but no longer than the
+database lets them wait for a lock. On SQLite a run keeps all other writers out anyway.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, RootTransaction, and_, literal, select
+from sqlalchemy import (
+    Connection,
+    Engine,
+    RootTransaction,
+    and_,
+    bindparam,
+    case,
+    false,
+    func,
+    literal,
+    select,
+)
 from sqlalchemy.exc import DBAPIError
 
 from angzarr.adapters.sql.engine.engine import address, in_transaction, rolled_back, unavailable_as
 from angzarr.adapters.sql.engine.error_hints import describe_error, is_busy, is_trouble, lacks_lock
 from angzarr.adapters.sql.engine.statements import Single
-from angzarr.adapters.sql.ordering import gate
 from angzarr.adapters.sql.ordering.moves import here, named
 from angzarr.adapters.sql.ordering.tables import ordering_lanes
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step
 from angzarr.ordering.lanes import Entered
+
+#: The parameters of `LETS_IN`.
+_GATE: Final = "g_gate"
+_PAUSE: Final = "g_pause"
+
+#: Lets who asks in until its transaction ends, and tells whether it did.
+LETS_IN: Final[Any] = case(
+    (
+        func.pg_try_advisory_xact_lock_shared(bindparam(_GATE)),
+        func.pg_advisory_xact_lock_shared(bindparam(_PAUSE)).is_not(None),
+    ),
+    else_=false(),
+)
+
+
+#: Whose address has `options` of its own waits for no lock for ever all the same: while it waits
+#: nobody is let in.
+_BOUNDED: Final = select(func.set_config("lock_timeout", "4500ms", True)).where(  # noqa: FBT003 - of SQL
+    func.current_setting("lock_timeout") == "0"
+)
+
+
+@lru_cache(maxsize=1024)
+def keys_of(handler: str) -> dict[str, int]:
+    """The parameters of `LETS_IN` for the runs of *handler*; do not change them."""
+    return {_GATE: _key("run", handler), _PAUSE: _key("batch", handler)}
+
+
+def shut(connection: Connection, handler: str) -> None:
+    """Let no run of *handler* begin until the transaction ends; waits for those under way.
+
+    None begins while it waits, so that it has its turn.
+    """
+    for key in keys_of(handler).values():
+        _lock(connection, key)
+
+
+def pause(connection: Connection, handler: str) -> None:
+    """Let runs of *handler* wait until the transaction ends; waits for those under way.
+
+    They have their turn before the next pause.
+    """
+    _lock(connection, keys_of(handler)[_PAUSE])
+
+
+def _lock(connection: Connection, key: int) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(_BOUNDED)
+        connection.execute(select(func.pg_advisory_xact_lock(key)))
+
+
+def _key(what: str, handler: str) -> int:
+    digest = hashlib.sha256(f"angzarr {what} {handler}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
 
 #: in_failed_sql_transaction: a statement of the work had failed, and the work said nothing.
 _FAILED: Final = "25P02"
@@ -183,7 +257,7 @@ def _told(connection: Connection) -> Iterator[None]:
 
 
 def _is_away(connection: Connection, error: Exception) -> bool:
-    """Tell whether the connection is lost, or its transaction failed by no fault of the work."""
+    """True if the connection is lost, or its transaction failed by no fault of the work."""
     if connection.invalidated:
         return True
     if not isinstance(error, DBAPIError):
@@ -196,18 +270,18 @@ def _is_away(connection: Connection, error: Exception) -> bool:
 
 
 def _has_failed(connection: Connection) -> bool:
-    """Tell whether it is this transaction that failed: the work may use databases of its own."""
+    """True if it is this transaction that failed: the work may use databases of its own."""
     return _status(connection) == _IN_ERROR
 
 
 def _status(connection: Connection) -> object:
-    """Return psycopg's TransactionStatus of *connection*; None on SQLite."""
+    """Psycopg's TransactionStatus of *connection*; None on SQLite."""
     info: Any = getattr(connection.connection.dbapi_connection, "info", None)
     return None if info is None else info.transaction_status
 
 
 def _state(error: BaseException | None) -> str:
-    """Return PostgreSQL's SQLSTATE of *error*, if it has one."""
+    """PostgreSQL's SQLSTATE of *error*, if it has one."""
     return str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
 
 
@@ -226,7 +300,7 @@ class LaneEntry:
         self.is_early = engine.dialect.name == "postgresql"
         one = select(literal(1)).subquery("one")
         lane = one.outerjoin(ordering_lanes, and_(*here()))
-        asked = select(gate.LETS_IN, _lanes.next_sequence, _lanes.waiting).select_from(lane)
+        asked = select(LETS_IN, _lanes.next_sequence, _lanes.waiting).select_from(lane)
         self._enter = Single(engine, asked)
 
     def enter(self, lane: Lane) -> Entered | None:
@@ -261,7 +335,7 @@ class LaneEntry:
         return _Entered(place, begun, self._move)
 
     def _asked(self, connection: Connection, lane: Lane) -> Sequence[Any]:
-        values = named(lane) | gate.keys_of(lane.handler)
+        values = named(lane) | keys_of(lane.handler)
         with unavailable_as(StoreUnavailable, self._engine):
             row = self._enter.first_in(connection, values)
         assert row is not None  # noqa: S101 - an outer join of one row

@@ -1,11 +1,7 @@
-"""The tables of lanes, what waits in them, and checkpoints (spec P2, P3). Times are UTC.
+"""The tables of lanes, what waits in them, and checkpoints (spec P2, P3), and their rows.
 
-They live in one database: a lane moves in the transaction that counts it (ADR 0051). This is what
-`migrations/ordering` lead to; whoever changes a table here adds a revision there.
-
-The schema of lanes, what waits in them, and checkpoints.
-
-Lanes and what waits in them as rows, and back.
+They live in one database: a lane moves in the transaction that counts it (ADR 0051). Times are UTC.
+`migrations/ordering` leads to these tables: a change here needs a revision there.
 """
 
 from __future__ import annotations
@@ -142,22 +138,22 @@ def name_key(name: str) -> str:
 
 
 def lane_key(lane: Lane) -> dict[str, Any]:
-    """Return the columns that name a lane."""
+    """The columns that name a lane."""
     return {"handler": name_key(lane.handler), **key_of(lane.address)}
 
 
 def at(table: Table, lane: Lane) -> list[Any]:
-    """Return the conditions under which a row of *table* belongs to *lane*."""
+    """The conditions under which a row of *table* belongs to *lane*."""
     return [table.c[name] == value for name, value in lane_key(lane).items()]
 
 
 def by_key(handlers: Iterable[str]) -> dict[str, str]:
-    """Return the names of *handlers* by what stands for them in a key."""
+    """The names of *handlers* by what stands for them in a key."""
     return {name_key(handler): handler for handler in handlers}
 
 
 def waiting_row(waiting: Waiting) -> dict[str, Any]:
-    """Return the row of an event that waits, as one whose turn has not come."""
+    """The row of an event that waits, as one whose turn has not come."""
     return {
         **lane_key(waiting.lane),
         "sequence": waiting.sequence,

@@ -100,7 +100,7 @@ def released(connection: Connection, moving: LaneMoves, early: Waiting) -> None:
 
 
 def due(handlers: Mapping[str, str], now: datetime, limit: int) -> Select[Any]:
-    """Return the question what nobody has of the events whose turn has come."""
+    """The question what nobody has of the events whose turn has come."""
     # That it has come is said in the words of the index, which has nothing else.
     free = and_(_waiting.lent_until.is_not(None), _waiting.lent_until <= now)
     return (
@@ -127,7 +127,7 @@ def lend(
 
 
 def _waiting_as_long(early: Waiting, there: Waiting | None) -> Waiting:
-    """Return *early* as one that waits since the first time that it came."""
+    """*early* as one that waits since the first time that it came."""
     if there is None or there.why is not Why.EARLY or there.since >= early.since:
         return early
     return replace(early, since=there.since)
@@ -148,7 +148,6 @@ def _parked(connection: Connection, lane: Lane) -> int:
     return int(connection.scalar(wanted.where(*at(ordering_waiting, lane), EARLY)) or 0)
 
 
-_lanes, _waiting = ordering_lanes.c, ordering_waiting.c
 #: Where the lane of a row is that waits; what waits is few, so it is asked of each.
 _PLACE: Final = select(_lanes.next_sequence).where(IN_LANE).scalar_subquery()
 
@@ -176,14 +175,11 @@ def settle(connection: Connection, lanes: Sequence[Any]) -> None:
 
 
 def overlooked(connection: Connection, handlers: Mapping[str, str], limit: int) -> Sequence[Any]:
-    """Return the keys of lanes that are at a parked event, or past it, which is not due."""
+    """The keys of lanes that are at a parked event, or past it, which is not due."""
     keys = [_waiting[name] for name in _KEY]
     mine = [_waiting.handler.in_(list(handlers)), EARLY, _waiting.lent_until.is_(None)]
     found = select(*keys).distinct().where(*mine, _waiting.sequence <= _PLACE).limit(limit)
     return connection.execute(found).all()
-
-
-_lanes, _waiting = ordering_lanes.c, ordering_waiting.c
 
 
 def skip_to(

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Connection, Engine
 
 from angzarr.adapters.sql.engine.error_hints import is_busy
-from angzarr.adapters.sql.ordering.gate import pause
+from angzarr.adapters.sql.ordering.runs import pause
 from angzarr.adapters.sql.ordering.waiting_events import reset
 from angzarr.adapters.sql.rebuild import progress as green_progress
 from angzarr.adapters.sql.rebuild import store as green_lanes
@@ -117,7 +117,7 @@ class RebuildInPlace(SqlShadowTables):
         return self._tried(super().abandon)
 
     def _tried(self, step: Callable[[], _Answer]) -> _Answer:
-        """Return *step*'s answer; each time that somebody else is in the way it waits already.
+        """*step*'s answer; each time that somebody else is in the way it waits already.
 
         Raises StoreUnavailable where that does not end: the rebuild goes on from here.
         """

@@ -12,10 +12,9 @@ from typing import Any, Final
 from sqlalchemy import Engine, RowMapping, func, select, text
 
 from angzarr.adapters.sql.engine.engine import patient
-from angzarr.adapters.sql.ordering.gate import shut
+from angzarr.adapters.sql.ordering.runs import shut
 from angzarr.adapters.sql.rebuild.progress import METADATA, SPACE
-from angzarr.adapters.sql.rebuild.refusals import in_hand, in_the_way, no_table
-from angzarr.adapters.sql.rebuild.space import Layout, Space
+from angzarr.adapters.sql.rebuild.space import Layout, Space, in_hand, in_the_way, no_table
 from angzarr.errors import RebuildError
 from angzarr.projections.shadow_table import Plan
 
@@ -89,12 +88,12 @@ class PostgresqlSpace(Space):
                 self.connection.execute(select(func.set_config(name, value, False)))  # noqa: FBT003 - of SQL
 
     def exists(self) -> bool:
-        """Tell whether the schema is there."""
+        """True if the schema is there."""
         known = text("SELECT 1 FROM pg_namespace WHERE nspname = :schema")
         return self.connection.execute(known, {"schema": self._schema}).first() is not None
 
     def layouts(self) -> Sequence[Layout]:
-        """Return the live tables, found by search_path."""
+        """The live tables, found by search_path."""
         for name in self.plan.tables:
             row = self.connection.execute(_TABLE, {"name": name}).mappings().first()
             if row is None or row["relkind"] not in {"r", "p"}:
@@ -106,7 +105,7 @@ class PostgresqlSpace(Space):
         return [self.layout(name) for name in self.plan.tables]
 
     def layout(self, name: str) -> Layout:
-        """Return the live table; where its name leads to another one by now, it has no columns."""
+        """The live table; where its name leads to another one by now, it has no columns."""
         aimed = self.connection.scalar(select(func.current_setting("search_path")))
         self._search(self._before, local=True)  # types and defaults are said by it
         found: Any = self.connection.execute(_COLUMNS, dict(self._live[name]))
@@ -215,11 +214,11 @@ class PostgresqlSpace(Space):
         """Do nothing: the schema went with the commit."""
 
     def live(self, table: str) -> str:
-        """Return the table that search_path led to."""
+        """The table that search_path led to."""
         return str(self._live[table]["name"])
 
     def green(self, table: str) -> str:
-        """Return the table in the schema."""
+        """The table in the schema."""
         return f"{self.quoted(self._schema)}.{self.quoted(table)}"
 
     def _written(self) -> dict[str, int]:
@@ -238,7 +237,7 @@ class PostgresqlSpace(Space):
 
 
 def schema_of(projection: str) -> str:
-    """Return the name of the schema for the rebuild of *projection*."""
+    """The name of the schema for the rebuild of *projection*."""
     name = f"angzarr_rebuild_{projection}"
     if len(name) <= _LONGEST:
         return name

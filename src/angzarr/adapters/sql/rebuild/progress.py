@@ -32,8 +32,8 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
+from angzarr.adapters.sql.engine.statements import insert_into
 from angzarr.adapters.sql.event_store.tables import address_in, to_text
 from angzarr.adapters.sql.ledger.tables import UtcTime
 from angzarr.adapters.sql.ordering.tables import name_key
@@ -102,20 +102,15 @@ _KEY: Final = Address._fields
 _COLUMNS: Final = (*_KEY, "next_sequence")
 
 
-def insert_of(connection: Connection) -> Any:
-    """Return the INSERT of the database's own dialect, which takes ON CONFLICT."""
-    return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert
-
-
 def at_address(table: Table, address: Address) -> list[Any]:
-    """Return the conditions under which a row of *table* is of *address*."""
+    """The conditions under which a row of *table* is of *address*."""
     return [table.c[name] == value for name, value in zip(_KEY, address, strict=True)]
 
 
 def places(
     connection: Connection, addresses: Iterable[Address], table: Table, *where: Any
 ) -> dict[Address, int]:
-    """Return the next sequences that *table* has of *addresses*, in its rows that are *where*."""
+    """The next sequences that *table* has of *addresses*, in its rows that are *where*."""
     wanted = dict.fromkeys(addresses, 0)
     if not wanted:
         return {}
@@ -132,7 +127,7 @@ def put_places(connection: Connection, following: Mapping[Address, int]) -> None
     if not following:
         return
     given = place_rows(connection, following)
-    row = insert_of(connection)(angzarr_rebuild_places).from_select(
+    row = insert_into(connection, angzarr_rebuild_places).from_select(
         list(_COLUMNS), select(*(given.c[name] for name in _COLUMNS)).where(literal(1) == 1)
     )
     connection.execute(
@@ -148,7 +143,7 @@ def forget(connection: Connection, table: Table, address: Address) -> None:
 
 
 def place_rows(connection: Connection, following: Mapping[Address, int]) -> FromClause:
-    """Return *following* as a table: one parameter for however many there are."""
+    """*following* as a table: one parameter for however many there are."""
     rows = json.dumps([(*address, place) for address, place in following.items()])
     if connection.dialect.name == "postgresql":
         given = cast(literal(rows, Text), JSON)
@@ -176,7 +171,7 @@ def start(connection: Connection, fingerprint: str, now: datetime, *, verifies: 
 
 
 def progress_of(connection: Connection, *, resumed: bool) -> tuple[str, Progress]:
-    """Return the fingerprint of the space and how far it is."""
+    """The fingerprint of the space and how far it is."""
     row = connection.execute(select(angzarr_rebuild)).mappings().one()
     cursor = None if row["domain"] is None else Head(address_in(row), row["next_sequence"])
     left = tuple(failures(connection))
@@ -191,7 +186,7 @@ def spoil(connection: Connection) -> None:
 
 
 def emptied(connection: Connection) -> bool | None:
-    """Tell whether the live read model is emptied; None: nobody has begun to."""
+    """True if the live read model is emptied; None: nobody has begun to."""
     return connection.scalar(select(angzarr_rebuild.c.emptied))
 
 
@@ -201,7 +196,7 @@ def note_emptied(connection: Connection, *, done: bool) -> None:
 
 
 def failures(connection: Connection) -> list[Failure]:
-    """Return the events that failed and that their aggregates stayed at."""
+    """The events that failed and that their aggregates stayed at."""
     table = angzarr_rebuild_failures
     rows = connection.execute(select(table).order_by(*table.primary_key.columns)).mappings()
     return [
@@ -238,7 +233,7 @@ def note(connection: Connection, events: Sequence[Event], cursor: Head | None) -
     if not events:
         return
     counts, last = Counter(event.type for event in events), {one.type: one for one in events}
-    row = insert_of(connection)(angzarr_rebuild_types)
+    row = insert_into(connection, angzarr_rebuild_types)
     new, here = row.excluded, angzarr_rebuild_types.c
     added = {"last_event_id": new.last_event_id, "events": here.events + new.events}
     connection.execute(

@@ -11,10 +11,10 @@ from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql.engine.engine import unavailable_as
 from angzarr.adapters.sql.engine.error_hints import is_busy, is_trouble
-from angzarr.adapters.sql.ordering.gate import shut
+from angzarr.adapters.sql.ordering.runs import shut
 from angzarr.adapters.sql.rebuild import progress as green_progress
-from angzarr.adapters.sql.rebuild import refusals as green_saying
 from angzarr.adapters.sql.rebuild import space as green_copying
+from angzarr.adapters.sql.rebuild import space as green_saying
 from angzarr.adapters.sql.rebuild import store as green_lanes
 from angzarr.adapters.sql.rebuild.postgresql import PostgresqlSpace
 from angzarr.adapters.sql.rebuild.progress import angzarr_rebuild_places, places, put_places
@@ -178,7 +178,7 @@ class SqlShadowTables(ShadowTable):
             green_progress.forgive(connection)
 
     def places(self, addresses: Sequence[Address], /) -> Mapping[Address, int]:
-        """Return the next sequences of *addresses*."""
+        """The next sequences of *addresses*."""
         with self._transaction():
             return self.where(addresses)
 
@@ -241,7 +241,7 @@ class SqlShadowTables(ShadowTable):
         """Do what comes first in the transaction of a batch."""
 
     def where(self, addresses: Iterable[Address]) -> dict[Address, int]:
-        """Return the next sequences of *addresses*, those that have one."""
+        """The next sequences of *addresses*, those that have one."""
         return places(self.space.connection, addresses, angzarr_rebuild_places)
 
     def stay(self, failure: Failure) -> None:

@@ -1,4 +1,4 @@
-"""Where shadow tables lie, and how they are compared with the live ones and replace them.
+"""Where shadow tables lie, how they replace the live ones, and why that is refused.
 
 Equal rows have equal digests, whatever their order; a digest needs bounded memory.
 """
@@ -12,8 +12,12 @@ from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import IntegrityError
 
+from angzarr.errors import StoreUnavailable
+from angzarr.events.event import Event
 from angzarr.projections.shadow_table import Compared, Plan
+from angzarr.runtime.text import printable
 
 
 class Layout(NamedTuple):
@@ -57,7 +61,7 @@ class Space(ABC):
 
     @abstractmethod
     def layout(self, name: str) -> Layout:
-        """Return one of them as it is now; without columns, or RebuildError: it is not there."""
+        """One of them as it is now; without columns, or RebuildError: it is not there."""
 
     @abstractmethod
     def make(self) -> None:
@@ -84,11 +88,11 @@ class Space(ABC):
 
     @abstractmethod
     def exclusive(self, *, on: bool) -> None:
-        """Say whether the next transactions write to the live tables, too."""
+        """True if the next transactions write to the live tables, too."""
 
     @abstractmethod
     def writable(self, *, on: bool) -> None:
-        """Say whether the live tables may be written to now, where that is watched."""
+        """True if the live tables may be written to now, where that is watched."""
 
     @abstractmethod
     def hold_still(self) -> None:
@@ -120,14 +124,14 @@ class Space(ABC):
 
     @abstractmethod
     def live(self, table: str) -> str:
-        """Return the live *table* as it is written in a statement."""
+        """The live *table* as it is written in a statement."""
 
     @abstractmethod
     def green(self, table: str) -> str:
-        """Return the green *table* as it is written in a statement."""
+        """The green *table* as it is written in a statement."""
 
     def quoted(self, name: str) -> str:
-        """Return *name* as it is written in a statement."""
+        """*name* as it is written in a statement."""
         return self.connection.dialect.identifier_preparer.quote_identifier(name)
 
     def run(self, statement: str) -> None:
@@ -152,7 +156,7 @@ class Digest(NamedTuple):
 
 
 def digest(connection: Connection, table: str, columns: Sequence[str]) -> Digest:
-    """Return the digest of *columns* of *table*; all names are quoted already.
+    """The digest of *columns* of *table*; all names are quoted already.
 
     Two digests are compared where they come from the same kind of database.
     """
@@ -171,7 +175,7 @@ def digest(connection: Connection, table: str, columns: Sequence[str]) -> Digest
 
 
 def _of_row(row: tuple[object, ...]) -> int:
-    """Return a row's digest: `repr` tells 1 from '1', 1.0 and NULL."""
+    """A row's digest: `repr` tells 1 from '1', 1.0 and NULL."""
     return int.from_bytes(hashlib.sha256(repr(row).encode()).digest()[:16], "big")
 
 
@@ -226,3 +230,91 @@ def _digests(space: Space, layout: Layout, names: Sequence[str]) -> tuple[Digest
     columns = [space.quoted(name) for name in names]
     live, green = (place(layout.name) for place in (space.live, space.green))
     return digest(space.connection, live, columns), digest(space.connection, green, columns)
+
+
+def in_hand(plan: Plan) -> str:
+    """Say that another rebuild is under way."""
+    return (
+        f"{plan.projection} is being rebuilt by another process just now: wait for it, or stop it"
+        " first; a rebuild that was stopped is gone on with by the next one"
+    )
+
+
+def no_table(plan: Plan, name: str) -> str:
+    """Say that there is no such table."""
+    return (
+        f"{plan.projection} names {name!r} in `tables`, and the database of the order has no table"
+        " of that name: correct it, or, if the read model is somewhere else, leave `tables` out and"
+        " rebuild it in place (--in-place)"
+    )
+
+
+def in_the_way(source: str, target: str, constraint: str) -> str:
+    """Say that other tables refer to the read model."""
+    return (
+        f"{source} refers to {target} ({constraint}), all rows of which are replaced when a rebuild"
+        f" is switched over: name {source} in `tables` too if it belongs to the read model, else"
+        " make the foreign key DEFERRABLE and without an ON DELETE action, or drop it"
+    )
+
+
+def another(plan: Plan) -> str:
+    """Say that the space is of another plan."""
+    return (
+        f"a rebuild of {plan.projection} was begun for other tables, other domains or another first"
+        " sequence: remove what it has made (--abandon), and begin anew"
+    )
+
+
+def changed(plan: Plan, table: str) -> str:
+    """Say that a live table is another one than the space has."""
+    return (
+        f"{table} was changed while {plan.projection} was rebuilt for it, so columns could be lost:"
+        " nothing was done to it; remove what the rebuild has made (--abandon), and begin anew"
+    )
+
+
+def unknown(plan: Plan, events: int) -> str:
+    """Say that so many events of the live lanes are beyond the event books."""
+    return (
+        f"{plan.projection} has handled or passed {events:,} events that are in no event book, so"
+        " its read model would lose their effects: leave it as it is, or give them up (--force)"
+    )
+
+
+def unfit(plan: Plan, error: IntegrityError) -> str:
+    """Say that the live tables do not take the rows."""
+    said = printable(" ".join(str(error.orig).split()))
+    return (
+        f"the rebuilt read model of {plan.projection} breaks a rule of its live tables: {said};"
+        " nothing was switched over"
+    )
+
+
+def ended(plan: Plan, event: Event) -> str:
+    """Say that the projection ended the transaction that it was given."""
+    return (
+        f"{plan.projection} ended the transaction that it was given for {event.type}, so its"
+        " effects could be there twice: do not commit or roll back its connection; mend that, and"
+        " run the rebuild again, which begins anew then"
+    )
+
+
+def unheard(plan: Plan, away: StoreUnavailable) -> str:
+    """Say that nobody knows whether a rebuild is done."""
+    cure = (
+        "see with --verify before you run it again" if plan.tables else
+        "run it again, which ends it, or does all of it once more if it was done"
+    )  # fmt: skip
+    return (
+        f"the database was lost while it was told to commit the rebuilt {plan.projection}, so it"
+        f" may be done: {cure} ({away})"
+    )
+
+
+def stray(plan: Plan, table: str) -> str:
+    """Say that the projection writes to a table outside of the read model."""
+    return (
+        f"{plan.projection} writes to {table}, which is not in its `tables`, so a rebuild would"
+        " write there twice: name it there (without its schema), and begin anew; it wrote nothing"
+    )

@@ -19,8 +19,7 @@ from sqlalchemy import Engine, event
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.engine.sqlite_files import make_private
 from angzarr.adapters.sql.rebuild.progress import METADATA, SPACE
-from angzarr.adapters.sql.rebuild.refusals import in_hand, in_the_way, no_table
-from angzarr.adapters.sql.rebuild.space import Layout, Space
+from angzarr.adapters.sql.rebuild.space import Layout, Space, in_hand, in_the_way, no_table
 from angzarr.errors import RebuildError
 from angzarr.projections.shadow_table import Plan
 
@@ -59,18 +58,18 @@ class SqliteSpace(Space):
         self.exclusive(on=False)
 
     def exists(self) -> bool:
-        """Tell whether the side file has anything in it."""
+        """True if the side file has anything in it."""
         found = f"SELECT 1 FROM {self._green}.sqlite_master WHERE name = 'angzarr_rebuild'"  # noqa: S608
         return self.connection.exec_driver_sql(found).first() is not None
 
     def layouts(self) -> Sequence[Layout]:
-        """Return the live tables; raises RebuildError for those that cannot be in two files."""
+        """The live tables; raises RebuildError for those that cannot be in two files."""
         found = [self.layout(name) for name in self.plan.tables]
         self._check_references()
         return found
 
     def layout(self, name: str) -> Layout:
-        """Return the live table, as its file has it."""
+        """The live table, as its file has it."""
         found = f"SELECT type, sql FROM {self._live}.sqlite_master WHERE lower(name) = lower(?)"  # noqa: S608
         row = self.connection.exec_driver_sql(found, (name,)).first()
         if row is None or row.type != "table" or row.sql.upper().startswith("CREATE VIRTUAL"):
@@ -167,11 +166,11 @@ class SqliteSpace(Space):
         self.close()
 
     def live(self, table: str) -> str:
-        """Return the table in the attached file."""
+        """The table in the attached file."""
         return f"{self._live}.{self.quoted(table)}"
 
     def green(self, table: str) -> str:
-        """Return the table in the side file."""
+        """The table in the side file."""
         return f"{self._green}.{self.quoted(table)}"
 
     def _take_lock(self, path: Path) -> bool:
@@ -230,7 +229,7 @@ class SqliteSpace(Space):
 
 
 def _acts(key: Any, *, at_once: bool = False) -> bool:
-    """Tell whether a foreign key does something to its rows, or *at_once* refuses."""
+    """True if a foreign key does something to its rows, or *at_once* refuses."""
     passive = {"NO ACTION"} if at_once else {"NO ACTION", "RESTRICT"}
     return key.on_delete not in passive or (not at_once and key.on_update not in passive)
 

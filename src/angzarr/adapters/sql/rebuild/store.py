@@ -20,6 +20,7 @@ from sqlalchemy import (
     update,
 )
 
+from angzarr.adapters.sql.engine.statements import insert_into
 from angzarr.adapters.sql.ordering.checkpoints import COUNTED, added, counted_row
 from angzarr.adapters.sql.ordering.tables import (
     name_key,
@@ -32,7 +33,6 @@ from angzarr.adapters.sql.rebuild.progress import (
     angzarr_rebuild_failures,
     angzarr_rebuild_places,
     angzarr_rebuild_types,
-    insert_of,
     place_rows,
     places,
 )
@@ -50,7 +50,7 @@ _places, _failures = angzarr_rebuild_places.c, angzarr_rebuild_failures.c
 
 
 def lanes_ahead(connection: Connection, plan: Plan) -> list[Behind]:
-    """Return the aggregates whose live lanes are further than the space; no stuck ones."""
+    """The aggregates whose live lanes are further than the space; no stuck ones."""
     here = func.coalesce(_places.next_sequence, plan.first)
     wanted = (
         select(_lanes.domain, _lanes.root, _lanes.edition, here, _lanes.next_sequence)
@@ -151,7 +151,7 @@ def _put_lanes(connection: Connection, plan: Plan, places: FromClause, now: date
     }
     # Without a WHERE SQLite takes the ON of ON CONFLICT for one of a join.
     given = select(*values.values()).where(literal(1) == 1)
-    row = insert_of(connection)(ordering_lanes).from_select(list(values), given)
+    row = insert_into(connection, ordering_lanes).from_select(list(values), given)
     new = row.excluded.next_sequence
     connection.execute(
         row.on_conflict_do_update(
@@ -199,7 +199,7 @@ def count(connection: Connection, plan: Plan, events: Sequence[Event], now: date
         number = sum(one.type == event.type for one in events)
         counted = counted_row(step) | {COUNTED["events_processed"].key: number}
         connection.execute(
-            added(insert_of(connection)(projection_checkpoints).values(COUNTED)), counted
+            added(insert_into(connection, projection_checkpoints).values(COUNTED)), counted
         )
 
 

@@ -1,11 +1,10 @@
-"""The choice of the entries of a replay job, written down in slices within one transaction.
+"""The choice of a replay job's entries, written down in slices within one transaction.
 
 Entries are only read: nobody who works on them waits. A slice is small enough for the time that a
 statement may take, whatever the size of the whole.
 
-Adding up: the entries of a person's other replay jobs, summed by the database.
-
-`job_limits.besides` says which count; only names and sums leave the database.
+`besides` sums the entries of a person's other jobs, of which `job_limits` says which count. Only
+names and sums leave the database.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ from sqlalchemy import (
 
 from angzarr.adapters.sql.engine.statements import takes_lock
 from angzarr.adapters.sql.ledger.queries import conditions_of
-from angzarr.adapters.sql.ledger.rows import entry_from
 from angzarr.adapters.sql.ledger.schema import replay_job_items, replay_jobs
-from angzarr.adapters.sql.ledger.tables import ledger_entries
+from angzarr.adapters.sql.ledger.tables import entry_from, ledger_entries
 from angzarr.analysis.ledger.transition import REPLAYABLE
 from angzarr.analysis.replay.job import (
     AUTOMATIC,
@@ -141,7 +139,7 @@ def _choose_alone(connection: Connection) -> None:
 
 
 def would_choose(connection: Connection, selection: Selection, limit: int) -> list[Candidate]:
-    """Return the first *limit* that `EntryChoice` looks at for *selection*, as it does."""
+    """The first *limit* that `EntryChoice` looks at for *selection*, as it does."""
     others = _unfinished(connection)
     other = _owner(_entries.id, others).correlate(ledger_entries) if others else literal("")
     entries = _in_order(select(ledger_entries, other.label("other_job")))
@@ -159,13 +157,13 @@ def would_choose(connection: Connection, selection: Selection, limit: int) -> li
 
 
 def _unfinished(connection: Connection, besides: str = "") -> Sequence[str]:
-    """Return all unfinished jobs but for one."""
+    """All unfinished jobs but for one."""
     jobs = select(_jobs.id).where(_jobs.status.not_in(sorted(ENDED)), _jobs.id != besides)
     return connection.scalars(jobs).all()
 
 
 def _parts(connection: Connection, selection: Selection) -> list[list[ColumnElement[bool]]]:
-    """Return the conditions of the selection; many ids are asked for in parts, oldest first."""
+    """The conditions of the selection; many ids are asked for in parts, oldest first."""
     if not (ids := selection.entry_ids):
         wanted = conditions_of(connection, _entries, selection.wanted, None)
         return [[*wanted, _in_status(selection)]]
@@ -177,7 +175,7 @@ def _parts(connection: Connection, selection: Selection) -> list[list[ColumnElem
 
 
 def _oldest_first(connection: Connection, ids: Sequence[str]) -> list[str]:
-    """Return those of *ids* that there are, the one that failed longest ago first."""
+    """Those of *ids* that there are, the one that failed longest ago first."""
     places = select(_entries.last_failed_at, _entries.id)
     found = (connection.execute(places.where(_entries.id.in_(part))) for part in _some(ids))
     return [entry_id for _, entry_id in sorted((at, one) for rows in found for at, one in rows)]
@@ -196,7 +194,7 @@ def _in_status(selection: Selection) -> ColumnElement[bool]:
 def _slice(
     connection: Connection, conditions: list[ColumnElement[bool]], after: Row[Any] | None, size: int
 ) -> _Slice:
-    """Return the next *size* entries behind *after* as conditions."""
+    """The next *size* entries behind *after* as conditions."""
     behind = [*conditions] if after is None else [*conditions, _follows(after)]
     end = _in_order(select(_entries.last_failed_at, _entries.id).where(*behind))
     last = connection.execute(end.offset(size - 1).limit(1)).one_or_none()
@@ -225,7 +223,7 @@ def _owner_of(connection: Connection, one: _Slice, others: Sequence[str]) -> str
 
 
 def _owner(entry_id: ColumnElement[str], others: Sequence[str]) -> ScalarSelect[str]:
-    """Return one of *others* that has an entry."""
+    """One of *others* that has an entry."""
     owner = select(_items.job_id).where(_items.entry_id == entry_id, _items.job_id.in_(others))
     return owner.where(_items.state.not_in(sorted(ENDED_STATES))).limit(1).scalar_subquery()
 
@@ -243,7 +241,6 @@ def _place(row: Row[Any]) -> Tuple:
     return tuple_(at, literal(row.id, _entries.id.type))
 
 
-_jobs = replay_jobs.c
 _UNDER_WAY: Final = _jobs.status.not_in(sorted(ENDED | {JobStatus.PROPOSED}))
 
 

@@ -76,7 +76,7 @@ def take(
 def _free(
     connection: Connection, kind: ColumnElement[bool], engine: str, now: datetime, limit: int
 ) -> Sequence[Row[Any]]:
-    """Return jobs of one *kind* that need work and nobody else has, locked, longest ago first."""
+    """Jobs of one *kind* that need work and nobody else has, locked, longest ago first."""
     under_way = _jobs.sent > _jobs.handled + _jobs.failed + _jobs.unanswered
     free = or_(_jobs.engine == engine, _jobs.leased_until.is_(None), _jobs.leased_until <= now)
     running = and_(_jobs.status == JobStatus.RUNNING, ~_is_behind())
@@ -98,7 +98,7 @@ def _age(row: Row[Any], later: timedelta) -> tuple[datetime, str]:
 
 
 def older_of_group(connection: Connection, job: ReplayJob) -> str:
-    """Return the id of a job that runs over the same group, or an empty string."""
+    """The id of a job that runs over the same group, or an empty string."""
     if not job.group:
         return ""
     same = (
@@ -162,7 +162,7 @@ class JobSteps:
         return self._save(before, job_rules.noted(before, items, said, self.now))
 
     def _put_back(self, job: ReplayJob, items: Sequence[JobItem]) -> list[JobItem]:
-        """Return *items*, which had begun, as what their entries say became of them."""
+        """*items*, which had begun, as what their entries say became of them."""
         if not items:
             return []
         rows = self.connection.execute(_with_entries(self.job_id, ItemState.BEGUN))
@@ -191,7 +191,7 @@ class JobSteps:
         return [item_from(row) for row in self.connection.execute(wanted)]
 
     def _held(self) -> ReplayJob | None:
-        """Return the job, locked, if it is this engine's."""
+        """The job, locked, if it is this engine's."""
         row = lock_job(self.connection, self.job_id)
         return job_from(row) if row is not None and row.engine == self.engine else None
 
@@ -217,7 +217,7 @@ def owners(connection: Connection, entries: Sequence[Entry]) -> Mapping[str, str
 def _sorted_out(
     rows: Sequence[Row[Any]], job: ReplayJob, limit: int, most_replays: int
 ) -> tuple[list[JobItem], list[JobItem]]:
-    """Return the items that begin, with their numbers, and those that are refused."""
+    """The items that begin, with their numbers, and those that are refused."""
     began: list[JobItem] = []
     refused: list[JobItem] = []
     for row in rows:
@@ -234,7 +234,7 @@ def _sorted_out(
 
 
 def _is_behind() -> ColumnElement[bool]:
-    """Return the condition that an older job runs over the same group."""
+    """The condition that an older job runs over the same group."""
     older = _older.c
     return and_(
         _jobs.fingerprint != "",
@@ -250,7 +250,7 @@ def _is_behind() -> ColumnElement[bool]:
 
 
 def _answered(job_id: str) -> Select[Any]:
-    """Return the question for the replays under way of which the ledger says more."""
+    """The question for the replays under way of which the ledger says more."""
     changed = or_(
         _entries.id.is_(None),
         _entries.status != Status.RETRYING,
@@ -262,7 +262,7 @@ def _answered(job_id: str) -> Select[Any]:
 
 
 def _with_entries(job_id: str, state: ItemState) -> Select[Any]:
-    """Return the question for items in *state* beside their entries, which may be gone."""
+    """The question for items in *state* beside their entries, which may be gone."""
     return (
         select(
             replay_job_items,

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from sqlalchemy import Connection, and_, delete, exists, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 
+from angzarr.adapters.sql.engine.statements import insert_into
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.job_rows import (
     item_from,
@@ -28,7 +28,7 @@ from angzarr.adapters.sql.ledger.schema import (
     replay_job_items,
     replay_jobs,
 )
-from angzarr.adapters.sql.ledger.tables import ledger_entries, ledger_groups
+from angzarr.adapters.sql.ledger.tables import LINE, ledger_entries, ledger_groups, line_from
 from angzarr.adapters.sql.replay_jobs import steps
 from angzarr.adapters.sql.replay_jobs.choice import EntryChoice, besides, would_choose
 from angzarr.analysis.ledger.entry import Entry, HistoryLine
@@ -55,7 +55,7 @@ from angzarr.analysis.replay.job_store import (
 from angzarr.clock import Clock, SystemClock
 
 _Answer = TypeVar("_Answer")
-_columns = replay_jobs.c
+_jobs, _items = replay_jobs.c, replay_job_items.c
 
 
 class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
@@ -73,17 +73,13 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
             return self._database.read(lambda one: would_choose(one, selection, limit))
 
     def open_job(self, job_id: str) -> ReplayJob | None:
-        """Return a job."""
-        wanted = select(replay_jobs).where(_columns.id == job_id)
-
-        def read(connection: Connection) -> ReplayJob | None:
-            row = connection.execute(wanted).one_or_none()
-            return job_from(row) if row is not None else None
-
-        return self._database.read(read)
+        """A job."""
+        wanted = select(replay_jobs).where(_jobs.id == job_id)
+        row = self._database.read(lambda one: one.execute(wanted).one_or_none())
+        return job_from(row) if row is not None else None
 
     def job_edit(self, job_id: str) -> JobEdit | None:
-        """Return the edit of a job."""
+        """The edit of a job."""
         return self._database.read(lambda one: read_edit(one, job_id))
 
     def get_jobs(
@@ -95,18 +91,18 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
         limit: int = 50,
         after: str = "",
     ) -> JobPage:
-        """Return a page of jobs."""
-        wanted = select(replay_jobs).order_by(_columns.created_at.desc(), _columns.id.desc())
+        """A page of jobs."""
+        wanted = select(replay_jobs).order_by(_jobs.created_at.desc(), _jobs.id.desc())
         if statuses:
-            wanted = wanted.where(_columns.status.in_(sorted(statuses)))
+            wanted = wanted.where(_jobs.status.in_(sorted(statuses)))
         if group is not None:
-            wanted = wanted.where(_columns.fingerprint == group)
+            wanted = wanted.where(_jobs.fingerprint == group)
         if prefix:
-            wanted = wanted.where(begins_with(_columns.id, prefix))
+            wanted = wanted.where(begins_with(_jobs.id, prefix))
         if after:
             at, job_id = read_cursor(after)
-            same = and_(_columns.created_at == at, _columns.id < job_id)
-            wanted = wanted.where(or_(_columns.created_at < at, same))
+            same = and_(_jobs.created_at == at, _jobs.id < job_id)
+            wanted = wanted.where(or_(_jobs.created_at < at, same))
         page = wanted.limit(limit + 1)
         jobs = self._database.read(lambda one: [job_from(row) for row in one.execute(page)])
         more = str(Cursor(jobs[limit - 1].created_at, jobs[limit - 1].id)) if jobs[limit:] else ""
@@ -115,7 +111,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
     def items(
         self, job_id: str, states: Sequence[ItemState] = (), *, limit: int = 100, after: int = 0
     ) -> list[JobItem]:
-        """Return entries of a job."""
+        """Entries of a job."""
         rows = replay_job_items.c
         wanted = select(replay_job_items).where(rows.job_id == job_id, rows.position > after)
         if states:
@@ -126,15 +122,10 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
     def job_history(self, job_id: str) -> tuple[HistoryLine, ...]:
         """Return what happened to a job."""
         rows = replay_job_history.c
-        wanted = select(rows.at, rows.who, rows.what, rows.detail).where(rows.job_id == job_id)
-
-        def read(connection: Connection) -> tuple[HistoryLine, ...]:
-            found = connection.execute(wanted.order_by(rows.number))
-            return tuple(
-                HistoryLine(at=at, who=who, what=what, detail=d) for at, who, what, d in found
-            )
-
-        return self._database.read(read)
+        wanted = select(replay_job_history).where(rows.job_id == job_id).order_by(rows.number)
+        return self._database.read(
+            lambda one: tuple(line_from(row, LINE) for row in one.execute(wanted))
+        )
 
     def close(self) -> None:
         """Close the pooled connections."""
@@ -223,7 +214,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
             redirects_wait=redirects_wait,
         )
         if not job.total:
-            connection.execute(replay_jobs.delete().where(_columns.id == job.id))
+            connection.execute(replay_jobs.delete().where(_jobs.id == job.id))
             return job
         if edit is not None:
             save_edit(connection, job.id, edit)
@@ -231,14 +222,13 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
         row_now = job_row(job)
         if edit is not None:
             row_now["leased_until"] = fresh.created_at + steps.EDIT_LEASES
-        connection.execute(replay_jobs.update().where(_columns.id == job.id).values(**row_now))
+        connection.execute(replay_jobs.update().where(_jobs.id == job.id).values(**row_now))
         return job
 
     def _store(self, connection: Connection, job: ReplayJob) -> bool:
         """Write *job* unless it is there; one who does so at the same time is waited for."""
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        new = dialect.insert(replay_jobs).values(**job_row(job)).on_conflict_do_nothing()
-        return connection.execute(new.returning(_columns.id)).one_or_none() is not None
+        new = insert_into(connection, replay_jobs).values(**job_row(job)).on_conflict_do_nothing()
+        return connection.execute(new.returning(_jobs.id)).one_or_none() is not None
 
     def _step(
         self, job_id: str, engine: str, by: str, step: Callable[[steps.JobSteps], _Answer]
@@ -272,9 +262,6 @@ def _keep(connection: Connection, entry_id: str) -> None:
     connection.execute(wanted.with_for_update(read=True, key_share=True))
 
 
-_jobs, _items = replay_jobs.c, replay_job_items.c
-
-
 def prune(connection: Connection, before: datetime, limit: int) -> int:
     """Remove up to *limit* rows of entries and jobs; jobs that others prune are passed over."""
     removed = 0
@@ -289,7 +276,7 @@ def prune(connection: Connection, before: datetime, limit: int) -> int:
 
 
 def _next(connection: Connection, before: datetime) -> str | None:
-    """Return the job that ended longest ago and may go, locked."""
+    """The job that ended longest ago and may go, locked."""
     answered = _jobs.handled + _jobs.failed + _jobs.unanswered
     looked_after = exists().where(
         ledger_groups.c.fingerprint == _jobs.fingerprint, ledger_groups.c.open_entries > 0

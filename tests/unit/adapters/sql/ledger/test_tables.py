@@ -11,7 +11,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 
-from angzarr.adapters.sql.ledger.rows import failure_from, letter_row
+from angzarr.adapters.sql.ledger.tables import failure_from, letter_row
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.replay.replay import replay_message
 from angzarr.dead_letters.codec import (
