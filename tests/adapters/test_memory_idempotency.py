@@ -1,20 +1,31 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
+from tests.contracts.fleet import FleetContract
 from tests.contracts.idempotency import LONG, SHORT, IdempotencyContract
 from tests.contracts.idempotency_model import compare_with_memory
+from tests.contracts.steps import StepLogContract
 from tests.hand_clock import ByHand
 
-from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.adapters.memory.idempotency import (
+    MemoryFleet,
+    MemoryIdempotencyStore,
+    MemoryOwnerLeases,
+    MemoryStepLog,
+)
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Claim, Claimed, Complete
 
 
-class OnMemory(ByHand, IdempotencyContract):
+class WithLeases(ByHand):
     @pytest.fixture
     def leases(self, clock):
         return MemoryOwnerLeases(clock)
 
+
+class OnMemory(WithLeases, IdempotencyContract):
     @pytest.fixture
     def make_store(self, leases, clock):
         return lambda life: MemoryIdempotencyStore(leases, life=life, clock=clock)
@@ -44,3 +55,19 @@ class TestCompletedCache(OnMemory):
         compare_with_memory(
             CompletedCache(MemoryIdempotencyStore(leases)), leases, histories=200, steps=40
         )
+
+
+class TestMemoryStepLog(WithLeases, StepLogContract):
+    @pytest.fixture
+    def store(self, leases, clock):
+        return MemoryIdempotencyStore(leases, clock=clock)
+
+    @pytest.fixture
+    def make_log(self, store, clock):
+        return lambda life: MemoryStepLog(store, life=life, clock=clock)
+
+
+class TestMemoryFleet(WithLeases, FleetContract):
+    @pytest.fixture
+    def make_fleet(self, leases, clock):
+        return partial(MemoryFleet, leases, clock=clock)

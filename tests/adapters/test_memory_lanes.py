@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.contracts.checkpoints import CheckpointsContract
 from tests.contracts.lane_races import LaneRacesContract, SideBySideContract
 from tests.contracts.lanes import LanesContract
 
@@ -8,7 +9,7 @@ from angzarr.adapters.memory.lanes import MemoryLanes
 from hand_clock import ByHand
 
 
-class TestMemoryLanes(ByHand, SideBySideContract, LaneRacesContract, LanesContract):
+class OnMemory(ByHand):
     @pytest.fixture
     def lanes(self, clock):
         return MemoryLanes(clock)
@@ -16,3 +17,11 @@ class TestMemoryLanes(ByHand, SideBySideContract, LaneRacesContract, LanesContra
     @pytest.fixture
     def checkpoints(self, lanes):
         return lanes.checkpoints
+
+
+class TestMemoryLanes(OnMemory, SideBySideContract, LaneRacesContract, LanesContract):
+    pass
+
+
+class TestMemoryCheckpoints(OnMemory, CheckpointsContract):
+    pass

@@ -1,33 +1,19 @@
 from __future__ import annotations
 
-import re
-from datetime import timedelta
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import inspect, select, text
+from sqlalchemy import select, text
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite, bad_line
 from tests.contracts.books import EventBooksContract, deciding, event
-from tools.tcp_proxy import LossyProxy, unused_port
 
-from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.adapters.sql.event_store.tables import book_snapshots
 from angzarr.aggregates.book import Address, Kept, Retention, Snapshot, Write
 from angzarr.errors import StoreUnavailable
 
-PATIENT = timedelta(seconds=30)
 
-
-class OnSql(EventBooksContract):
-    """Subclasses give the `url`."""
-
-    @pytest.fixture
-    def engine(self, url):
-        engine = build_engine(url, timeout=PATIENT)
-        yield engine
-        engine.dispose()
-
+class SqlBooksContract(EventBooksContract):
     @pytest.fixture
     def books(self, engine):
         return SqlEventBooks(engine)
@@ -48,17 +34,11 @@ class OnSql(EventBooksContract):
         assert [one.sequence for one in books.read(address, cause="c").decision.events] == [2]
 
 
-class TestSqliteEventBooks(OnSql):
-    @pytest.fixture
-    def url(self, tmp_path):
-        return f"sqlite:///{tmp_path / 'books.db'}"
+class TestSqliteEventBooks(OnSqlite, SqlBooksContract):
+    pass
 
 
-class TestPostgresqlEventBooks(OnSql):
-    @pytest.fixture
-    def url(self, postgresql_url):
-        return postgresql_url
-
+class TestPostgresqlEventBooks(OnPostgresql, SqlBooksContract):
     def test_a_reader_waits_for_no_writer(self, books, engine, address, append):
         append(event("a"))
         held = text("SELECT * FROM event_books WHERE root = :root FOR UPDATE")
@@ -68,52 +48,31 @@ class TestPostgresqlEventBooks(OnSql):
 
 
 @pytest.fixture
-def proxy(postgresql_url):
-    place = urlsplit(postgresql_url)
-    with LossyProxy(place.hostname, place.port) as proxy:
-        yield proxy
+def line(postgresql_url):
+    with bad_line(postgresql_url) as (engine, proxy):
+        yield SqlEventBooks(engine), proxy
 
 
-@pytest.fixture
-def through_proxy(proxy, postgresql_url):
-    url = re.sub(r"@[^/]+/", f"@127.0.0.1:{proxy.port}/", postgresql_url)
-    engine = build_engine(url, timeout=timedelta(seconds=2))
-    yield SqlEventBooks(engine)
-    engine.dispose()
-
-
-def test_a_commit_whose_answer_is_lost_appends_once(through_proxy, proxy):
+def test_a_commit_whose_answer_is_lost_appends_once(line):
+    books, proxy = line
     address = Address("player", str(uuid4()))
-    through_proxy.read(address)
+    books.read(address)
     write = Write(address=address, decision=deciding(event("a")), expected=0)
     proxy.lose_replies(b"COMMIT")
-    answer = through_proxy.write(write)
+    answer = books.write(write)
     assert isinstance(answer, Kept)
-    assert answer.decision.events == through_proxy.read(address).book.events
-    assert through_proxy.read(address).book.next_sequence == 1
+    assert answer.decision.events == books.read(address).book.events
+    assert books.read(address).book.next_sequence == 1
 
 
-def test_a_database_that_is_away_is_told_and_the_write_may_be_repeated(through_proxy, proxy):
+def test_a_database_that_is_away_is_told_and_the_write_may_be_repeated(line):
+    books, proxy = line
     address = Address("player", str(uuid4()))
-    through_proxy.read(address)
+    books.read(address)
     write = Write(address=address, decision=deciding(event("a")), expected=0)
     proxy.lose_replies(b"COMMIT", times=100)
     with pytest.raises(StoreUnavailable):
-        through_proxy.write(write)
+        books.write(write)
     proxy.lose_replies(b"", times=0)
-    assert isinstance(through_proxy.write(write), Kept)
-    assert through_proxy.read(address).book.next_sequence == 1
-
-
-def test_a_server_that_is_down_is_unavailable_and_the_password_stays_secret():
-    books = SqlEventBooks(build_engine(f"postgresql://u:s3cret@127.0.0.1:{unused_port()}/x"))
-    with pytest.raises(StoreUnavailable) as caught:
-        books.read(Address("player", "p"))
-    assert "s3cret" not in f"{caught.value} {caught.value.__cause__!r}"
-
-
-def test_tables_come_with_the_first_step(tmp_path):
-    engine = build_engine(f"sqlite:///{tmp_path / 'books.db'}")
-    SqlEventBooks(engine).read(Address("player", "p"))
-    assert {"event_books", "book_events"} <= set(inspect(engine).get_table_names())
-    engine.dispose()
+    assert isinstance(books.write(write), Kept)
+    assert books.read(address).book.next_sequence == 1

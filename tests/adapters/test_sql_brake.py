@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import delete, insert
+from sqlalchemy import insert
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.brake import BrakeContract
 
-from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.brake import SqlBrake
-from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.schema import ledger_brake
 from angzarr.analysis.ledger.emergency_stop import MOST_PULLS, Scope
 
 
 class SqlBrakeContract(BrakeContract):
-    """The suite, and what rows bring about; `database` is the one of `brake`."""
+    """The suite, and what rows bring about."""
+
+    @pytest.fixture
+    def brake(self, database, clock):
+        return SqlBrake(database, clock)
 
     @pytest.mark.parametrize(("followed", "first"), [(MOST_PULLS - 1, 0), (MOST_PULLS + 10, 11)])
     def test_it_reads_as_many_pulls_as_are_looked_at(self, brake, database, followed, first):
@@ -27,26 +30,9 @@ class SqlBrakeContract(BrakeContract):
         assert (state.first.by, state.earlier) == (str(first), first > 0)
 
 
-class TestSqliteBrake(SqlBrakeContract):
-    @pytest.fixture
-    def database(self, tmp_path):
-        database = LedgerDatabase(build_engine(f"sqlite:///{tmp_path / 'ledger.db'}"))
-        yield database
-        database.close()
-
-    @pytest.fixture
-    def brake(self, database, clock):
-        return SqlBrake(database, clock)
+class TestSqliteBrake(OnSqlite, SqlBrakeContract):
+    pass
 
 
-class TestPostgresqlBrake(SqlBrakeContract):
-    @pytest.fixture
-    def database(self, postgresql_url):
-        database = LedgerDatabase(build_engine(postgresql_url))
-        database.write(lambda connection: connection.execute(delete(ledger_brake)))
-        yield database
-        database.close()
-
-    @pytest.fixture
-    def brake(self, database, clock):
-        return SqlBrake(database, clock)
+class TestPostgresqlBrake(OnPostgresql, SqlBrakeContract):
+    pass

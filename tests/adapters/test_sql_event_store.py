@@ -7,29 +7,21 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import event as hook
-from sqlalchemy import insert, inspect, text
+from sqlalchemy import insert, text
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.books import event
 from tests.contracts.event_store import EventStoreContract, fill
-from tools.tcp_proxy import unused_port
 
-from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.books import SqlEventBooks, SqlEventStore
 from angzarr.adapters.sql.event_store.tables import BOOKS, book_events, event_books
 from angzarr.aggregates.book import Address, Head
-from angzarr.errors import StoreUnavailable
 
 MANY = 3_000
 PAGE = 10
 
 
-class OnSql(EventStoreContract):
-    """Subclasses give the `url`, and `assert_reads_few`."""
-
-    @pytest.fixture
-    def engine(self, url):
-        engine = build_engine(url)
-        yield engine
-        engine.dispose()
+class SqlEventStoreContract(EventStoreContract):
+    """Subclasses give `assert_reads_few`."""
 
     @pytest.fixture
     def books(self, engine):
@@ -102,11 +94,7 @@ class OnSql(EventStoreContract):
         assert len(store.heads(shelves, nearly_done, PAGE)) == PAGE
 
 
-class TestSqliteEventStore(OnSql):
-    @pytest.fixture
-    def url(self, tmp_path):
-        return f"sqlite:///{tmp_path / 'books.db'}"
-
+class TestSqliteEventStore(OnSqlite, SqlEventStoreContract):
     def assert_reads_few(self, connection, _most, statement, parameters, *, sorts=False):
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
         steps = [one.detail for one in plan]
@@ -118,11 +106,7 @@ class TestSqliteEventStore(OnSql):
         assert not [step for step in steps if step.startswith("SCAN book_events")]
 
 
-class TestPostgresqlEventStore(OnSql):
-    @pytest.fixture
-    def url(self, postgresql_url):
-        return postgresql_url
-
+class TestPostgresqlEventStore(OnPostgresql, SqlEventStoreContract):
     def assert_reads_few(self, connection, most, statement, parameters, *, sorts=False):
         explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
         found = connection.exec_driver_sql(explain, parameters).scalar()
@@ -149,17 +133,3 @@ def _steps(plan):
     yield plan
     for one in plan.get("Plans", ()):
         yield from _steps(one)
-
-
-def test_a_server_that_is_down_is_unavailable_and_the_password_stays_secret():
-    store = SqlEventStore(build_engine(f"postgresql://u:s3cret@127.0.0.1:{unused_port()}/x"))
-    with pytest.raises(StoreUnavailable) as caught:
-        store.heads(["player"], None, 1)
-    assert "s3cret" not in f"{caught.value} {caught.value.__cause__!r}"
-
-
-def test_tables_come_with_the_first_question(tmp_path):
-    engine = build_engine(f"sqlite:///{tmp_path / 'books.db'}")
-    assert SqlEventStore(engine).scan(["player"], None, 1) == []
-    assert {"event_books", "book_events"} <= set(inspect(engine).get_table_names())
-    engine.dispose()

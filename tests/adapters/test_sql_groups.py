@@ -3,25 +3,24 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import delete, update
 from tests.adapters.sql_ledger import Both
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.groups import ALL, GroupsContract, Hand, assert_counts_are_exact, decide
 from tests.contracts.ledger import letter_of
 
-from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger.database import LedgerDatabase, SqlUpkeep
-from angzarr.adapters.sql.ledger.tables import METADATA, ledger_counts, ledger_groups
+from angzarr.adapters.sql.ledger.database import SqlUpkeep
+from angzarr.adapters.sql.ledger.tables import ledger_counts, ledger_groups
 
 
 class SqlGroupsContract(GroupsContract):
     """The suite on SQL, and what only a database can have: counts that went wrong."""
 
     @pytest.fixture
-    def engine(self):
-        raise NotImplementedError
+    def ledger(self, database, clock):
+        return Both(database, clock)
 
     @pytest.fixture
-    def upkeep(self, ledger, engine):
-        ledger.get_failure_stats()
-        return SqlUpkeep(LedgerDatabase(engine))
+    def upkeep(self, database):
+        return SqlUpkeep(database)
 
     def test_recount_of_what_is_right_finds_nothing(self, ledger, upkeep):
         hand = Hand(ledger, seed=5)
@@ -61,17 +60,7 @@ class SqlGroupsContract(GroupsContract):
         assert [step.groups for step in upkeep.recount(mend=True)] == [2, 2, 1]
 
 
-class TestSqliteGroups(SqlGroupsContract):
-    @pytest.fixture
-    def engine(self, tmp_path):
-        engine = build_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-        yield engine
-        engine.dispose()
-
-    @pytest.fixture
-    def ledger(self, engine, clock):
-        return Both(LedgerDatabase(engine), clock)
-
+class TestSqliteGroups(OnSqlite, SqlGroupsContract):
     @pytest.mark.parametrize(("some", "newest", "most"), [(0, 5, 200), (0, 5, 0)])
     def test_pages_are_the_same_however_they_are_read(
         self, ledger, monkeypatch, some, newest, most
@@ -81,20 +70,5 @@ class TestSqliteGroups(SqlGroupsContract):
         self.test_every_filter_finds_what_a_look_at_every_entry_finds(ledger)
 
 
-@pytest.fixture(scope="module")
-def pooled(postgresql_url):
-    engine = build_engine(postgresql_url)
-    yield engine
-    METADATA.drop_all(engine)
-    engine.dispose()
-
-
-class TestPostgresqlGroups(SqlGroupsContract):
-    @pytest.fixture
-    def engine(self, pooled):
-        return pooled
-
-    @pytest.fixture
-    def ledger(self, engine, clock):
-        METADATA.drop_all(engine)
-        return Both(LedgerDatabase(engine), clock)
+class TestPostgresqlGroups(OnPostgresql, SqlGroupsContract):
+    pass

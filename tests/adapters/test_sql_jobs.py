@@ -8,20 +8,19 @@ from threading import Barrier
 
 import pytest
 from sqlalchemy import bindparam, event, text, update
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.adapters.test_ledger_plans import steps_of
 from tests.contracts.jobs import CANARY, GROUP, JobsContract, ids_of_dry_run, ids_of_job
 from tests.contracts.ledger import resolve
 
-from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.schema import replay_job_edits
 from angzarr.adapters.sql.ledger.store import SqlLedger
-from angzarr.adapters.sql.ledger.tables import METADATA, UtcTime, ledger_entries
-from angzarr.adapters.sql.replay_jobs import choice as job_choosing
+from angzarr.adapters.sql.ledger.tables import UtcTime, ledger_entries
+from angzarr.adapters.sql.replay_jobs import choice
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.job import Selection
-from angzarr.errors import DecodeError, LedgerUnavailable
+from angzarr.errors import DecodeError
 
 LEASE = timedelta(seconds=15)
 #: The steps in which PostgreSQL joins tables.
@@ -35,12 +34,12 @@ OLD_TAKE = text(
 
 class SqlJobsContract(JobsContract):
     @pytest.fixture
-    def ledger(self, engine, clock):
-        return SqlLedger(LedgerDatabase(engine), clock)
+    def ledger(self, database, clock):
+        return SqlLedger(database, clock)
 
     @pytest.fixture
-    def jobs(self, engine, ledger, clock):
-        return SqlReplayJobs(LedgerDatabase(engine), clock)
+    def jobs(self, database, clock):
+        return SqlReplayJobs(database, clock)
 
     def test_an_entry_of_a_job_that_is_not_done_is_not_removed(self, jobs, hold, ledger, clock):
         (entry,) = hold(1)
@@ -137,8 +136,8 @@ class SqlJobsContract(JobsContract):
             jobs.job_edit(job.id)
 
     def test_many_entries_are_chosen_in_slices_each_once(self, jobs, hold, monkeypatch):
-        monkeypatch.setattr(job_choosing, "SLICE", 4)
-        monkeypatch.setattr(job_choosing, "_NAMED", 3)
+        monkeypatch.setattr(choice, "SLICE", 4)
+        monkeypatch.setattr(choice, "_NAMED", 3)
         entries = hold(11)
         first = jobs.begin(Selection(entry_ids=(entries[2].id, entries[7].id)), CANARY, by="ann")
         second = jobs.begin(Selection(wanted=GROUP.wanted, limit=9), CANARY, by="ann")
@@ -152,7 +151,7 @@ class SqlJobsContract(JobsContract):
         assert named.total == 9
 
     def test_a_limit_on_many_ids_takes_the_oldest_of_all(self, jobs, ledger, hold, monkeypatch):
-        monkeypatch.setattr(job_choosing, "_NAMED", 2)
+        monkeypatch.setattr(choice, "_NAMED", 2)
         oldest_last = [entry.id for entry in hold(7)][::-1]
         selection = Selection(entry_ids=tuple(oldest_last), limit=3)
         assert ids_of_dry_run(jobs, ledger, selection) == oldest_last[:-4:-1]
@@ -174,39 +173,16 @@ class SqlJobsContract(JobsContract):
         assert len(jobs.job_history("auto-1")) == 1
 
 
-class TestSqliteReplayJobs(SqlJobsContract):
-    @pytest.fixture
-    def engine(self, tmp_path):
-        engine = build_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-        yield engine
-        engine.dispose()
-
-    def test_database_that_cannot_be_opened_is_unavailable(self, tmp_path, clock):
-        away = build_engine(f"sqlite:///{tmp_path / 'no folder' / 'x.db'}")
-        jobs = SqlReplayJobs(LedgerDatabase(away), clock)
-        with pytest.raises(LedgerUnavailable, match=r"x\.db"):
-            jobs.get_jobs()
-        jobs.close()
+class TestSqliteReplayJobs(OnSqlite, SqlJobsContract):
+    pass
 
 
-@pytest.fixture(scope="module")
-def postgresql_engine(postgresql_url):
-    engine = build_engine(postgresql_url)
-    yield engine
-    engine.dispose()
-
-
-class TestPostgresqlReplayJobs(SqlJobsContract):
-    @pytest.fixture
-    def engine(self, postgresql_engine):
-        METADATA.drop_all(postgresql_engine)
-        return postgresql_engine
-
+class TestPostgresqlReplayJobs(OnPostgresql, SqlJobsContract):
     def test_a_large_group_is_chosen_by_statements_that_join_nothing(
         self, engine, jobs, hold, monkeypatch
     ):
         """PostgreSQL has not counted these rows: joined as it then plans, it takes minutes."""
-        monkeypatch.setattr(job_choosing, "SLICE", 1_000)
+        monkeypatch.setattr(choice, "SLICE", 1_000)
         (entry,) = hold(1)
         copy_entries(engine, 2_500)
         other = jobs.begin(Selection(entry_ids=(entry.id,)), CANARY, by="bob")

@@ -1,37 +1,20 @@
 from __future__ import annotations
 
-import time
-from datetime import timedelta
-
 import pytest
 from sqlalchemy import update
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.lane_races import LaneRacesContract, SideBySideContract
 from tests.contracts.lanes import LanesContract
 from tests.contracts.waiting_events import AT, MANY, MINUTE, early_of, new_lane, step_of
 
-from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
 from angzarr.adapters.sql.ordering.store import SqlLanes
 from angzarr.adapters.sql.ordering.tables import at, ordering_lanes
 from angzarr.ordering.lane import Moved, Place
 from hand_clock import HandClock
 
-PATIENT = timedelta(minutes=5)
 
-
-class OnSql(LaneRacesContract, LanesContract):
-    """Subclasses give the `url`."""
-
-    @pytest.fixture
-    def let_pass(self):
-        return lambda span: time.sleep(span.total_seconds() + 0.005)
-
-    @pytest.fixture
-    def engine(self, url):
-        engine = build_engine(url, timeout=PATIENT)
-        yield engine
-        engine.dispose()
-
+class SqlLanesContract(LaneRacesContract, LanesContract):
     @pytest.fixture
     def lanes(self, engine):
         return SqlLanes(engine, clock=HandClock())
@@ -58,13 +41,9 @@ class OnSql(LaneRacesContract, LanesContract):
         assert lanes.recall([lane.handler], 9) == 0
 
 
-class TestSqliteLanes(OnSql):
-    @pytest.fixture
-    def url(self, tmp_path):
-        return f"sqlite:///{tmp_path / 'lanes.db'}"
+class TestSqliteLanes(OnSqlite, SqlLanesContract):
+    pass
 
 
-class TestPostgresqlLanes(SideBySideContract, OnSql):
-    @pytest.fixture
-    def url(self, postgresql_url):
-        return postgresql_url
+class TestPostgresqlLanes(OnPostgresql, SideBySideContract, SqlLanesContract):
+    pass

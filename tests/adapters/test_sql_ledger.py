@@ -2,17 +2,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import event, text, update
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.ledger import LedgerContract, letter_of
-from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.store import SqlLedger
-from angzarr.adapters.sql.ledger.tables import METADATA, ledger_letters
+from angzarr.adapters.sql.ledger.tables import ledger_letters
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.errors import LedgerUnavailable
@@ -23,14 +22,11 @@ END_OTHER_SESSIONS = """
 """
 
 
-@pytest.fixture(scope="module")
-def engine(postgresql_url):
-    engine = build_engine(postgresql_url)
-    yield engine
-    engine.dispose()
-
-
 class SqlLedgerContract(LedgerContract):
+    @pytest.fixture
+    def ledger(self, database, clock):
+        return SqlLedger(database, clock)
+
     def test_a_missing_table_is_unavailable_and_no_letters_fault(self, ledger):
         entry = ledger.add_failed_event(letter_of())
         database = ledger._database
@@ -43,17 +39,7 @@ class SqlLedgerContract(LedgerContract):
         assert ledger.open(entry.id).entry == entry
 
 
-class TestSqliteLedger(SqlLedgerContract):
-    @pytest.fixture
-    def url(self, tmp_path):
-        return f"sqlite:///{tmp_path / 'ledger.db'}"
-
-    @pytest.fixture
-    def ledger(self, url, clock):
-        ledger = SqlLedger(LedgerDatabase(build_engine(url)), clock)
-        yield ledger
-        ledger.close()
-
+class TestSqliteLedger(OnSqlite, SqlLedgerContract):
     def test_entries_outlive_the_process_that_filed_them(self, url, clock, ledger):
         entry = ledger.add_failed_event(letter_of())
         ledger.close()
@@ -69,12 +55,10 @@ class TestSqliteLedger(SqlLedgerContract):
             one.close()
         assert len({entry.id for entry in filed}) == 1
 
-    def test_damaged_copy_of_a_letter_is_shown_as_unreadable(self, url, ledger):
+    def test_damaged_copy_of_a_letter_is_shown_as_unreadable(self, engine, ledger):
         entry = ledger.add_failed_event(letter_of())
-        engine = build_engine(url)
         with engine.begin() as connection:
             connection.execute(update(ledger_letters).values(body=b"\xff\xff"))
-        engine.dispose()
         failure = ledger.open(entry.id).failure
         assert isinstance(failure, Unreadable)
         assert failure.raw == b"\xff\xff"
@@ -87,21 +71,8 @@ class TestSqliteLedger(SqlLedgerContract):
             ledger.add_failed_event(letter_of())
         ledger.close()
 
-    def test_database_that_cannot_be_opened_is_unavailable(self, tmp_path, clock):
-        ledger = SqlLedger(
-            LedgerDatabase(build_engine(f"sqlite:///{tmp_path / 'no folder' / 'x.db'}")), clock
-        )
-        with pytest.raises(LedgerUnavailable, match=r"x\.db"):
-            ledger.add_failed_event(letter_of())
-        ledger.close()
 
-
-class TestPostgresqlLedger(SqlLedgerContract):
-    @pytest.fixture
-    def ledger(self, engine, clock):
-        METADATA.drop_all(engine)
-        return SqlLedger(LedgerDatabase(engine), clock)
-
+class TestPostgresqlLedger(OnPostgresql, SqlLedgerContract):
     def test_closed_connections_are_opened_again(self, postgresql_url, ledger):
         entry = ledger.add_failed_event(letter_of())
         other = build_engine(postgresql_url)
@@ -146,15 +117,3 @@ class TestPostgresqlLedger(SqlLedgerContract):
             event.remove(engine, "before_cursor_execute", slow)
         found = ledger.get_failed_events(EntryFilter(correlation_id="c1"), status=None)
         assert len(found.entries) == 1
-
-    def test_database_away_is_unavailable(self, postgresql_url, clock):
-        away = urlsplit(postgresql_url)._replace(netloc=f"postgres@127.0.0.1:{unused_port()}")
-        ledger = SqlLedger(LedgerDatabase(build_engine(away.geturl())), clock)
-        for verb in (
-            lambda: ledger.add_failed_event(letter_of()),
-            lambda: ledger.open("f" * 64),
-            ledger.get_failure_stats,
-        ):
-            with pytest.raises(LedgerUnavailable, match=r"127\.0\.0\.1"):
-                verb()
-        ledger.close()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.merging import MergingContract, SharedMergingContract
 
 from angzarr.adapters.memory.event_store import MemoryEventBooks
-from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.books import SqlEventBooks
-
-PATIENT = timedelta(seconds=30)
 
 
 class TestInMemory(MergingContract):
@@ -20,23 +16,15 @@ class TestInMemory(MergingContract):
         return MemoryEventBooks()
 
 
-class OnSql(SharedMergingContract):
-    """Subclasses give the `url`."""
-
+class SqlMergingContract(SharedMergingContract):
     @pytest.fixture
-    def books(self, url):
-        books = SqlEventBooks(build_engine(url, timeout=PATIENT))
-        yield books
-        books.close()
+    def books(self, engine):
+        return SqlEventBooks(engine)
 
 
-class TestOnSqlite(OnSql):
-    @pytest.fixture
-    def url(self, tmp_path):
-        return f"sqlite:///{tmp_path / 'books.db'}"
+class TestOnSqlite(OnSqlite, SqlMergingContract):
+    pass
 
 
-class TestOnPostgresql(OnSql):
-    @pytest.fixture
-    def url(self, postgresql_url):
-        return postgresql_url
+class TestOnPostgresql(OnPostgresql, SqlMergingContract):
+    pass

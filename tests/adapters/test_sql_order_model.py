@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.order_model.broker import POINTS
 from tests.order_model.runs import run
-
-from angzarr.adapters.sql.engine.engine import build_engine
 
 #: Histories in CI; `make bench ONLY=projection_model_runs` plays a thousand.
 RUNS = 60
 
 
-class OnSql:
-    """Subclasses give the `url`."""
-
-    @pytest.fixture
-    def engine(self, url):
-        engine = build_engine(url)
-        yield engine
-        engine.dispose()
-
+class OrderModelContract:
     def test_effects_are_there_once_and_in_order_wherever_workers_die(self, engine):
         deaths, parked = Counter(), 0
         for seed in range(RUNS):
@@ -39,13 +29,9 @@ class OnSql:
         assert sum(deaths.values()) > RUNS
 
 
-class TestSqliteOrder(OnSql):
-    @pytest.fixture
-    def url(self, tmp_path):
-        return f"sqlite:///{tmp_path / 'order.db'}"
+class TestSqliteOrder(OnSqlite, OrderModelContract):
+    pass
 
 
-class TestPostgresqlOrder(OnSql):
-    @pytest.fixture
-    def url(self, postgresql_url):
-        return postgresql_url
+class TestPostgresqlOrder(OnPostgresql, OrderModelContract):
+    pass

@@ -1,32 +1,26 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import delete, event
+from sqlalchemy import event
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.ledger import letter_of
 from tests.contracts.peers import LATELY, PeersContract
 
-from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.groups import SqlPeers
 from angzarr.adapters.sql.ledger.store import SqlLedger
-from angzarr.adapters.sql.ledger.tables import ledger_entries, ledger_history, ledger_letters
 
 
-class TestSqlitePeers(PeersContract):
+class SqlPeersContract(PeersContract):
     @pytest.fixture
-    def engine(self, tmp_path):
-        engine = build_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
-        yield engine
-        engine.dispose()
+    def ledger(self, database, clock):
+        return SqlLedger(database, clock)
 
     @pytest.fixture
-    def ledger(self, engine, clock):
-        return SqlLedger(LedgerDatabase(engine), clock)
+    def peers(self, database):
+        return SqlPeers(database)
 
-    @pytest.fixture
-    def peers(self, engine):
-        return SqlPeers(LedgerDatabase(engine))
 
+class TestSqlitePeers(OnSqlite, SqlPeersContract):
     def test_a_batch_is_one_statement_and_each_part_uses_an_index(self, peers, ledger, engine):
         ledger.add_failed_event(letter_of())
         asked = ["orders.sync", *(f"handler{number}" for number in range(99))]
@@ -49,20 +43,5 @@ class TestSqlitePeers(PeersContract):
         assert all("USING INDEX ledger_entries_by_" in step for step in steps)
 
 
-class TestPostgresqlPeers(PeersContract):
-    @pytest.fixture
-    def engine(self, postgresql_url):
-        engine = build_engine(postgresql_url)
-        database = LedgerDatabase(engine)
-        for table in (ledger_history, ledger_letters, ledger_entries):
-            database.write(lambda connection, table=table: connection.execute(delete(table)))
-        yield engine
-        engine.dispose()
-
-    @pytest.fixture
-    def ledger(self, engine, clock):
-        return SqlLedger(LedgerDatabase(engine), clock)
-
-    @pytest.fixture
-    def peers(self, engine):
-        return SqlPeers(LedgerDatabase(engine))
+class TestPostgresqlPeers(OnPostgresql, SqlPeersContract):
+    pass

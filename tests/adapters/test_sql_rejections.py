@@ -1,49 +1,44 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, timedelta
+from uuid import uuid4
 
 import pytest
-from sqlalchemy import inspect, text
+from pydantic import BaseModel
+from sqlalchemy import text
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
+from tests.chain_world import a_rejection
 from tests.contracts.rejections import RejectionLogContract, a_case
-from tools.tcp_proxy import unused_port
+from tests.hand_clock import START
 
-from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.rejections import SqlRejectionLog
-from angzarr.errors import StoreUnavailable
-from angzarr.sagas.log import CaseFilter
-
-PATIENT = timedelta(seconds=30)
+from angzarr.sagas.log import case_of
 
 
-class OnSql(RejectionLogContract):
-    """Subclasses give the `url`."""
+class Seat(BaseModel):
+    player_id: str = "p-1"
 
-    @pytest.fixture
-    def engine(self, url):
-        engine = build_engine(url, timeout=PATIENT)
-        yield engine
-        engine.dispose()
 
+class SqlRejectionsContract(RejectionLogContract):
     @pytest.fixture
     def log(self, engine):
         return SqlRejectionLog(engine)
 
-
-class TestSqliteRejectionLog(OnSql):
-    @pytest.fixture
-    def url(self, tmp_path):
-        return f"sqlite:///{tmp_path / 'books.db'}"
-
-    def test_its_table_comes_with_the_first_verb(self, log, engine):
-        log.cases(CaseFilter(), limit=1)
-        assert "rejected_commands" in inspect(engine).get_table_names()
+    def test_the_moment_of_the_first_rejection_is_told_each_time(self, log):
+        first = START + timedelta(microseconds=123456)
+        rejection = replace(a_rejection(Seat(), id=uuid4().hex), rejected_at=first)
+        later = replace(rejection, rejected_at=first + timedelta(seconds=9))
+        for one in (rejection, later, later):
+            kept = log.note(case_of(one, one.rejected_at))
+            assert kept.rejected_at.astimezone(UTC).isoformat() == first.isoformat()
 
 
-class TestPostgresqlRejectionLog(OnSql):
-    @pytest.fixture
-    def url(self, postgresql_url):
-        return postgresql_url
+class TestSqliteRejectionLog(OnSqlite, SqlRejectionsContract):
+    pass
 
+
+class TestPostgresqlRejectionLog(OnPostgresql, SqlRejectionsContract):
     def test_a_list_waits_for_nobody_who_notes(self, log, engine):
         case = a_case()
         log.note(case)
@@ -51,10 +46,3 @@ class TestPostgresqlRejectionLog(OnSql):
         with engine.begin() as connection:
             connection.execute(held, {"id": case.id})
             assert log.look(case.id) == [case]
-
-
-def test_a_server_that_is_down_is_unavailable_and_the_password_stays_secret():
-    log = SqlRejectionLog(build_engine(f"postgresql://u:s3cret@127.0.0.1:{unused_port()}/x"))
-    with pytest.raises(StoreUnavailable) as caught:
-        log.note(a_case())
-    assert "s3cret" not in f"{caught.value} {caught.value.__cause__!r}"

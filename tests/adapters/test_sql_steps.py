@@ -1,28 +1,16 @@
 from __future__ import annotations
 
-import time
-from datetime import timedelta
-
 import pytest
 from sqlalchemy import select
-from tests.contracts.idempotency import SHORT
+from tests.adapters.sql_sides import OnPostgresql, OnSqlite
+from tests.contracts.idempotency import LONG, SHORT
 from tests.contracts.steps import CHARGE, RESERVE, SHIP, StepLogContract
 
 from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, finished_steps
 from angzarr.adapters.sql.delivery.steps import SqlStepLog
-from angzarr.adapters.sql.engine.engine import build_engine
-
-#: Generous: a busy machine.
-PATIENT = timedelta(seconds=30)
 
 
-class OnSql(StepLogContract):
-    """Subclasses give `engine`."""
-
-    @pytest.fixture
-    def let_pass(self):
-        return lambda span: time.sleep(span.total_seconds() + 0.02)
-
+class SqlStepLogContract(StepLogContract):
     @pytest.fixture
     def store(self, engine):
         return SqlIdempotencyStore(engine)
@@ -37,7 +25,7 @@ class OnSql(StepLogContract):
         short, long = claim()[0], claim()[0]
         for step in (RESERVE, CHARGE, SHIP):
             make_log(SHORT).add(short, step)
-            make_log(PATIENT).add(long, step)
+            make_log(LONG).add(long, step)
         let_pass(SHORT)
         log = make_log(SHORT)
         assert log.sweep(limit=2) == 2
@@ -50,17 +38,9 @@ class OnSql(StepLogContract):
         assert log.read(long).steps == (RESERVE, CHARGE, SHIP)
 
 
-class TestSqliteStepLog(OnSql):
-    @pytest.fixture
-    def engine(self, tmp_path):
-        engine = build_engine(f"sqlite:///{tmp_path / 'angzarr.db'}", timeout=PATIENT)
-        yield engine
-        engine.dispose()
+class TestSqliteStepLog(OnSqlite, SqlStepLogContract):
+    pass
 
 
-class TestPostgresqlStepLog(OnSql):
-    @pytest.fixture
-    def engine(self, postgresql_url):
-        engine = build_engine(postgresql_url, timeout=PATIENT)
-        yield engine
-        engine.dispose()
+class TestPostgresqlStepLog(OnPostgresql, SqlStepLogContract):
+    pass
