@@ -70,7 +70,7 @@ class InProcessBreakers:
         return answer
 
     def record(self, permit: Permit, /, *, ok: bool, took: timedelta) -> None:
-        """Say how the call of *permit* ended."""
+        """Note how the call of *permit* ended."""
         now, settings = self._clock.now(), self._of(permit.name)
         slow = settings.is_slow(took)
         if permit.probe:
@@ -90,7 +90,7 @@ class InProcessBreakers:
             self._change(permit.name, lambda state: rules.forgone(state, permit.probe))
 
     def known(self, name: str, /) -> Permit | Barred | None:
-        """Return what is certain at this moment."""
+        """The answer that is certain at this moment."""
         state = self._states.get(name, _NEW)
         return rules.known(state, name, self._clock.now(), self._of(name))
 
@@ -100,7 +100,7 @@ class InProcessBreakers:
         return rules.refuses(state, name, self._clock.now(), self._of(name))
 
     def phases(self) -> Mapping[str, Phase]:
-        """Return where each breaker stands that this process uses."""
+        """The phase of each breaker that this process uses."""
         return {name: state.phase for name, state in self._states.copy().items()}
 
     def isolate(self, name: str, /, *, by: str) -> None:

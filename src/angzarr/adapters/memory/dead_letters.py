@@ -71,7 +71,7 @@ class MemoryDeadLetterQueue:
         return self._append([(one.domain, encode(one)) for one in letters])
 
     def waiting(self, domains: Sequence[str], /) -> dict[str, int]:
-        """Count what nobody took (see CountsWaiting)."""
+        """The number of letters that wait (see CountsWaiting)."""
         with self._channel.changed:
             return {name: len(self._channel.queues.get(queue_name(name), ())) for name in domains}
 
@@ -80,7 +80,7 @@ class MemoryDeadLetterQueue:
         return {domain: self._depth(domain) for domain in domains}
 
     def look(self) -> list[Receipt]:
-        """Return what nobody took, queue by queue; all of it stays where it is."""
+        """The letters that wait, queue by queue; they stay where they are."""
         with self._channel.changed:
             found = [(name, one) for name, kept in self._channel.queues.items() for one in kept]
         return [
@@ -148,7 +148,7 @@ class MemoryDeadLetterQueue:
 
 
 class DiscardedDeadLetterQueue:
-    """No dead-letter queue (`none`): every letter is logged and lost, as somebody asked for."""
+    """No dead-letter queue (`none`): every letter is logged and lost, as the settings ask."""
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Log *letters* and say they are safe."""

@@ -116,7 +116,7 @@ class MemoryEventBooks(EventBooks):
             self._unsent.pop((address, cause), None)
 
     def visit(self, look: Callable[[Mapping[Address, Shelf]], A], /) -> A:
-        """Return what *look* makes of all books while nobody writes; it must keep none of them."""
+        """The answer of *look* to all books, which do not change meanwhile; it keeps none."""
         with self._lock:
             return look(self._shelves)
 
@@ -149,7 +149,7 @@ class MemoryEventStore(EventStore):
         self._books = books
 
     def heads(self, domains: Sequence[str], after: Address | None, limit: int, /) -> Sequence[Head]:
-        """Return where the books of *domains* are, those behind *after*."""
+        """The next sequences of the books of *domains*, those behind *after*."""
 
         def look(shelves: Mapping[Address, Shelf]) -> list[Head]:
             found = _chosen(shelves, domains, lambda place: after is None or place > after)

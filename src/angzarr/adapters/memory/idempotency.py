@@ -179,7 +179,7 @@ class MemoryStepLog:
         return self._store.while_held(place.key, place.token, write)
 
     def read(self, place: StepLogKey, /) -> Logged:
-        """Return what the log holds."""
+        """The steps in the log."""
         log = self._find(place)
         return Logged() if log is None else Logged(tuple(log.steps.values()), log.undoing)
 

@@ -168,7 +168,7 @@ class MemoryLanes(Lanes):
         self._running: WeakValueDictionary[_Key, threading.Lock] = WeakValueDictionary()
 
     def look(self, lane: Lane, /) -> Place:
-        """Return where *lane* is."""
+        """The place of *lane*."""
         with self._lock:
             return self._look(lane)
 
@@ -255,7 +255,7 @@ class MemoryLanes(Lanes):
         return 0
 
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
-        """Lanes whose next event nobody knows of."""
+        """Lanes whose next event is missing."""
         with self._lock:
             found = [
                 (gap.sent_until or _NEVER, oldest, gap)
@@ -303,7 +303,7 @@ class MemoryLanes(Lanes):
     def waiting(
         self, handler: str, /, *, address: Address | None = None, limit: int = 100
     ) -> Sequence[Waiting]:
-        """Return what waits in the lanes of *handler*."""
+        """The events that wait in the lanes of *handler*."""
         with self._lock:
             rows = [row for row in self._of([handler]) if address in (None, row.lane.address)]
             found = [one for row in rows for one in row.waiting.values()]
@@ -333,7 +333,7 @@ class MemoryLanes(Lanes):
         return [found[name] for name in sorted(found)]
 
     def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
-        """Return how many events are parked behind each dead letter."""
+        """The number of events that are parked behind each dead letter."""
         with self._lock:
             blocked = ((row, row.waiting.get(row.next)) for row in self._rows.values())
             found = {(there.letter_id or ""): len(row.ahead()) for row, there in blocked if there}

@@ -125,7 +125,7 @@ class _Meter:
         return not self.slots and max(due, line, queue) <= now
 
     def refuse(self, limit: Limit, token: str, now: float) -> list[Exceeded]:
-        """Return what *token* must wait for, with a place in each line."""
+        """The limits that *token* must wait for, with a place in each line."""
         refused = []
         if limit_rules.early(limit, self.gauge, now) > 0:
             self.gauge, wait = limit_rules.wait_for_rate(limit, self.gauge, now)

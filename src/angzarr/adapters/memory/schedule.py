@@ -62,7 +62,7 @@ class MemorySchedule:
                 one.token, one.due_at = "", self._clock.now() + pause
 
     def waiting(self) -> list[tuple[Row, datetime]]:
-        """Return what waits, each row with its time, the earliest first."""
+        """The rows that wait, each with its time, the earliest first."""
         with self._lock:
             found = sorted(self._waiting.values(), key=attrgetter("due_at"))
             return [(one.row, one.due_at) for one in found]

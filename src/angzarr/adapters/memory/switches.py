@@ -96,7 +96,7 @@ class InProcessSwitches:
         return sorted(self._kept(self.now()).values(), key=lambda switch: (switch.at, switch.id))
 
     def unreadable(self) -> Sequence[str]:
-        """Return none: nobody else writes here."""
+        """None: no other process writes here."""
         return ()
 
     def history(self, limit: int) -> Sequence[SwitchChange]:

@@ -164,7 +164,7 @@ class SqlFactLog:
         after: str | None = None,
         limit: int = 100,
     ) -> list[Fact]:
-        """Return at most *limit* facts in the order in which they were written.
+        """At most *limit* facts in the order in which they were written.
 
         *after* is the id of the last fact already seen; raises LookupError for an unknown one.
         Raises Unavailable if the database is away.

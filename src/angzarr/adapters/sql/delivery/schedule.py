@@ -70,7 +70,7 @@ class SqlSchedule:
         return TakenRows([Row(row.id, row.message) for row in due], self._next_in(connection))
 
     def _look(self, connection: Connection, token: str) -> TakenRows:
-        """Return what *token* has already, and when the next row is due."""
+        """The rows that *token* has already, and when the next one is due."""
         if (next_in := self._next_in(connection)) is None:
             return TakenRows((), None)
         held = connection.execute(self._statements.held, {"by": token})

@@ -73,7 +73,7 @@ class SqlStepLog:
         return bool(self._while_held(place, write))
 
     def read(self, place: StepLogKey, /) -> Logged:
-        """Return what the log holds."""
+        """The steps in the log."""
         return self._in_transaction(lambda connection: self._read(connection, place))
 
     def mark_undoing(
@@ -120,7 +120,7 @@ class SqlStepLog:
     def _while_held(
         self, place: StepLogKey, step: Callable[[Connection], _Answer]
     ) -> _Answer | None:
-        """Return what *step* does while the record is locked; None if the claim is lost."""
+        """The answer of *step*, run while the record is locked; None if the claim is lost."""
         held = (
             select(_keys.key)
             .where(

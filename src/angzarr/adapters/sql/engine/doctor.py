@@ -23,7 +23,7 @@ _SETTINGS: Final = ("synchronous_commit", "fsync", "full_page_writes", "max_conn
 
 
 def name_of(url: str) -> str:
-    """Return how findings name the database at *url*; raises ConfigurationError for none."""
+    """The name of the database at *url* in findings; raises ConfigurationError for none."""
     parsed = parsed_url(url)
     if parsed.get_backend_name() != "sqlite":
         return f"PostgreSQL at {address(parsed).partition('://')[2]}"
@@ -39,7 +39,7 @@ def examine(
     tables: Sequence[TablesSeen] = (),
     workers: int | None = None,
 ) -> DatabaseSeen:
-    """Return what the database at *url* says; raises StoreUnavailable if it is away.
+    """The answers of the database at *url*; raises StoreUnavailable if it is away.
 
     *workers* is how many workers share it, where that is known.
     """
@@ -87,7 +87,7 @@ def _told(connection: Connection) -> tuple[Mapping[str, str], int | None, timede
 
 
 def _skew(before: float, there: float, after: float) -> timedelta:
-    """Return how far a clock is ahead; nothing that the way to it may explain."""
+    """The time by which a clock is ahead; zero where the way to it may explain it."""
     if before <= there <= after:
         return timedelta(0)
     return timedelta(seconds=there - (after if there > after else before))

@@ -151,7 +151,7 @@ def in_transaction(
 
     *step* must be idempotent: it runs once more if its pooled connection turned out closed, or to
     lead to a server that takes no writes, and where it waited for another one that waited for it.
-    With *once* its answer would be another the second time: if nobody can tell whether it was
+    With *once* its answer would be another the second time: if it is not known whether it was
     committed, that is what *away* says.
     """
     run = _Run(engine, step)
@@ -213,7 +213,7 @@ def address(url: URL) -> str:
 def _is_away(error: SQLAlchemyError) -> bool:
     """True if the database does not serve, rather than refuse what it was given.
 
-    A table or a right that is missing, a full disk and a damaged file are mended by people, and
+    A table or a right that is missing, a full disk and a damaged file are fixed by people, and
     meanwhile nothing may be lost; only data and what they break are the caller's own fault.
     """
     if isinstance(error, DataError | IntegrityError) or _exceeds(error):
@@ -292,7 +292,7 @@ def _switch_to_wal(connection: sqlite3.Connection, deadline: float) -> None:
 
 
 class BorrowedEngine:
-    """An engine that others use too. To be closed by whoever borrowed it; safe to close twice."""
+    """An engine that others use too. To be closed by its borrower; safe to close twice."""
 
     def __init__(self, engine: Engine, give_back: Callable[[], None]) -> None:
         self.engine = engine
@@ -316,11 +316,11 @@ class SharedEngines:
         self._engines: dict[URL, Engine] = {}
         self._users: dict[URL, int] = {}
         self._lock = threading.Lock()
-        # Another thread may hold the lock while this one forks; nobody would ever let it go.
+        # Another thread may hold the lock while this one forks, and it would never be let go.
         os.register_at_fork(after_in_child=self._renew_lock)
 
     def borrow(self, url: str) -> BorrowedEngine:
-        """Lend the engine for *url*, made now if nobody has it; raises ConfigurationError."""
+        """Lend the engine for *url*, made now if it is not lent yet; raises ConfigurationError."""
         place = _place(url)
         with self._lock:
             if place not in self._engines:
@@ -346,7 +346,7 @@ ENGINES: Final = SharedEngines()
 
 
 def _place(url: str) -> URL:
-    """Return where *url* leads: a file that is named from here is another one elsewhere."""
+    """The place to which *url* leads, with an absolute path: folders of processes differ."""
     parsed = parsed_url(url)
     if parsed.get_backend_name() != "sqlite":
         return parsed

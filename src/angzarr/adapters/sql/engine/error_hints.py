@@ -126,7 +126,7 @@ _SQLITE_TROUBLE: Final = (*_SQLITE_BUSY, "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_
 
 
 def is_busy(error: BaseException) -> bool:
-    """True if somebody else's transaction was in the way; nothing is broken."""
+    """True if another transaction was in the way; nothing is broken."""
     return _state(error).startswith((*_BUSY, *_SQLITE_BUSY))
 
 

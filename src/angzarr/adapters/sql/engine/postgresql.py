@@ -42,7 +42,7 @@ def keep_only_the_primary(engine: Engine) -> None:
 
 
 def hint_of(error: object, url: URL) -> str:
-    """Return what to say beside *error*, a driver's; empty where it says enough itself."""
+    """The hint beside *error*, a driver's; empty where it says enough itself."""
     # A refused connect has no SQLSTATE: libpq asked, and says so in words of its own.
     if _state(error) != _READ_ONLY and "session is read-only" not in str(error):
         return ""
@@ -67,7 +67,7 @@ GRACE: Final = 1.0
 def bound_answers(engine: Engine, seconds: float) -> None:
     """Let every connection of *engine* fail that has no answer *seconds* and GRACE after it asked.
 
-    The connection is closed: what comes late is nobody's answer.
+    The connection is closed: what comes late answers no question.
     """
     import psycopg  # noqa: PLC0415 - an extra
 
@@ -165,7 +165,7 @@ def connect_options(url: URL, seconds: float, *, patient: bool = False) -> dict[
 
 
 def longest_answer(url: URL, seconds: float) -> float | None:
-    """Return how many seconds an answer may take: *seconds*, or more where the address says so.
+    """The seconds that an answer may take: *seconds*, or more where the address says so.
 
     None where it says that there is no end, or in a way that this does not understand.
     """

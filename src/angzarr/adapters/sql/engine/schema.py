@@ -84,7 +84,7 @@ class Schema:
     waiting: str = "messages"
     away: type[Unavailable] = StoreUnavailable
     #: In PostgreSQL's space of advisory locks: the name in ASCII, eight characters at most. One
-    #: process at a time upgrades under it. Not the one for creating tables: whoever waits for that
+    #: process at a time upgrades under it. Not the one for creating tables: who waits for that
     #: one would wait for an index, and the index for them.
     lock: int = field(init=False)
 
@@ -131,7 +131,7 @@ class Schema:
         return before
 
     def differences(self, engine: Engine) -> list[str]:
-        """Return how the tables differ from those that this release expects, as Alembic says it."""
+        """The differences from the tables that this release expects, as Alembic says it."""
         return in_transaction(
             reading(engine), lambda connection: compare(connection, self.metadata), away=self.away
         )
@@ -262,7 +262,7 @@ class SqlTablesUpkeep(TablesUpkeep):
         return self._schema.upgrade(self._engine)
 
     def differences(self) -> Sequence[str]:
-        """Return how the tables differ, in Alembic's words."""
+        """The differences of the tables, in Alembic's words."""
         return self._schema.differences(self._engine)
 
     def close(self) -> None:
@@ -303,7 +303,7 @@ def run_revisions(
 
 
 def compare(connection: Connection, metadata: MetaData) -> list[str]:
-    """Return how tables differ from those of *metadata*, in Alembic's words."""
+    """The differences from the tables of *metadata*, in Alembic's words."""
     from alembic.autogenerate import compare_metadata  # noqa: PLC0415 - costs 0.2 s
     from alembic.migration import MigrationContext  # noqa: PLC0415 - the same
 

@@ -34,7 +34,7 @@ _SURVIVORS: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 class _Gate:
-    """Counts who is just taking a connection, and lets nobody begin while a fork is under way."""
+    """Counts threads that are taking a connection, and lets none begin while the process forks."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -78,7 +78,7 @@ class GatedPool(QueuePool):
 
 
 class LearningPool(QueuePool):
-    """A pool amid whose first connection nobody forks.
+    """A pool whose first connection no fork interrupts.
 
     SQLAlchemy learns then, once for an engine, what server it has; a child that is forked amid that
     would never learn it, and could use no connection.

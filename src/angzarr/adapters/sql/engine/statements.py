@@ -91,7 +91,7 @@ class Single:
         )
 
     def first_in(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Any] | None:
-        """Return what `first` does, in the transaction of *connection*, and once."""
+        """The answer of `first`, in the transaction of *connection*, and without a second try."""
         if self._text:
             with raw(connection, self._text) as driver:
                 return self._sent(driver, values)
@@ -140,7 +140,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
 def among(
     connection: Connection, column: Column[Any], values: Iterable[str]
 ) -> ColumnElement[bool]:
-    """Return that *column* is one of *values*; on PostgreSQL as one array.
+    """The condition that *column* is one of *values*; on PostgreSQL as one array.
 
     A list of its own length would be another statement each time, to be written and read anew.
     """
@@ -194,7 +194,7 @@ def _type_of(table: Table, name: str, dialect: Dialect) -> str:
 
 
 def _writer(table: Table, name: str, dialect: Dialect) -> Callable[[Any], Any] | None:
-    """Return what makes a value what its column takes; None: it is that already."""
+    """The function that makes a value what its column takes; None: it is that already."""
     if type(table.c[name].type) is Integer:
         return _int4
     return table.c[name].type.dialect_impl(dialect).bind_processor(dialect)

@@ -263,7 +263,7 @@ class SqlEventStore(EventStore):
         self._database = SchemaDatabase(BOOKS, engine, migrate=migrate, close=close)
 
     def heads(self, domains: Sequence[str], after: Address | None, limit: int, /) -> Sequence[Head]:
-        """Return where the books of *domains* are, those behind *after*."""
+        """The next sequences of the books of *domains*, those behind *after*."""
         rows = self._page(list(_parts(event_books, domains, after, gt)), limit)
         return [Head(address_in(row), row["next_sequence"]) for row in rows]
 

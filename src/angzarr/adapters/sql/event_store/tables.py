@@ -81,7 +81,7 @@ book_decisions = Table(
     Column("decided_at", DateTime(timezone=True), nullable=False),
     # Of a command: its type and the digest of its data.
     Column("digest", Text, nullable=False),
-    # Set while nobody may have published its events.
+    # Set while its events may be unpublished.
     Column("unsent_since", DateTime(timezone=True)),
 )
 Index(
@@ -217,7 +217,7 @@ def event_of(row: RowMapping) -> Event:
 
 
 def cause_key(cause: str) -> str:
-    """Return what stands for *cause*, which is whatever text a queue brought, in a key."""
+    """The text that stands for *cause*, any text that a queue brought, in a key."""
     return key_part(cause, _MAX_CAUSE)
 
 
@@ -275,7 +275,7 @@ def to_text(value: object) -> str:
     return _COMPACT.encode(value)
 
 
-#: Before there were revisions each of its two parts was made by whoever needed it first.
+#: Before there were revisions each of its two parts was made by the first who needed it.
 BOOKS: Final = Schema(
     name="books",
     called="the database of event books",

@@ -151,7 +151,7 @@ class SqlAlerts(Alerts):
         return self._database.write(forget)
 
     def raise_(self, sightings: Sequence[Observation]) -> list[Alert]:
-        """Store the sightings that nobody was faster with.
+        """Store the sightings that no other worker stored before.
 
         Always in one order, a storm first: two workers must not wait for each other.
         """
@@ -250,7 +250,7 @@ class SqlAlerts(Alerts):
 
 
 def _place(watch: Watch) -> tuple[bool, str]:
-    """Return where *watch* stands among those that are locked: a storm before its groups."""
+    """The place of *watch* among those that are locked: a storm before its groups."""
     return watch.subject != STORM, watch.subject
 
 

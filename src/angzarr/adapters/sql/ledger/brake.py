@@ -35,7 +35,7 @@ class SqlBrake(Brake):
         self._clock = clock or SystemClock()
 
     def state(self) -> BrakeState:
-        """Return how it stands."""
+        """The state as it is."""
         return self._database.read(lambda connection: standing(_newest_first(connection)))
 
     def put(
@@ -63,7 +63,7 @@ class SqlBrake(Brake):
         return self._database.write(move, once=True)
 
     def brake_history(self, limit: int) -> tuple[BrakeState, ...]:
-        """Return how it stood."""
+        """The last states."""
         rows = self._database.read(lambda connection: connection.execute(_newest(limit)).all())
         return tuple(_state(row) for row in reversed(rows))
 
@@ -73,7 +73,7 @@ class SqlBrake(Brake):
 
 
 def _newest_first(connection: Connection) -> Iterator[BrakeState]:
-    """Return how each move left it, read as far as they are taken: the first by itself."""
+    """The states after each move, read as far as they are taken: the first by itself."""
     older = None
     for limit in _PAGES:
         for row in connection.execute(_newest(limit, older)):

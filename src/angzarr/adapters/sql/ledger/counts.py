@@ -176,7 +176,7 @@ _STEP: Final = 200
 
 
 def recount(engine: Engine, *, mend: bool = True) -> Iterator[Recounted]:
-    """Go through all groups and tell of each step what was found; mend it unless told not to."""
+    """Compare all groups with their entries, step by step; fix them if told to."""
     last: str | None = None
     while True:
         compare = partial(_compare, after=last)
@@ -222,7 +222,7 @@ def _names(connection: Connection, after: str | None) -> Sequence[str]:
 
 
 def _counted(connection: Connection, names: Sequence[str]) -> dict[str, dict[CountKey, Amounts]]:
-    """Return what there is of each kind, by reading the entries."""
+    """The amounts of each kind, by reading the entries."""
     entries = ledger_entries.c
     kind = [entries[name] for name in CountKey._fields]
     sums = (func.count(), func.sum(entries.occurrences), func.sum(entries.replays))
@@ -291,7 +291,7 @@ def _mend(connection: Connection, name: str) -> None:
 def _remove_counts(connection: Connection, name: str) -> None:
     """Remove the counts of a group that is not there, unless its first letter comes meanwhile.
 
-    They are locked first: whoever files that letter adds to them or waits.
+    They are locked first: who files that letter adds to them or waits.
     """
     counts = ledger_counts.c
     mine = select(counts.key).where(counts.fingerprint == name).with_for_update()

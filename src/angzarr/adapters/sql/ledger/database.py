@@ -46,7 +46,7 @@ class SqlUpkeep(SqlTablesUpkeep, LedgerUpkeep):
         super().__init__(LEDGER, database.engine, database.close)
 
     def recount(self, *, mend: bool) -> Iterator[Recounted]:
-        """Compare and mend; refuses tables that are not those of this release."""
+        """Compare and fix; refuses tables that are not those of this release."""
         LEDGER.make_ready(self._engine, migrate=False)
         with patient(self._engine) as slow:
             yield from recount(slow, mend=mend)
@@ -76,7 +76,7 @@ def prune(
 
 
 def _done_with(before: Mapping[Status, datetime]) -> Sequence[ColumnElement[bool]]:
-    """Return what must hold of an entry before it may go.
+    """The conditions under which an entry may go.
 
     Whatever refers to entries and is not finished, as replay jobs, has its condition here.
     """
@@ -96,7 +96,7 @@ def _done_with(before: Mapping[Status, datetime]) -> Sequence[ColumnElement[bool
 
 
 def _forget(connection: Connection, names: Sequence[str]) -> None:
-    """Remove groups that have no entries and of which nobody said anything, and empty counts."""
+    """Remove groups without entries that no person edited, and empty counts."""
     counts, groups = ledger_counts.c, ledger_groups.c
     none = (counts.entries == 0, counts.occurrences == 0, counts.replays == 0)
     connection.execute(delete(ledger_counts).where(counts.fingerprint.in_(names), *none))

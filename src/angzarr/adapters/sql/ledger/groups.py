@@ -110,7 +110,7 @@ class SqlGroups(Groups):
         self._database.close()
 
     def group_history(self, fingerprint: str) -> tuple[HistoryLine, ...]:
-        """Return what happened to a group itself."""
+        """The history of a group itself."""
         history = ledger_group_history.c
         wanted = select(ledger_group_history).where(history.fingerprint == fingerprint)
 

@@ -273,7 +273,7 @@ def read_edit(connection: Connection, job_id: str) -> JobEdit | None:
 
 
 def sent_edit(connection: Connection, entry_id: str, replay: int) -> str:
-    """Return `JobEdit.sha256` of the edit that a replay carried, or an empty string."""
+    """`JobEdit.sha256` of the edit that a replay carried, or an empty string."""
     rows = replay_orders.c
     this = (rows.entry_id == entry_id, rows.replay == replay)
     row = connection.execute(select(rows.before, rows.letter).where(*this)).one_or_none()

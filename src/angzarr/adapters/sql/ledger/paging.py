@@ -92,7 +92,7 @@ def names_few(wanted: EntryFilter) -> bool:
 
 
 def parts_of(connection: Connection, wanted: EntryFilter, status: Status | None) -> Parts | None:
-    """Return what the page is merged from; None where one index has it in order, or nearly."""
+    """The parts of which the page is merged; None where one index has it in order, or nearly."""
     if names_few(wanted):
         return None
     if wanted.tenant_id is not None and _has_few(connection, wanted.tenant_id):
@@ -124,7 +124,7 @@ def merged(
 
 
 def oldest_of_newest(connection: Connection, status: Status | None) -> datetime | None:
-    """Return when the last of the newest entries failed; None: there are not so many."""
+    """The time at which the last of the newest entries failed; None: there are not so many."""
     at = ledger_entries.c.last_failed_at
     newest = select(at).order_by(at.desc()).offset(_NEWEST).limit(1)
     if status is not None:

@@ -159,7 +159,7 @@ def _oldest(connection: Connection, limit: int) -> Subquery:
 
 
 def count_all(connection: Connection) -> FailureStats:
-    """Return how many entries there are, of which kind, without reading them."""
+    """The numbers of entries of each kind, without reading them."""
     counts = ledger_counts.c
     kinds = (counts.status, counts.failure_class, counts.domain, counts.handler_name)
     sums = (func.sum(counts.entries), func.sum(counts.occurrences), func.sum(counts.replays))
@@ -199,7 +199,7 @@ def conditions_of(
     *,
     by: str = "",
 ) -> list[ColumnElement[bool]]:
-    """Return what an entry must fulfil to be one of *wanted* in *status* (None: any).
+    """The conditions under which an entry is one of *wanted* in *status* (None: any).
 
     *by* is the column of the index in whose order entries are read, if that is to be.
     """
@@ -243,7 +243,7 @@ _CANCELED: Final = "57014"
 
 @contextmanager
 def within_time() -> Iterator[None]:
-    """Say of a page that took too long how to narrow it; it is LedgerUnavailable all the same.
+    """Raise LedgerUnavailable for a page that took too long, with the advice to narrow it.
 
     The bound is PostgreSQL's; SQLite goes on until it is through.
     """
@@ -271,7 +271,7 @@ _columns = ledger_entries.c
 def lock_due(
     connection: Connection, now: datetime, limit: int, besides: Collection[Status]
 ) -> list[Entry]:
-    """Return what is due, the longest overdue first, and lock it; others' locks are passed over.
+    """Lock the entries that are due, the longest overdue first; others' locks are passed over.
 
     Each status is asked for by itself. In one question those that sleep on, which may be nearly
     all, would be read and passed over each time.

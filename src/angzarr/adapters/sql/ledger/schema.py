@@ -121,7 +121,7 @@ replay_jobs = Table(
     Column("edit", String(64)),
     a_time("ended_at"),
     a_number("revision"),
-    # Whoever works on it, and until when nobody else may.
+    # The engine that works on it, and until when no other may.
     Column("engine", String(64)),
     a_time("leased_until"),
     Index("replay_jobs_by_time", "created_at", "id"),

@@ -134,7 +134,7 @@ def _write(connection: Connection, filing: FilingPlan, steps: Sequence[CountStep
 def _known_letters(
     connection: Connection, failures: Sequence[Failure]
 ) -> dict[str, set[tuple[int, str]]]:
-    """Return where these letters, and those whose replay failed, were filed before."""
+    """The places where these letters, and those whose replay failed, were filed before."""
     history = ledger_history.c
     wanted = select(history.letter_id, history.replay, history.entry_id)
     asked: dict[str, list[str]] = {}

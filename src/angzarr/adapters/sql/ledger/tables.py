@@ -59,7 +59,7 @@ class UtcTime(TypeDecorator[datetime]):
         return value.astimezone(UTC) if value is not None else None
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
-        """Return what was stored, aware again."""
+        """The stored time, aware again."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -72,7 +72,7 @@ class ValidText(TypeDecorator[str]):
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:  # noqa: ARG002 - SQLAlchemy's signature
-        """Return what marks in a value where a character cannot be stored."""
+        """The function that marks a character that cannot be stored."""
         return _valid
 
 
@@ -83,7 +83,7 @@ class Name(ValidText):
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:  # noqa: ARG002 - the same
-        """Return what does so, and cuts it."""
+        """The function that does so, and cuts the text."""
         return _name_of
 
 
@@ -107,7 +107,7 @@ def valid_text(text: str) -> str:
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
-#: What an entry's status is as long as somebody must still do something (`entry.OPEN`). Spelt out:
+#: What an entry's status is as long as there is still something to do (`entry.OPEN`). Spelt out:
 #: a database uses a partial index only where it sees that the condition holds.
 OPEN_ONLY: Final = text("status IN ('escalated', 'failed', 'held', 'retrying', 'waiting')")
 _WAKES: Final = text("wake_at IS NOT NULL")
@@ -357,7 +357,7 @@ def failure_from(row: Row[Any]) -> Failure:
 
 
 def _raw(domain: str, body: bytes, content_type: str) -> dict[str, Any]:
-    """Return what was received, and what carried it."""
+    """The bytes that were received, and what carried them."""
     try:
         kept = raw_letter(domain, body, content_type)
     except DecodeError:

@@ -104,7 +104,7 @@ def _is(key: WriteKey) -> tuple[Any, Any]:
 
 
 def _held(connection: Connection, key: WriteKey, fresh: RequestRecord) -> RequestRecord:
-    """Return what is known of the request, or *fresh*, locked until the transaction ends.
+    """The record of the request, or *fresh*, locked until the transaction ends.
 
     What another one deletes while it is waited for is stored anew.
     """

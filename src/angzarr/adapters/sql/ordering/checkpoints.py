@@ -61,7 +61,7 @@ def clear(connection: Connection, projection: str) -> None:
 
 
 def slot() -> int:
-    """Return where this thread counts. Threads of a machine have numbers of their own."""
+    """The slot in which this thread counts. Threads of a machine have numbers of their own."""
     return threading.get_native_id() % _SLOTS
 
 
@@ -123,7 +123,7 @@ class SqlCheckpoints(Checkpoints):
 
 
 def _alone(connection: Connection) -> None:
-    """Let nobody count until the transaction ends: what another one adds unseen would be kept."""
+    """Keep others from counting until the transaction ends: what they add unseen would be kept."""
     if connection.dialect.name == "postgresql":
         table = projection_checkpoints.name
         connection.execute(text(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE"))

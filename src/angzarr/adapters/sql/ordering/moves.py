@@ -39,7 +39,7 @@ class LaneMoves:
         self._look = Single(engine, looked(), reads=True)
 
     def look(self, lane: Lane) -> Place:
-        """Return where *lane* is."""
+        """The place of *lane*."""
         found = self._look.first(named(lane))
         return Place(lane.first) if found is None else Place(*found)
 
@@ -53,7 +53,7 @@ class LaneMoves:
         """Move past *step* and count it, if the lane is there and nothing waits; tell whether.
 
         Where another transaction is just writing to the lane this one waits, and then goes by what
-        the other one left: whoever parked something there is seen, and not passed by.
+        the other one left: what was parked there is seen, and not passed by.
         """
         if self._alone[self._move(step)].first_in(connection, self._values(step)) is None:
             return False
@@ -101,7 +101,7 @@ class LaneMoves:
         return named(step.lane) | place | (counted_row(step) if self._in_one else {})
 
     def _begun(self) -> Any:
-        """Return what moves a lane from its first place: it may have no row yet."""
+        """The statement that moves a lane from its first place: it may have no row yet."""
         names: dict[str, Any] = {name: bindparam(f"k_{name}") for name in _KEY}
         fresh: dict[str, Any] = {
             "first_sequence": bindparam("k_place"),
@@ -145,14 +145,14 @@ def set_lane(connection: Connection, lane: Lane, **values: Any) -> None:
 
 
 def waits_at(connection: Connection, lane: Lane, sequence: int) -> Waiting | None:
-    """Return what waits in *lane* at *sequence*."""
+    """The event that waits in *lane* at *sequence*."""
     wanted = select(ordering_waiting).where(*_at_place(lane, sequence))
     row = connection.execute(wanted).mappings().first()
     return None if row is None else waiting_of(row, lane)
 
 
 def _called(connection: Connection, lane: Lane, sequence: int) -> Waiting | None:
-    """Return what is parked for *sequence*, the lane's next place, and mark it as due."""
+    """Mark the event that is parked for *sequence*, the lane's next place, as due."""
     early = update(ordering_waiting).where(
         *_at_place(lane, sequence), _waiting.why == Why.EARLY.value
     )
@@ -170,7 +170,7 @@ def _at_place(lane: Lane, sequence: int) -> list[Any]:
 
 
 def _moved() -> Any:
-    """Return what moves a lane from a later place: a reset may have deleted its row."""
+    """The statement that moves a lane from a later place: a reset may have deleted its row."""
     free = [_lanes.next_sequence == bindparam("k_place"), _lanes.waiting == 0]
     values = {"next_sequence": bindparam("k_next"), "moved_at": _parameter("k_at")}
     return update(ordering_lanes).where(*here(), *free).values(values)

@@ -42,7 +42,7 @@ from angzarr.ordering.lane import Gap, Known, Lane, Standing, Summary, Waiting, 
 
 _lanes, _waiting = ordering_lanes.c, ordering_waiting.c
 _KEY: Final = ("handler", "domain", "root", "edition")
-#: What is told of sending again what a lane misses.
+#: The columns about a missing event that was sent again.
 _SENT: Final = ("sent_place", "sent_times", "sent_until")
 _LANE: Final = (*_KEY, "first_sequence", "next_sequence", *_SENT)
 #: Letters that one question is about: some SQLites take 999 values.
@@ -52,7 +52,7 @@ _LETTERS: Final = 500
 def gaps(
     connection: Connection, handlers: Mapping[str, str], before: datetime, limit: int
 ) -> list[Gap]:
-    """Lanes whose next event nobody knows of; see `Lanes.gaps`."""
+    """Lanes whose next event is missing; see `Lanes.gaps`."""
     found = _gaps(list(handlers), before, limit)
     first = and_(
         *(_waiting[name] == found.c[name] for name in _KEY), _waiting.sequence == found.c.first
@@ -64,7 +64,7 @@ def gaps(
 
 
 def sending(connection: Connection, gap: Gap, sent: int, until: datetime) -> bool:
-    """Note how often what is missing was sent, unless somebody else did since *gap* was told."""
+    """Note how often what is missing was sent, unless another keeper did since *gap* was read."""
     place = _lanes.sent_place == gap.missing
     if gap.sent_until is None:
         seen = or_(_lanes.sent_place.is_(None), ~place)
@@ -78,7 +78,7 @@ def sending(connection: Connection, gap: Gap, sent: int, until: datetime) -> boo
 def places(
     connection: Connection, handler: str, addresses: Sequence[Address]
 ) -> dict[Address, int]:
-    """Return where the lanes at *addresses* are that somebody moved."""
+    """The places of the lanes at *addresses* that have moved."""
     if not addresses:
         return {}
     key = [_lanes[name] for name in Address._fields]
@@ -113,7 +113,7 @@ def summary(connection: Connection, handler: str) -> Summary:
 def waiting(
     connection: Connection, handler: str, address: Address | None, limit: int
 ) -> list[Waiting]:
-    """Return what waits in the lanes of *handler*, or in one of them, in order."""
+    """The events that wait in the lanes of *handler*, or in one of them, in order."""
     key = name_key(handler)
     here = [] if address is None else [_waiting[n] == v for n, v in key_of(address).items()]
     wanted = (
@@ -127,7 +127,7 @@ def waiting(
 
 
 def behind(connection: Connection, letter_ids: Sequence[str]) -> dict[str, int]:
-    """Return how many events are parked in the lane that each letter holds up."""
+    """The number of events that are parked in the lane that each letter holds up."""
     found: dict[str, int] = {}
     for some in _parts(letter_ids, _LETTERS):
         letters, parked = ordering_waiting.alias("letters"), _waiting
@@ -152,7 +152,7 @@ def _gaps(handlers: Sequence[str], before: datetime, limit: int) -> Any:
         *(there.c[name] == _lanes[name] for name in _KEY),
         there.c.sequence == _lanes.next_sequence,
     )
-    # A lane that moves has mostly sent for what is next: that is in a queue, and known to nobody.
+    # A lane that moves has mostly sent for what is next: that is in a queue, and in no table.
     stands = or_(_lanes.moved_at.is_(None), _lanes.moved_at < before)
     late = and_(there.c.why == Why.RETRYING.value, there.c.due_at < before)
     oldest = func.min(_waiting.since)

@@ -58,7 +58,7 @@ LETS_IN: Final[Any] = case(
 
 
 #: Whose address has `options` of its own waits for no lock for ever all the same: while it waits
-#: nobody is let in.
+#: no run is let in.
 _BOUNDED: Final = select(func.set_config("lock_timeout", "4500ms", True)).where(  # noqa: FBT003 - of SQL
     func.current_setting("lock_timeout") == "0"
 )
@@ -100,12 +100,12 @@ def _key(what: str, handler: str) -> int:
 
 #: in_failed_sql_transaction: a statement of the work had failed, and the work said nothing.
 _FAILED: Final = "25P02"
-#: Class 53, insufficient resources: a full disk is nobody's mistake.
+#: Class 53, insufficient resources: a full disk is no mistake of the work.
 _NO_ROOM: Final = "53"
 #: Of psycopg's TransactionStatus: ACTIVE, INERROR.
 _ACTIVE: Final = 1
 _IN_ERROR: Final = 3
-#: Seconds that the word may take that nobody waits for a statement.
+#: Seconds that it may take to cancel a statement.
 _PATIENCE: Final = 2.0
 
 
@@ -148,7 +148,7 @@ def run(
     """Run *work* and *move* in the transaction that was *begun*: it counts only if the lane moved.
 
     Raises what *work* raises, and StoreUnavailable where the database is away: if it was lost amid
-    the COMMIT nobody can tell whether that was done, but the lane can when it is there again.
+    the COMMIT, the lane tells whether that was done when it is there again.
     """
     try:
         with begun.within:
@@ -226,7 +226,7 @@ def _undo(connection: Connection, begun: RootTransaction) -> None:
 
 
 def _interrupt(connection: Connection) -> None:
-    """Have PostgreSQL end a statement that nobody waits for any more, and with it its locks.
+    """Have PostgreSQL end a statement that no client waits for any more, and with it its locks.
 
     It would not notice before the end of the statement that the connection is closed.
     """
@@ -296,7 +296,7 @@ class LaneEntry:
     ) -> None:
         self._engine = engine
         self._move = move
-        #: Whether a transaction keeps nobody waiting before it writes: SQLite has one writer.
+        #: Whether a transaction that has not written keeps no other waiting: SQLite has one writer.
         self.is_early = engine.dialect.name == "postgresql"
         one = select(literal(1)).subquery("one")
         lane = one.outerjoin(ordering_lanes, and_(*here()))

@@ -46,8 +46,8 @@ from angzarr.ordering.lanes import Entered, Lanes, Looked
 class SqlLanes(Lanes):
     """Lanes in the tables ``ordering_lanes`` and ``ordering_waiting``.
 
-    They are made or, unless *migrate* is False, upgraded before the first use. Whoever moves one
-    counts in ``projection_checkpoints``. *close* lets the engine go.
+    They are made or, unless *migrate* is False, upgraded before the first use. Moves are
+    counted in ``projection_checkpoints``. *close* lets the engine go.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SqlLanes(Lanes):
         )
 
     def look(self, lane: Lane, /) -> Place:
-        """Return where *lane* is."""
+        """The place of *lane*."""
         self._database.prepare()
         return self._moves.look(lane)
 
@@ -146,7 +146,7 @@ class SqlLanes(Lanes):
         return len(lanes)
 
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
-        """Lanes whose next event nobody knows of."""
+        """Lanes whose next event is missing."""
         return self._database.read(lambda c: queries.gaps(c, by_key(handlers), before, limit))
 
     def sending(self, gap: Gap, sent: int, until: datetime, /) -> bool:
@@ -171,7 +171,7 @@ class SqlLanes(Lanes):
     def waiting(
         self, handler: str, /, *, address: Address | None = None, limit: int = 100
     ) -> Sequence[Waiting]:
-        """Return what waits in the lanes of *handler*."""
+        """The events that wait in the lanes of *handler*."""
         return self._database.read(lambda c: queries.waiting(c, handler, address, limit))
 
     def standing(
@@ -187,7 +187,7 @@ class SqlLanes(Lanes):
         return self._database.read(queries.known)
 
     def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
-        """Return how many events are parked behind each dead letter."""
+        """The number of events that are parked behind each dead letter."""
         return self._database.read(lambda connection: queries.behind(connection, letter_ids))
 
     def skip_to(self, lane: Lane, sequence: int, /) -> Place:
@@ -219,7 +219,7 @@ def _alone(engine: Engine) -> dict[str, Any]:
 
 
 def _moved_before(connection: Connection, step: Step) -> Moved | Elsewhere:
-    """Return what waits behind *step* where its lane is just past it."""
+    """The event that waits behind *step*, whose lane is just past it."""
     successor = waits_at(connection, step.lane, step.sequence + 1)
     is_parked = successor is not None and successor.why is Why.EARLY
     return Moved(successor if is_parked else None)

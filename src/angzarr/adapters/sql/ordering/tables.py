@@ -42,7 +42,7 @@ ordering_lanes = Table(
     Column("next_sequence", _SEQUENCE, nullable=False),
     # How many rows it has in `ordering_waiting`.
     Column("waiting", Integer, nullable=False),
-    # NULL: nobody moved it, there only waits something.
+    # NULL: it never moved, there only waits something.
     Column("moved_at", UtcTime),
     # The place whose event was sent again, how often, and until when it is not; of the past, if
     # the lane is elsewhere.
@@ -71,7 +71,7 @@ ordering_waiting = Table(
     Column("text", Text),
     Column("letter_id", Text),
     Column("due_at", UtcTime),
-    # Of an early one: set once its lane has come to it; until then somebody has it.
+    # Of an early one: set once its lane has come to it; until then it is lent.
     Column("lent_until", UtcTime),
 )
 Index(
@@ -128,12 +128,12 @@ ORDERING: Final = Schema(
 #: fits into the 2,704 bytes that PostgreSQL gives to an entry of an index.
 _MAX_NAME: Final = 120
 
-#: `lent_until` of an early event whose turn has come and whom nobody has.
+#: `lent_until` of an early event whose turn has come and that is not lent.
 AT_ONCE: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def name_key(name: str) -> str:
-    """Return what stands in a key for a handler, a projection or a type of event."""
+    """The text that stands in a key for a handler, a projection or a type of event."""
     return key_part(name, _MAX_NAME)
 
 
@@ -169,7 +169,7 @@ def waiting_row(waiting: Waiting) -> dict[str, Any]:
 
 
 def waiting_of(row: RowMapping, lane: Lane) -> Waiting:
-    """Return what waits in *lane* by *row*."""
+    """The event that waits in *lane* by *row*."""
     return Waiting(
         lane=lane,
         sequence=row["sequence"],
@@ -184,6 +184,6 @@ def waiting_of(row: RowMapping, lane: Lane) -> Waiting:
 
 
 def found_in(row: RowMapping, handlers: Mapping[str, str]) -> Waiting:
-    """Return what waits by *row*, which has `first_sequence` too, of one of *handlers* by key."""
+    """The event that waits by *row*, with `first_sequence` too, of one of *handlers* by key."""
     lane = Lane(handlers[row["handler"]], address_in(row), row["first_sequence"])
     return waiting_of(row, lane)

@@ -100,7 +100,7 @@ def released(connection: Connection, moving: LaneMoves, early: Waiting) -> None:
 
 
 def due(handlers: Mapping[str, str], now: datetime, limit: int) -> Select[Any]:
-    """The question what nobody has of the events whose turn has come."""
+    """The question for events whose turn has come and that are not lent."""
     # That it has come is said in the words of the index, which has nothing else.
     free = and_(_waiting.lent_until.is_not(None), _waiting.lent_until <= now)
     return (

@@ -109,7 +109,7 @@ class RebuildInPlace(SqlShadowTables):
         self._tried(super().forgive)
 
     def places(self, addresses: Sequence[Address], /) -> Mapping[Address, int]:
-        """Return where the live lanes are, however long live runs keep it waiting."""
+        """The places of the live lanes, however long live runs keep it waiting."""
         return self._tried(partial(super().places, addresses))
 
     def abandon(self) -> Abandoned | None:
@@ -117,7 +117,7 @@ class RebuildInPlace(SqlShadowTables):
         return self._tried(super().abandon)
 
     def _tried(self, step: Callable[[], _Answer]) -> _Answer:
-        """*step*'s answer; each time that somebody else is in the way it waits already.
+        """*step*'s answer; each try waits by itself while another transaction is in the way.
 
         Raises StoreUnavailable where that does not end: the rebuild goes on from here.
         """
@@ -139,11 +139,11 @@ class RebuildInPlace(SqlShadowTables):
         pause(self.space.connection, self.plan.handler)
 
     def where(self, addresses: Iterable[Address]) -> dict[Address, int]:
-        """Return where the live lanes are."""
+        """The places of the live lanes."""
         return green_lanes.live_places(self.space.connection, self.plan, addresses)
 
     def stay(self, failure: Failure) -> None:
-        """Leave the live lane where it is: the event is next there, if nobody has passed it."""
+        """Leave the live lane where it is: the event is next there, unless a person skipped it."""
 
     def note(
         self, events: Sequence[Event], following: Mapping[Address, int], cursor: Head | None

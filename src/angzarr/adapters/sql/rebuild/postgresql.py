@@ -161,7 +161,7 @@ class PostgresqlSpace(Space):
         return next((name for name, rows in written if rows > self._undone.get(name, 0)), "")
 
     def denied(self) -> str:
-        """Return nothing: what was written is looked at afterwards."""
+        """Nothing: what was written is looked at afterwards."""
         return ""
 
     def exclusive(self, *, on: bool) -> None:
@@ -222,7 +222,7 @@ class PostgresqlSpace(Space):
         return f"{self.quoted(self._schema)}.{self.quoted(table)}"
 
     def _written(self) -> dict[str, int]:
-        """Return how many rows of tables of other schemas the connection counts as written.
+        """The rows of tables of other schemas that the connection counts as written.
 
         These are rows of this transaction, and of earlier ones that it has not reported yet.
         """

@@ -63,7 +63,7 @@ angzarr_rebuild = Table(
     Column("root", Text),
     Column("edition", Text),
     Column("next_sequence", Integer),
-    # Whether the live read model is emptied, in a rebuild in place; NULL: nobody has begun to.
+    # Whether the live read model is emptied, in a rebuild in place; NULL: that was not begun.
     Column("emptied", Boolean),
     # Whether it is for a comparison, and whether effects may be there without their places.
     Column("verifies", Boolean, nullable=False),
@@ -158,7 +158,7 @@ def place_rows(connection: Connection, following: Mapping[Address, int]) -> From
 
 
 def fingerprint_of(plan: Plan, layouts: Sequence[Layout]) -> str:
-    """Return what differs where *plan* or its live tables do; its methods may change."""
+    """A digest that differs where *plan* or its live tables do; its methods may change."""
     said = [plan.handler, sorted(plan.domains), plan.first, [one.shape for one in layouts]]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
@@ -186,7 +186,7 @@ def spoil(connection: Connection) -> None:
 
 
 def emptied(connection: Connection) -> bool | None:
-    """True if the live read model is emptied; None: nobody has begun to."""
+    """True if the live read model is emptied; None: that was not begun."""
     return connection.scalar(select(angzarr_rebuild.c.emptied))
 
 

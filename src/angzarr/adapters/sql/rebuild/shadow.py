@@ -205,7 +205,7 @@ class SqlShadowTables(ShadowTable):
         return answer
 
     def compare(self, fill: Fill, /) -> Compared | Ahead | Busy:
-        """Compare by digests, while nobody writes."""
+        """Compare by digests, while writers wait."""
 
         def step(connection: Connection) -> Compared | Ahead:
             fill(ahead := green_lanes.lanes_ahead(connection, self.plan))
@@ -220,7 +220,7 @@ class SqlShadowTables(ShadowTable):
         return self.alone(step)
 
     def abandon(self) -> Abandoned | None:
-        """Remove the space, if nobody has it in hand."""
+        """Remove the space, unless another process has it in hand."""
         with self._told():
             self._enter()
             self.space.exclusive(on=True)
@@ -290,13 +290,13 @@ class SqlShadowTables(ShadowTable):
             raise RebuildError(green_saying.stray(self.plan, table))
 
     def _check_unchanged(self) -> None:
-        """Look whether the live tables, which nobody can change now, are those of the space."""
+        """Check that the live tables, which are locked now, are those of the space."""
         for one in self._layouts:
             if self.space.layout(one.name).shape != one.shape:
                 raise RebuildError(green_saying.changed(self.plan, one.name))
 
     def alone(self, step: Callable[[Connection], _Answer]) -> _Answer | Busy:
-        """Run *step* in a transaction during which nobody else writes to the live tables."""
+        """Run *step* in a transaction during which no other writes to the live tables."""
         space, answer = self.space, None
         space.exclusive(on=True)
         try:

@@ -106,7 +106,7 @@ class SqliteSpace(Space):
         self.writable(on=not self.plan.tables)
 
     def watch(self) -> None:
-        """Do nothing: what was refused is told once."""
+        """Do nothing: each refusal is reported once."""
 
     def strays(self) -> str:
         """Name a live table to which a write was refused, whatever became of the error."""
@@ -140,7 +140,7 @@ class SqliteSpace(Space):
         """Do nothing: SQLite goes on beyond the highest key that was ever there."""
 
     def check(self, table: Layout) -> None:
-        """Look for broken references, which nobody checked where they lead out of the file."""
+        """Look for broken references: those that lead out of the file were not checked."""
         name = self.quoted(table.name)
         broken = self.connection.exec_driver_sql(f"PRAGMA {self._live}.foreign_key_check({name})")
         if (row := broken.first()) is not None:
@@ -174,7 +174,7 @@ class SqliteSpace(Space):
         return f"{self._green}.{self.quoted(table)}"
 
     def _take_lock(self, path: Path) -> bool:
-        """Take the lock that ends with the process; False at once if somebody else has it."""
+        """Take the lock that ends with the process; False at once if another process has it."""
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:

@@ -84,7 +84,7 @@ def events_ahead(connection: Connection, plan: Plan) -> int:
 
 
 def blocked(connection: Connection, plan: Plan) -> tuple[Head, ...]:
-    """Return where lanes are, some at most, that dead letters keep from going on to the space."""
+    """The places of some lanes that dead letters keep from going on to the space."""
     there = [_waiting.sequence == _lanes.next_sequence, _waiting.why == Why.DEAD_LETTER.value]
     wanted = (
         select(*_address(), _lanes.next_sequence)
@@ -100,7 +100,7 @@ def blocked(connection: Connection, plan: Plan) -> tuple[Head, ...]:
 def live_places(
     connection: Connection, plan: Plan, addresses: Iterable[Address]
 ) -> dict[Address, int]:
-    """Return where the live lanes of *addresses* are."""
+    """The places of the live lanes of *addresses*."""
     return places(connection, addresses, ordering_lanes, _lanes.handler == name_key(plan.handler))
 
 

@@ -1,7 +1,7 @@
 """The choice of a replay job's entries, written down in slices within one transaction.
 
-Entries are only read: nobody who works on them waits. A slice is small enough for the time that a
-statement may take, whatever the size of the whole.
+Entries are only read: others who work on them do not wait. A slice is small enough for the time
+that a statement may take, whatever the size of the whole.
 
 `besides` sums the entries of a person's other jobs, of which `job_limits` says which count. Only
 names and sums leave the database.
@@ -55,10 +55,10 @@ SLICE: Final = 20_000
 MOST_HANDLERS: Final = 100
 #: Ids that one statement names: what SQLite and PostgreSQL take with ease.
 _NAMED: Final = 500
-#: In PostgreSQL's space of advisory locks: whoever chooses entries does so alone.
+#: In PostgreSQL's space of advisory locks: entries are chosen by one transaction at a time.
 _CHOOSE_LOCK: Final = int.from_bytes(b"anzrjobs"[:7], "big")
 
-#: Seconds for which whoever chooses is waited for.
+#: Seconds to wait for another transaction that chooses.
 _PATIENCE: Final = 30.0
 
 _entries, _items, _jobs = ledger_entries.c, replay_job_items.c, replay_jobs.c
@@ -132,7 +132,7 @@ class EntryChoice:
 
 
 def _choose_alone(connection: Connection) -> None:
-    """Wait for whoever chooses; raises LedgerUnavailable where that takes too long."""
+    """Wait for another transaction that chooses; raises LedgerUnavailable after a while."""
     if not takes_lock(connection, _CHOOSE_LOCK, _PATIENCE):
         msg = "another replay job is being filled, which takes its time: try again later"
         raise LedgerUnavailable(msg)
@@ -204,7 +204,7 @@ def _slice(
 
 
 def _claims(others: Sequence[str]) -> ScalarSelect[int]:
-    """Return how many of the jobs *others* have an entry: asked row by row, by an index.
+    """The number of the jobs *others* that have an entry: asked row by row, by an index.
 
     As a join it would be planned by what the database believes of rows that it has not counted yet,
     and may take hours.
@@ -245,7 +245,7 @@ _UNDER_WAY: Final = _jobs.status.not_in(sorted(ENDED | {JobStatus.PROPOSED}))
 
 
 def besides(connection: Connection, job: ReplayJob, total: int, approval_over: int | None) -> int:
-    """Return what counts beside *job* of *total* entries; nothing is read where it is all one."""
+    """The entries that count beside *job* of *total*; nothing is read where it does not matter."""
     if not others_matter(total, approval_over):
         return 0
     entries = case((_jobs.ended_at.is_(None), _jobs.total - _jobs.refused), else_=_jobs.sent)

@@ -59,7 +59,7 @@ _CARRIES_EDIT = func.coalesce(_jobs.edit, "") != ""
 def take(
     connection: Connection, engine: str, now: datetime, until: datetime, limit: int
 ) -> list[ReplayJob]:
-    """Take jobs that run, or have replays under way, and are nobody else's."""
+    """Take jobs that run, or have replays under way, and that no other engine has."""
     edits = _free(connection, _CARRIES_EDIT, engine, now + EDIT_LEASES, limit)
     plain = _free(connection, ~_CARRIES_EDIT, engine, now, limit)
     aged = [(_age(row, EDIT_LEASES), row) for row in edits]
@@ -76,7 +76,7 @@ def take(
 def _free(
     connection: Connection, kind: ColumnElement[bool], engine: str, now: datetime, limit: int
 ) -> Sequence[Row[Any]]:
-    """Jobs of one *kind* that need work and nobody else has, locked, longest ago first."""
+    """Jobs of one *kind* that need work and no other engine has, locked, longest ago first."""
     under_way = _jobs.sent > _jobs.handled + _jobs.failed + _jobs.unanswered
     free = or_(_jobs.engine == engine, _jobs.leased_until.is_(None), _jobs.leased_until <= now)
     running = and_(_jobs.status == JobStatus.RUNNING, ~_is_behind())
@@ -138,7 +138,7 @@ class JobSteps:
         return self._save(before, job_rules.answered(fresh, answers, self.now))
 
     def begin_next(self, limit: int, most_replays: int) -> list[Begun]:
-        """Return what has begun, else begin more and refuse what changed."""
+        """The replays that have begun; else begin more and refuse what changed."""
         if (before := self._held()) is None:
             return []
         began = self._in_state(ItemState.BEGUN)
@@ -173,7 +173,7 @@ class JobSteps:
         ]
 
     def _sent(self, job: ReplayJob, item: JobItem) -> str:
-        """Return what `JobEdit.sha256` would be of what an entry's replay sent."""
+        """The `JobEdit.sha256` of the letter that an entry's replay sent."""
         return sent_edit(self.connection, item.entry_id, item.replay) if job.edit else ""
 
     def _begin(self, before: ReplayJob, limit: int, most_replays: int) -> list[JobItem]:
@@ -200,7 +200,7 @@ class JobSteps:
 
 
 def owners(connection: Connection, entries: Sequence[Entry]) -> Mapping[str, str]:
-    """Return which job has which of *entries*, or sent its last replay."""
+    """The jobs that have *entries*, or sent their last replays."""
     by_id = {entry.id: entry for entry in entries}
     wanted = (
         select(replay_job_items, _jobs.status)

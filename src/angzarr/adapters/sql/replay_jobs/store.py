@@ -68,7 +68,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
     # -- people --------------------------------------------------------------------------
 
     def would_choose(self, selection: Selection, *, limit: int) -> list[Candidate]:
-        """Return what a job would look at."""
+        """The entries that a job would look at."""
         with within_time():
             return self._database.read(lambda one: would_choose(one, selection, limit))
 
@@ -120,7 +120,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
         return self._database.read(lambda one: [item_from(row) for row in one.execute(page)])
 
     def job_history(self, job_id: str) -> tuple[HistoryLine, ...]:
-        """Return what happened to a job."""
+        """The history of a job."""
         rows = replay_job_history.c
         wanted = select(replay_job_history).where(rows.job_id == job_id).order_by(rows.number)
         return self._database.read(
@@ -165,7 +165,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
         return self._database.write(lambda one: prune(one, before, limit))
 
     def owners(self, entries: Sequence[Entry]) -> Mapping[str, str]:
-        """Return which job has which entry."""
+        """The jobs that have *entries*."""
         if not entries:
             return {}
         return self._database.read(lambda connection: steps.owners(connection, entries))
