@@ -29,8 +29,9 @@ FIELD_WORDS: Final = frozenset(
 #: Packages whose texts are in plain English, and the words that they do without.
 PLAIN: Final = (
     "adapters/files/", "adapters/grpc/", "adapters/http/", "adapters/jose/", "adapters/kafka/",
+    "adapters/memory/",
     "adapters/opentelemetry/", "adapters/prometheus/", "adapters/pubsub/", "adapters/rabbitmq/",
-    "adapters/redis/", "adapters/s3/", "adapters/sqs/", "adapters/structlog/",
+    "adapters/redis/", "adapters/s3/", "adapters/sql/", "adapters/sqs/", "adapters/structlog/",
     "cli/", "demo/", "doctor/", "doctor_probes/", "settings/", "testing/",
 )  # fmt: skip
 DIALECT: Final = re.compile(r"\b(nobody|whoever|mend|mends|mended)\b", re.IGNORECASE)
