@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters.names import check_domains, domain_of_app, queue_name, routing_key
+from angzarr.dead_letters.names import (
+    arguments_for,
+    check_domains,
+    domain_of_app,
+    queue_name,
+    release_of,
+    routing_key,
+)
 from angzarr.errors import InvalidDomainName
 
 
@@ -77,3 +84,19 @@ def test_an_apps_name_gives_a_domain(name, domain):
 @given(st.text())
 def test_whatever_an_app_is_called_its_domain_is_one(name):
     check_domains([domain_of_app(name)])
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("4.1.0", 4), ("3.13.7", 3), ("", 0), ("x.1", 0), ("²", 0)]
+)
+def test_a_server_may_say_any_version(version, release):
+    assert release_of({"version": version}) == release
+    assert release_of({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "limit"),
+    [("4.1.0", {"x-delivery-limit": -1}), ("3.13.7", {}), ("x.1", {}), ("", {})],
+)
+def test_only_a_release_with_a_limit_of_its_own_is_told_that_there_is_none(version, limit):
+    assert arguments_for({"version": version}) == {"x-queue-type": "quorum", **limit}

@@ -47,6 +47,11 @@ from angzarr.runtime.json_bounds import Bounds
 from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 
+_log = logging.getLogger("angzarr.analysis")
+
+#: Turns in which letters are tried that cannot be read for want of room, or cannot be given on,
+#: before they are left queued, or held: they keep the others.
+MOST_TRIES: Final = 3
 #: Characters of an app's name that are shown.
 _LONGEST: Final = 60
 
@@ -175,13 +180,8 @@ class Handover:
         return refused
 
 
-_log = logging.getLogger("angzarr.analysis")
-
 #: Letters, answers and entries taken in one turn: what more would save is little.
 BATCH: Final = 250
-#: Turns in which letters are tried that there is no room to read, before they are left queued: they
-#: keep the others.
-MOST_TRIES: Final = 3
 _NO_FIELDS: Final = "what carried it could not be stored either, and was not kept"
 
 
