@@ -17,7 +17,7 @@ from angzarr.dead_letters import masking
 from angzarr.dead_letters.codec import Form, encode
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.masking import ALL_HIDDEN, MARK, compiled
-from angzarr.dead_letters.redaction import Redaction, hides
+from angzarr.dead_letters.redaction import Redaction, after, hides, is_named, parse, start
 from angzarr.delivery.delivery import data_of
 from angzarr.events import headers as names
 from angzarr.events.event import Event, Message
@@ -321,3 +321,59 @@ def test_names_in_a_removed_value_are_removed_from_texts_too():
     assert shown.error_message == f"id k1: {MARK} has no {MARK}"
     values = Redaction.of(["event.tokens.*"], [])(texts)
     assert "tok_live_abcdef has no" in values.error_message
+
+
+def is_found(pattern: str, *steps: object) -> bool:
+    rests = start([pattern])
+    for step in steps:
+        rests = after(rests, step)
+    return is_named(rests)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("event.card.number", "event.card.number"),
+        ("Event.Card.NUMBER", "event.card.number"),
+        ("headers.authorization", "headers.Authorization"),
+        ("*.token", "kwargs.token"),
+        ("**.password", "event.password"),
+        ("**.password", "event.a.b.0.Password"),
+        ("event.items.0.pin", "event.items.0.pin"),
+        ("event.items.*.pin", "event.items.7.pin"),
+        ("event.**.pin", "event.pin"),
+        ("event.**", "event"),
+        ("event.**", "event.a.b"),
+        ("**.a.**.b", "args.a.x.a.y.b"),
+    ],
+)
+def test_a_path_that_a_pattern_names_is_found(pattern, path):
+    assert is_found(pattern, *path.split("."))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("event.card.number", "event.card"),
+        ("event.card.number", "event.card.number.last"),
+        ("*.token", "event.card.token"),
+        ("*.token", "event.tokens"),
+        ("**.password", "event.password.hash"),
+        ("event.items.0.pin", "event.items.1.pin"),
+        ("event.*.pin", "event.pin"),
+    ],
+)
+def test_a_path_that_no_pattern_names_is_left(pattern, path):
+    assert not is_found(pattern, *path.split("."))
+
+
+@pytest.mark.parametrize("pattern", ["", ".", "a..b", "event.", ".password"])
+def test_an_empty_step_is_refused(pattern):
+    with pytest.raises(ValueError, match="empty step"):
+        parse(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["event.pass*", "***.a"])
+def test_a_star_within_a_name_is_refused(pattern):
+    with pytest.raises(ValueError, match="steps of their own"):
+        parse(pattern)
