@@ -198,11 +198,6 @@ def test_a_letter_comes_back_equal_in_both_forms(letter: DeadLetter, form: Form)
     assert decode(*encode(letter, form)) == letter
 
 
-@given(letters())
-def test_both_forms_say_the_same(letter: DeadLetter) -> None:
-    assert decode(*encode(letter, Form.JSON)) == decode(*encode(letter, Form.BINARY))
-
-
 @FORMS
 def test_the_form_is_told_by_the_content_type_or_by_its_first_byte(form: Form) -> None:
     encoded = encode(a_letter(), form)
