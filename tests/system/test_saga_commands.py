@@ -17,6 +17,7 @@ import pytest
 from angzarr import Address, Intent
 from hand_clock import HandClock
 from polling import wait_until
+from system import warm_start
 from system.conftest import HERE, PATH, stop
 from tcp_proxy import unused_port
 
@@ -46,13 +47,13 @@ class Room:
     def worker(self) -> Iterator[None]:
         """One that takes a message after the other."""
         said = len(self.text())
-        command = [sys.executable, "-m", "celery", "-A", "saga_app", "worker", "--pool", "solo",
-                   "--loglevel", "INFO", "--without-mingle", "--without-gossip",
-                   "--hostname", f"w{uuid.uuid4().hex[:8]}@%h"]  # fmt: skip
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                command, cwd=HERE, stdout=log, stderr=log, start_new_session=True, env=self._env()
-            )
+        process = warm_start.begin(
+            [
+                "-A", "saga_app", "worker", "--pool", "solo", "--loglevel", "INFO",
+                "--without-mingle", "--without-gossip", "--hostname", f"w{uuid.uuid4().hex[:8]}@%h",
+            ],
+            folder=HERE, environment=self._env(), log=self.log,
+        )  # fmt: skip
         try:
             wait_until(lambda: " ready." in self.text()[said:], "the worker to be ready")
             yield
