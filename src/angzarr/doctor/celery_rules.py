@@ -133,7 +133,7 @@ class CelerySeen:
 
 
 def findings(seen: CelerySeen) -> Iterator[Finding]:
-    """Return what the settings of an app cost, besides what `refusal_rules` tells."""
+    """The findings about settings of an app, besides those of `refusal_rules`."""
     yield from _transport(seen)
     yield from _worker(seen)
     yield from _results(seen)
@@ -263,7 +263,7 @@ class TimesSeen:
 
 
 def time_findings(seen: TimesSeen) -> Iterator[Finding]:
-    """Return what takes longer than somebody waits for it."""
+    """The findings about work that takes longer than its waiter waits."""
     if seen.visibility is not None:
         yield from _visibility(seen, seen.visibility)
     if seen.consumer_timeout is not None:

@@ -98,7 +98,7 @@ class DatabaseSeen:
 
 
 def findings(seen: DatabaseSeen) -> Iterator[Finding]:
-    """Return what is wrong with a database."""
+    """The findings about a database."""
     if seen.kind == "sqlite":
         yield ONE_HOST.found(
             seen.at,
@@ -165,7 +165,7 @@ def _tables(seen: DatabaseSeen, tables: TablesSeen) -> Iterator[Finding]:
 
 
 def apart(at: str, ordering: str, books: str) -> Finding:
-    """Return that lanes and event books are in two databases."""
+    """The finding that lanes and event books are in two databases."""
     return APART.found(
         at,
         f"ordering is at {ordering}, books at {books}",

@@ -95,7 +95,7 @@ class Check:
         severity: Severity | None = None,
         fix: Fix | None = None,
     ) -> Finding:
-        """Return that it was *seen*; it may be milder than usual."""
+        """A finding of this check where *seen*; it may be milder than usual."""
         return Finding(
             check=self,
             severity=severity or self.severity,
@@ -124,7 +124,7 @@ class Unsafe(NamedTuple):
     task: str = ""
 
     def __str__(self) -> str:
-        """Return the sentence for people."""
+        """The sentence for people."""
         return f"{self.problem}: {self.cure}"
 
 
@@ -176,7 +176,7 @@ def away(at: str, reason: str) -> Finding:
 
 
 def not_looked_at(at: str, reason: str, by_hand: str) -> Finding:
-    """Return that something of a server cannot be seen."""
+    """The finding that something of a server cannot be seen."""
     return NOT_LOOKED_AT.unknown(at, reason, by_hand)
 
 
@@ -188,12 +188,12 @@ def look_failed(at: str, kind: str) -> Finding:
 
 
 def refused(at: str, reason: str) -> Finding:
-    """Return that settings cannot work; *reason* says the cure."""
+    """The finding that settings cannot work; *reason* says the cure."""
     return REFUSED.found(at, reason, "change the setting as it says")
 
 
 def clock(at: str, skew: timedelta | None) -> Iterator[Finding]:
-    """Return whether a clock is wrong by *skew*, which may be either one's."""
+    """The finding that a clock is wrong by *skew*, which may be either one's."""
     if skew is None or abs(skew) < SKEW:
         return
     yield CLOCK.found(
@@ -218,7 +218,7 @@ class Probe:
     reason: Callable[[BaseException], str] = field(default=lambda error: type(error).__name__)
 
     def findings(self) -> list[Finding]:
-        """Return what was found; never raises."""
+        """The findings of the probe; never raises."""
         try:
             return list(self.look())
         except Unavailable as error:
@@ -233,7 +233,7 @@ class Probe:
 
 
 def look_at_all(probes: Sequence[Probe], patience: timedelta) -> list[Finding]:
-    """Return what all *probes* find, at once; one that takes longer than *patience* is away.
+    """The findings of all *probes*, run at once; one that takes longer than *patience* is away.
 
     Its thread is left behind: it ends with the process.
     """
@@ -255,16 +255,12 @@ def look_at_all(probes: Sequence[Probe], patience: timedelta) -> list[Finding]:
     return [
         finding
         for number, probe in enumerate(probes)
-        for finding in found.get(number) or _late(probe, number in found, late)
+        for finding in found.get(number, [away(probe.at, late)])
     ]
 
 
-def _late(probe: Probe, answered: bool, reason: str) -> list[Finding]:  # noqa: FBT001
-    return [] if answered else [away(probe.at, reason)]
-
-
 def refusing(check: Callable[[], object], at: str) -> list[Finding]:
-    """Return what *check* refuses, as a worker would."""
+    """The findings of what *check* refuses, as a worker would."""
     try:
         check()
     except ConfigurationError as error:

@@ -76,7 +76,7 @@ class FleetSeen:
 
 
 def findings(seen: FleetSeen) -> Iterator[Finding]:
-    """Return what is wrong with a fleet."""
+    """The findings about a fleet."""
     if not seen.members:
         yield NOBODY.found(seen.at, "no worker is registered", "start one: celery -A … worker")
         return
@@ -128,7 +128,7 @@ def _unread(seen: FleetSeen) -> Iterator[Finding]:
 
 
 def over_history(seen: FleetSeen) -> Iterator[Finding]:
-    """Return which ordered handlers begin at the start of what was long before them."""
+    """The ordered handlers that begin at the start of what was long before them."""
     for name, events in sorted(seen.over_history.items()):
         yield HISTORY.found(
             f"{seen.at}, {name}",

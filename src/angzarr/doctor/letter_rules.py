@@ -159,7 +159,7 @@ class LettersSeen:
 
 
 def findings(seen: LettersSeen) -> Iterator[Finding]:
-    """Return what is wrong with where letters go."""
+    """The findings about where letters go."""
     if seen.backend == "none" or (seen.backend == "channel" and not seen.embedded):
         yield DISCARDED.found(
             seen.at,
@@ -177,7 +177,7 @@ def findings(seen: LettersSeen) -> Iterator[Finding]:
 
 
 def ledger(at: str) -> Finding:
-    """Return that there is no ledger."""
+    """The finding that there is no ledger."""
     return NO_LEDGER.found(
         at,
         "no ledger is configured",
@@ -243,7 +243,7 @@ class SpoolSeen:
 
 
 def spool_findings(seen: SpoolSeen) -> Iterator[Finding]:
-    """Return what is wrong with the spool of this machine."""
+    """The findings about the spool of this machine."""
     if seen.file_system in FLEETING:
         yield SPOOL_FLEETING.found(
             seen.at,
@@ -304,7 +304,7 @@ class PayloadsSeen:
 
 
 def payload_findings(seen: PayloadsSeen) -> Iterator[Finding]:
-    """Return what is wrong with a payload store."""
+    """The findings about a payload store."""
     if seen.problem:
         yield BUCKET_MISSING.found(seen.at, seen.problem, seen.cure)
         return

@@ -55,7 +55,7 @@ class DelaysSeen:
 
 
 def delay_findings(server: str, delays: DelaysSeen) -> Iterator[Finding]:
-    """Return what is wrong with the delay queues of *server*."""
+    """The findings about the delay queues of *server*."""
     at = f"{server}, celery_delayed_*"
     if delays.used and delays.missing:
         yield NO_DELAYS.found(
@@ -219,7 +219,7 @@ class RabbitSeen:
 
 
 def findings(seen: RabbitSeen) -> Iterator[Finding]:
-    """Return what is wrong with a RabbitMQ."""
+    """The findings about a RabbitMQ."""
     for queue in seen.queues:
         at = f"{seen.at}, queue {queue.name}"
         if queue.exchange:

@@ -140,7 +140,7 @@ class RedisSeen:
 
 
 def findings(seen: RedisSeen) -> Iterator[Finding]:
-    """Return what is wrong with a Redis, milder where it keeps results only."""
+    """The findings about a Redis, milder where it keeps results only."""
     for one in (*_memory(seen), *_persistence(seen)):
         yield one if KEEPERS & set(seen.roles) or not one.known else _for_results(one)
     yield from _server(seen)
@@ -156,7 +156,7 @@ def findings(seen: RedisSeen) -> Iterator[Finding]:
 
 
 def _for_results(one: Finding) -> Finding:
-    """Return it milder and without its fix: a cache that evicts may be meant to."""
+    """A milder finding without its fix: a cache that evicts may be meant to."""
     milder = max(one.severity, _WARNING, key=lambda severity: severity.rank)
     return one.check.found(one.at, one.seen, one.change, severity=milder)
 
@@ -234,8 +234,9 @@ def _server(seen: RedisSeen) -> Iterator[Finding]:
         yield REPLICA.found(
             seen.at, f"role {seen.role}", "name the master, or all sentinels: sentinel://…"
         )
-    if "broker" in seen.roles:
-        yield from _broker(seen)
+    unfit = unfitness(seen.version or "", cluster=bool(seen.cluster))
+    if "broker" in seen.roles and unfit:
+        yield OLD.found(seen.at, *unfit)
     if seen.replicas and seen.min_replicas == 0:
         yield FAILOVER.found(
             seen.at,
@@ -245,18 +246,13 @@ def _server(seen: RedisSeen) -> Iterator[Finding]:
         )
 
 
-def _broker(seen: RedisSeen) -> Iterator[Finding]:
-    if unfit := unfitness(seen.version or "", cluster=bool(seen.cluster)):
-        yield OLD.found(seen.at, *unfit)
-
-
 def evicts(maxmemory: int, policy: str) -> bool:
-    """Tell whether a Redis deletes keys to make room."""
+    """True if a Redis deletes keys to make room."""
     return maxmemory > 0 and policy != NO_EVICTION
 
 
 def unfitness(version: str, *, cluster: bool) -> tuple[str, str] | None:
-    """Return why a server of *version* cannot be our broker, and the cure; None: it can."""
+    """Why a server of *version* cannot be our broker, and the cure; None: it can."""
     if cluster:
         return (
             f"{_NO_CLUSTER}: the queues of one worker lie on several nodes",
@@ -281,5 +277,5 @@ def _config_set(seen: RedisSeen, name: str, value: str) -> Fix:
 
 
 def with_held(seen: RedisSeen, visibility: timedelta, held: int) -> RedisSeen:
-    """Return *seen* with how many messages kombu's transport holds beyond its time-out."""
+    """*seen* with how many messages kombu's transport holds beyond its time-out."""
     return replace(seen, visibility=visibility, held_longer=held)

@@ -126,7 +126,7 @@ CHECKS: Final = tuple(dict.fromkeys(_OF_SETTING.values()))
 
 
 def findings(seen: CelerySeen) -> Iterator[Finding]:
-    """Return what a worker of ours would refuse to start with, one finding for each setting."""
+    """The settings with which a worker of ours would refuse to start, each a finding."""
     of_all = {_OF_SETTING[one.setting] for one in seen.unsafe if not one.task}
     of_tasks: dict[str, list[Unsafe]] = {}
     for one in seen.unsafe:
@@ -148,13 +148,13 @@ def findings(seen: CelerySeen) -> Iterator[Finding]:
 
 
 def _severity(seen: CelerySeen, one: Unsafe) -> Severity | None:
-    """Return a milder severity where the setting matters to nothing that is seen; else None."""
+    """A milder severity where the setting matters to nothing that is seen; else None."""
     idle = one.setting == "task_acks_on_timeout" and not seen.time_limited
     return _WARNING if idle else None
 
 
 def _change(seen: CelerySeen, one: Unsafe) -> str:
-    """Return the line to write, as the settings have it."""
+    """The line to write, as the settings have it."""
     if one.setting == "worker_consumer" and not seen.ours:
         return OURS
     for said in ("set it to ", "set "):
@@ -244,7 +244,7 @@ class StockSeen:
 
 
 def stock_findings(seen: StockSeen) -> Iterator[Finding]:
-    """Return what the app loses for want of a road."""
+    """The findings about an app that runs on Celery alone."""
     if not seen.dead_letter_exchange:
         yield NO_LETTERS.found(seen.at, "no queue takes what failed", OURS)
     if seen.retrying:

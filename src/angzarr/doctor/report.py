@@ -1,7 +1,4 @@
-"""The report of one run of the doctor, the worst finding first, and every check there is.
-
-Catalogue: every check there is, in the order of the pages.
-"""
+"""The report of one run of the doctor, the worst finding first, and all checks in page order."""
 
 from __future__ import annotations
 
@@ -38,12 +35,12 @@ class DoctorReport:
     seconds: float
 
     def counts(self) -> dict[str, int]:
-        """Return how many findings there are by severity; what is unknown counts as that."""
+        """The number of findings by severity; what is unknown counts as that."""
         found = Counter(_group(one) for one in self.findings)
         return {name: found[name] for name in (*(one.value for one in Severity), "unknown")}
 
     def fails(self, at: Severity | None) -> bool:
-        """Tell whether something is at least as bad as *at*; None: nothing fails."""
+        """True if something is at least as bad as *at*; None: nothing fails."""
         return at is not None and any(
             one.known and one.severity.rank <= at.rank for one in self.findings
         )
@@ -52,7 +49,7 @@ class DoctorReport:
 def chosen(
     findings: Iterable[Finding], only: Collection[str] = (), skip: Collection[str] = ()
 ) -> list[Finding]:
-    """Return the findings of the checks *only* (all, if none is named) but those to *skip*."""
+    """The findings of the checks *only* (all, if none is named) but those to *skip*."""
     those = [
         one for one in findings if (not only or one.check.id in only) and one.check.id not in skip
     ]
@@ -70,7 +67,7 @@ def _group(one: Finding) -> str:
 def as_json(
     report: DoctorReport, fail_on: Severity | None, fixed: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Return *report* for programs; see the reference for its fields."""
+    """*report* for programs; see the reference for its fields."""
     return {
         "schema": SCHEMA,
         "app": report.app,
@@ -116,5 +113,5 @@ IDS: Final = frozenset(check.id for check in CHECKS)
 
 
 def misspelt(ids: Collection[str]) -> list[str]:
-    """Return those of *ids* that no check has, sorted."""
+    """All *ids* that no check has, sorted."""
     return sorted(set(ids) - IDS)

@@ -74,7 +74,7 @@ class SqsQueueSeen:
 
 
 def findings(queues: Sequence[SqsQueueSeen]) -> Iterator[Finding]:
-    """Return what is wrong with the task queues of an SQS broker."""
+    """The findings about the task queues of an SQS broker."""
     for queue in queues:
         at = f"{queue.at}, queue {queue.name}"
         if queue.exists:

@@ -43,7 +43,7 @@ class WebhookSettings(Section):
         return self
 
     def keys(self) -> tuple[bytes, ...]:
-        """Return the keys that sign; raises ValueError, which never shows one."""
+        """The keys that sign; raises ValueError, which never shows one."""
         return keys_of(self.secrets)
 
 
@@ -126,7 +126,7 @@ class AutomaticSettings(Section):
         return self
 
     def quiet(self) -> QuietHours:
-        """Return the quiet hours; raises ConfigurationError for what cannot be read."""
+        """The quiet hours; raises ConfigurationError for what cannot be read."""
         windows = tuple(window_of(text) for text in self.quiet_hours)
         return QuietHours(windows=windows, place=place_of(self.timezone))
 
@@ -190,15 +190,15 @@ class AnalysisSettings(Section):
         return rules
 
     def written_rules(self) -> tuple[WrittenRule, ...]:
-        """Return the rules of the settings; raises ConfigurationError naming file, rule and key."""
+        """The rules of the settings; raises ConfigurationError naming file, rule and key."""
         return rules_from(*read(self.rules, RULES))
 
     def letter_grouping(self) -> Grouping:
-        """Return what puts letters into groups; raises ConfigurationError as for rules."""
+        """The grouping of letters; raises ConfigurationError as for rules."""
         return Grouping(rules=grouping_rules(*read(self.grouping, GROUPING)), in_app=self.in_app)
 
     def replay_backoff(self) -> Policy:
-        """Return the pauses between automatic replays."""
+        """The pauses between automatic replays."""
         return Policy(
             name="replay",
             base=self.first_delay,

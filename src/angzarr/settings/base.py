@@ -59,7 +59,7 @@ Keep = Annotated[Annotated[Span, Field(gt=timedelta(0))] | None, BeforeValidator
 
 
 def said(check: Callable[[], T]) -> T:
-    """Return what *check* does; pydantic wants a ValueError where it refuses."""
+    """The result of *check*; pydantic wants a ValueError where it refuses."""
     try:
         return check()
     except ConfigurationError as error:
@@ -131,7 +131,7 @@ class BreakerSection(Section):
     pause_queues: bool | None = None
 
     def over(self, below: BreakerSettings) -> BreakerSettings:
-        """Return *below* with what is said here put over it."""
+        """*below* with the fields that are set here put over it."""
         return replace(below, **self.model_dump(exclude_none=True, exclude={"pause_queues"}))
 
 
@@ -144,7 +144,7 @@ class BudgetSection(Section):
     enabled: bool | None = None
 
     def over(self, below: BudgetSettings) -> BudgetSettings:
-        """Return *below* with what is said here put over it."""
+        """*below* with the fields that are set here put over it."""
         return replace(below, **self.model_dump(exclude_none=True))
 
 
@@ -180,18 +180,18 @@ class FlowSettings(Section):
         return self
 
     def pausing(self, name: str) -> bool:
-        """Tell whether breaker *name* pauses queues while it is open."""
+        """True if breaker *name* pauses queues while it is open."""
         default = self.breakers.get("default", BreakerSection()).pause_queues
         own = self.breakers.get(name, BreakerSection()).pause_queues
         return bool(default if own is None else own)
 
     def default_breaker(self) -> BreakerSettings:
-        """Return the settings of breakers that have none of their own."""
+        """The settings of breakers that have none of their own."""
         given = self.breakers.get("default", BreakerSection())
         return given.over(BreakerSettings())
 
     def named_breakers(self) -> dict[str, BreakerSettings]:
-        """Return the settings of those that have some, put over the default."""
+        """The settings by name, put over the default."""
         default = self.default_breaker()
         return {
             name: section.over(default)
@@ -200,11 +200,11 @@ class FlowSettings(Section):
         }
 
     def default_budget(self) -> BudgetSettings:
-        """Return the settings of budgets that have none of their own."""
+        """The settings of budgets that have none of their own."""
         return self.budgets.get("default", BudgetSection()).over(BudgetSettings())
 
     def named_budgets(self) -> dict[str, BudgetSettings]:
-        """Return the settings of those that have some, put over the default."""
+        """The settings by name, put over the default."""
         default = self.default_budget()
         return {
             name: section.over(default)
@@ -213,7 +213,7 @@ class FlowSettings(Section):
         }
 
     def named_limits(self) -> dict[str, dict[str, Any]]:
-        """Return what is said of limits, by name and field."""
+        """The settings of limits, by name and field."""
         return {
             name: section.model_dump(exclude_none=True) for name, section in self.limits.items()
         }
@@ -227,7 +227,7 @@ class Route(Section):
 
 
 def checked_routes(routes: dict[str, T]) -> dict[str, T]:
-    """Return *routes* if each key is an event type or says all events of a domain."""
+    """*routes* if each key is an event type or says all events of a domain."""
     for key in routes:
         if key.endswith(ALL):
             checked_domain(key.removesuffix(ALL))
@@ -272,7 +272,7 @@ class RetrySettings(Section):
         return policies
 
     def policy_rules(self) -> PolicyRules:
-        """Return the rules with the policies that they name; raises ConfigurationError."""
+        """The rules with the policies that they name; raises ConfigurationError."""
         rules = [rule.model_dump() for rule in self.rules]
         return policy_rules(policies_from(self.policies), self.default, rules)
 
@@ -282,7 +282,7 @@ _ADDRESS: Final = frozenset(":/@")
 
 
 def checked_domain(name: str) -> str:
-    """Return *name* if it is a domain's, for validators."""
+    """*name* if it is a domain's, for validators."""
     if not _ADDRESS.isdisjoint(name):  # it may hold a password, and is not shown
         msg = "this is an address and not the name of a domain, such as orders"
         raise ValueError(msg)

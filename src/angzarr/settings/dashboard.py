@@ -34,7 +34,7 @@ class Role(StrEnum):
     APPROVER = "approver"  # approves what an operator proposed
 
     def covers(self, needed: Role) -> bool:
-        """Tell whether this role may do what *needed* may."""
+        """True if this role may do what *needed* may."""
         order = list(Role)
         return order.index(self) >= order.index(needed)
 

@@ -47,11 +47,11 @@ class QueuePlace:
     spots: frozenset[str]
 
     def settings(self, **changes: Any) -> DeadLetterSettings:
-        """Return its settings; raises ConfigurationError where this angzarr has no such one."""
+        """The settings of its backend; raises ConfigurationError where there is no such backend."""
         return self._read(DeadLetterSettings, {**self.given, **changes})
 
     def spool(self) -> SpoolSettings:
-        """Return the settings of a spool; raises ConfigurationError as `settings` does."""
+        """The settings of a spool; raises ConfigurationError as `settings` does."""
         given = {name: value for name, value in self.given.items() if name != "create_missing"}
         return self._read(SpoolSettings, given)
 
@@ -77,7 +77,7 @@ _Options: TypeAlias = dict[str, str]
 
 
 def read_url(url: str) -> QueuePlace:
-    """Return the place that *url* names; raises ConfigurationError, which does not repeat it."""
+    """The place that *url* names; raises ConfigurationError, which does not repeat it."""
     try:
         parts = urlsplit(url)
         queries = [urlsplit(one).query for one in url.split(";")]
@@ -104,7 +104,7 @@ def read_url(url: str) -> QueuePlace:
 
 
 def place_of(backend: str, given: DeadLetterSettings, broker: str) -> QueuePlace:
-    """Return the place that an app's settings mean by *backend*."""
+    """The place that an app's settings mean by *backend*."""
     match backend:
         case "kafka":
             found = read_url(f"kafka://{given.kafka_brokers}")
@@ -220,20 +220,20 @@ def _create_missing(options: _Options) -> bool:
 
 
 def _spot(host: str, scheme: str) -> str:
-    """Return *host* with its port."""
+    """*host* with its port."""
     named = host.strip().lower()
     has_port = ":" in named.rpartition("]")[2]
     return named if has_port else f"{named}:{_DEFAULT_PORT[scheme]}"
 
 
 def _same_host(host: str) -> str:
-    """Return one name for the names of this machine."""
+    """One name for all names of this machine."""
     name, _, port = host.rpartition(":")
     return f"127.0.0.1:{port}" if name in ("localhost", "[::1]") else host
 
 
 def _aws_spots(region: str, endpoint: str) -> frozenset[str]:
-    """Return one spot for SQS and SNS: a topic fans out to the queue of its name."""
+    """One spot for SQS and SNS: a topic fans out to the queue of its name."""
     return frozenset({f"aws:{region}@{_same_host(_host_of(endpoint))}"})
 
 

@@ -85,19 +85,19 @@ class ProtectionSettings(Section):
         return self
 
     def opening_keys(self) -> dict[str, bytes]:
-        """Return the encryption keys; raises ValueError, which never shows one."""
+        """The encryption keys; raises ValueError, which never shows one."""
         return {name: _key(name, given) for name, given in self.encryption_keys.items()}
 
     def verifying_keys(self) -> dict[str, bytes]:
-        """Return the signing keys; raises ValueError, which never shows one."""
+        """The signing keys; raises ValueError, which never shows one."""
         return {name: _secret(name, given) for name, given in self.signing_keys.items()}
 
     def encrypted(self) -> Encrypt:
-        """Return which letters are sealed."""
+        """The rule of which letters are sealed."""
         return self.encrypt or (Encrypt.REDACTED if self.encryption_keys else Encrypt.NONE)
 
     def routes_of_others(self) -> dict[str, dict[str, RecordRoute]]:
-        """Return who takes others' letters."""
+        """The rule of who takes others' letters."""
         return {
             domain: {name: RecordRoute(route.task, route.queue) for name, route in types.items()}
             for domain, types in self.foreign_routes.items()
@@ -105,7 +105,7 @@ class ProtectionSettings(Section):
 
 
 def current_key(setting: str, named: str | None, keys: Mapping[str, Any]) -> str | None:
-    """Return the id of the key in use, None where there are no keys; raises ValueError."""
+    """The id of the key in use, None where there are no keys; raises ValueError."""
     if named is not None and named not in keys:
         msg = f"{setting} must be the id of one of {setting}s"  # it may be a key by mistake
         raise ValueError(msg)

@@ -92,12 +92,12 @@ class SagaCompensationSettings(Section):
         )
 
     def keys(self) -> tuple[bytes, ...]:
-        """Return the keys that sign escalations; raises ValueError, which never shows one."""
+        """The keys that sign escalations; raises ValueError, which never shows one."""
         return keys_of(self.escalation_webhook_secrets)
 
 
 def with_short(usual: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the *environment* says of this section; *usual* is by its usual variables.
+    """The values of this section in the *environment*; *usual* is by its usual variables.
 
     Raises ConfigurationError for a field that is said both ways with two values.
     """
@@ -119,7 +119,7 @@ def with_short(usual: Mapping[str, Any], environment: Mapping[str, str]) -> dict
 
 
 def _read(field: str, given: Any) -> Any:
-    """Return *given* as its field reads it, as it is where it cannot be read."""
+    """*given* as its field reads it, as it is where it cannot be read."""
     kind: Any = SagaCompensationSettings.model_fields[field].annotation
     try:
         return TypeAdapter(kind).validate_python(given)

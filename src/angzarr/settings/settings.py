@@ -123,7 +123,7 @@ class _Environment(EnvSettingsSource):
     """The environment, with the shorter variables that a section has besides the usual ones."""
 
     def __call__(self) -> dict[str, Any]:
-        """Return what it says; raises ConfigurationError for what it says twice, differently."""
+        """The settings of the environment; raises ConfigurationError where two differ."""
         said = super().__call__()
         usual = said.get(SAGA, {})
         if isinstance(usual, dict) and (merged := with_short(usual, os.environ)):
@@ -132,7 +132,7 @@ class _Environment(EnvSettingsSource):
 
 
 def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Settings:
-    """Return the settings; raises ConfigurationError naming the key and the cure."""
+    """The settings; raises ConfigurationError naming the key and the cure."""
     path = path or os.environ.get(CONFIG_VARIABLE)
     given = _merged(
         {key: _plain(value) for key, value in code.items() if value is not None}, _read(path)
@@ -151,7 +151,7 @@ def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Se
 
 
 def _plain(value: Any) -> Any:
-    """Return a mapping as a dict, which a file can be put over."""
+    """A mapping as a dict, which a file can be put over."""
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -195,7 +195,7 @@ def _check_environment() -> None:
 
 
 def _unreadable_variable() -> str:
-    """Return the variable that cannot be read, without its value; each is read alone."""
+    """The variable that cannot be read, without its value; each is read alone."""
     for name in os.environ:
         alone = EnvSettingsSource(Settings)
         alone.env_vars = {name.lower(): os.environ[name]}
@@ -223,14 +223,14 @@ def _explain(error: ValidationError, path: object) -> str:
 
 
 def _unknown(place: tuple[int | str, ...]) -> str:
-    """Return the sentence about a key that no section has, with the nearest that it has."""
+    """The sentence about a key that no section has, with the nearest that it has."""
     *above, name = (str(part) for part in place)
     prefix = "".join(f"{part}." for part in above)
     return unknown("setting", name, _section(above).model_fields, "remove it", within=prefix)
 
 
 def _section(keys: Sequence[str]) -> type[BaseModel]:
-    """Return the section that *keys* lead to; those of a mapping or a list lead no further."""
+    """The section that *keys* lead to; those of a mapping or a list lead no further."""
     section: type[BaseModel] = Settings
     for key in keys:
         if key in section.model_fields:
@@ -246,7 +246,7 @@ def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _follows(problem: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:
-    """Tell whether a list is only too short because what stands in it was refused."""
+    """True if a list is only too short because what stands in it was refused."""
     inside = len(problem["loc"])
     return problem["type"] == "too_short" and any(
         len(one["loc"]) > inside and one["loc"][:inside] == problem["loc"] for one in found

@@ -16,7 +16,7 @@ SECRET_BYTES: Final = range(24, 65)
 
 
 def keys_of(secrets: Sequence[SecretStr]) -> tuple[bytes, ...]:
-    """Return the keys that sign; raises ValueError, which never shows one."""
+    """The keys that sign; raises ValueError, which never shows one."""
     return tuple(_key(secret.get_secret_value()) for secret in secrets)
 
 

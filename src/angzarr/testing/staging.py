@@ -20,8 +20,7 @@ from angzarr.clock import Clock, standing_in
 from angzarr.errors import ConfigurationError
 from angzarr.runtime.per_process import OncePerProcess
 from angzarr.runtime.text import unknown
-from angzarr.settings.dead_letters import SpoolSettings
-from angzarr.settings.payloads import PayloadSettings
+from angzarr.settings.dead_letters import PayloadSettings, SpoolSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring.dead_letters import channel_of
 

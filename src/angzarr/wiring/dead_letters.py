@@ -18,9 +18,8 @@ from angzarr.dead_letters.names import domain_of_app, queue_name
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox, LettersByReason
 from angzarr.errors import ConfigurationError
 from angzarr.payloads.store import PayloadStore
-from angzarr.settings.dead_letters import DeadLetterSettings
+from angzarr.settings.dead_letters import DeadLetterSettings, PayloadSettings, place_of
 from angzarr.settings.dlq_urls import read_url
-from angzarr.settings.payloads import PayloadSettings, place_of
 from angzarr.settings.settings import DEFAULT_PREFIX, Settings
 from angzarr.wiring import protection as protection_wiring
 from angzarr.wiring import stores as wiring
