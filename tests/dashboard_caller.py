@@ -79,3 +79,12 @@ def as_seen(client, path, body):
     """Return *body* with what its dry run tells."""
     told = client.post(path, json=body | {"dry_run": True}).json()
     return body | {"seen": told["seen"]}
+
+
+def problem(answer):
+    """The name of the problem that *answer* is."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == answer.status_code
+    assert told["detail"]
+    return told["type"].removeprefix("urn:angzarr:problem:")

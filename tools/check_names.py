@@ -32,7 +32,7 @@ PLAIN: Final = (
     "adapters/memory/",
     "adapters/opentelemetry/", "adapters/prometheus/", "adapters/pubsub/", "adapters/rabbitmq/",
     "adapters/redis/", "adapters/s3/", "adapters/sql/", "adapters/sqs/", "adapters/structlog/",
-    "cli/", "demo/", "doctor/", "doctor_probes/", "settings/", "testing/",
+    "cli/", "dashboard/", "demo/", "doctor/", "doctor_probes/", "settings/", "testing/",
 )  # fmt: skip
 DIALECT: Final = re.compile(r"\b(nobody|whoever|mend|mends|mended)\b", re.IGNORECASE)
 
@@ -47,7 +47,6 @@ KNOWN_MODULES: Final = frozenset[str](
     {
         "aggregates/deciding.py",
         "aggregates/declaring.py",
-        "dashboard/serving.py",
         "sagas/asking.py",
     }
 )

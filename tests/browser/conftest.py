@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from angzarr.clock import SystemClock
-from angzarr.dashboard.serving import bind, server_of
+from angzarr.dashboard.server import bind, server_of
 from angzarr.settings.dashboard import Role
 from dashboard_world import TOKENS, World
 from polling import wait_until

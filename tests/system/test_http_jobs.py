@@ -18,7 +18,7 @@ from angzarr.analysis.replay.job import JobPlan, JobStatus
 from angzarr.cli.dashboard import open_services
 from angzarr.dashboard.access import hash_of
 from angzarr.dashboard.api.route import PREFIX
-from angzarr.dashboard.serving import bind, server_of
+from angzarr.dashboard.server import bind, server_of
 from angzarr.dashboard.site import build_site
 from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
 from polling import wait_until

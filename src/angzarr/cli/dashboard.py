@@ -49,7 +49,7 @@ def serve(app_name: str | None, host: str, port: int, log_level: int) -> None:
     for package in _PACKAGES:
         with extra(package, "dashboard"):
             importlib.import_module(package)
-    from angzarr.dashboard import serving
+    from angzarr.dashboard import server as serving
     from angzarr.dashboard.site import build_site
 
     app = load_application(app_name)

@@ -2,7 +2,8 @@
 
 Where the settings list no tokens, one is made at each start, as Jupyter does: only a person who can
 read what the process printed gets in. A session is a signed cookie that needs no store; each
-purpose (session, visit, form) has its own key.
+purpose (session, visit, form) has its own key. The log has a line for each login, wrong token and
+refusal; never a token.
 """
 
 from __future__ import annotations
@@ -12,21 +13,26 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+import logging
 import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from angzarr.adapters.memory.limits import InProcessLimits
 from angzarr.analysis.replay.job_limits import LOCAL
 from angzarr.clock import Clock
-from angzarr.dashboard.access_log import note, place_of
 from angzarr.dashboard.problem import Problem
 from angzarr.resilience.limit import Limit, LimitScope
+from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.text import printable
 from angzarr.settings.dashboard import DashboardToken, Role
 
 #: How long a login lasts.
@@ -75,7 +81,7 @@ class Sessions:
         return LoginSession(id_, known, until) if _same(right, signature) else None
 
     def end(self, session: LoginSession) -> None:
-        """Take *session* no more, whoever kept a copy of its cookie."""
+        """Refuse *session* from now on, also to copies of its cookie."""
         now = self._now()
         for id_, ends in self._ended.copy().items():
             if ends <= now:
@@ -93,7 +99,7 @@ class Sessions:
         return _same(self._signed(b"visit", chance), signature)
 
     def form_token(self, kind: str, whose: str) -> str:
-        """Return what a form carries that no other site can know (CSRF).
+        """The secret of a form, which no other site can know (CSRF).
 
         *whose* is something proved: the id of a session, or a visit's cookie.
         """
@@ -129,9 +135,6 @@ def _text(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode()
 
 
-_BEARER: Final = "bearer "
-
-
 class Caller(NamedTuple):
     """Who asks, as the audit names him, and what he may do."""
 
@@ -140,7 +143,7 @@ class Caller(NamedTuple):
 
 
 def too_little(caller: Caller, needed: Role) -> Problem:
-    """Return that *caller* may not do what takes the role *needed*, and what helps."""
+    """The problem that *caller* lacks the role *needed*, and what helps."""
     msg = f"this takes the role {needed}, and {caller.name} is {caller.role}"
     if caller.name == LOCAL:
         msg += ": who approves must be known by a name of his own, so set up dashboard.tokens"
@@ -156,12 +159,12 @@ def new_token() -> tuple[str, str]:
 def start_token(*, has_approvals: bool) -> tuple[str, DashboardToken]:
     """A token for one run of an open dashboard, and its caller.
 
-    Where anything waits for another person the caller is an operator: one whom nobody knows by
-    name approves nothing.
+    Where anything waits for another person the caller is an operator: a person without a name
+    approves nothing.
     """
     token, known = new_token()
     role = Role.OPERATOR if has_approvals else Role.APPROVER
-    # not validated: settings may not name a caller `local`, so that this one is nobody else
+    # not validated: settings may not name a caller `local`, so that no other caller is
     return token, DashboardToken.model_construct(name=LOCAL, role=role, sha256=known)
 
 
@@ -171,7 +174,7 @@ def hash_of(token: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """True if *host* is this machine and nobody else's."""
+    """True if *host* is this machine itself."""
     if host == "localhost":
         return True
     try:
@@ -189,11 +192,11 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether its token was made at the start: whoever reads that is `local`."""
+        """Whether its token was made at the start: a person who reads that is `local`."""
         return [token.name for token in self.tokens] == [LOCAL]
 
     def by_token(self, headers: Mapping[str, str]) -> Caller:
-        """Return who shows a token in `X-API-Key` or as bearer; raises Problem 401."""
+        """The caller who shows a token in `X-API-Key` or as bearer; raises Problem 401."""
         shown = token_in(headers)
         known = self.known(shown) if shown else None
         if known is None:
@@ -203,7 +206,7 @@ class Access:
         return Caller(known.name, known.role)
 
     def known(self, token: str) -> DashboardToken | None:
-        """Return whose *token* it is; every hash is compared, in constant time."""
+        """The owner of *token*, if there is one; compares every hash, in constant time."""
         shown = hash_of(token)
         found = None
         for one in self.tokens:
@@ -216,21 +219,18 @@ class Access:
         return self.sessions.read(cookie, self.tokens)
 
     def by_session(self, cookie: str) -> Caller | None:
-        """Return whose session it is; None where it is nobody's."""
+        """The caller of the session of *cookie*, if it is one that lasts."""
         session = self.session(cookie)
         return Caller(session.known.name, session.known.role) if session else None
 
 
 def token_in(headers: Mapping[str, str]) -> str:
     """The token that a program shows, or an empty string."""
-    return headers.get("x-api-key") or _bearer(headers.get("authorization", ""))
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
 
 
-def _bearer(header: str) -> str:
-    return header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
-
-
-#: Wrong tokens from one place, see `access_log.place_of`: a person mistypes, a program guesses.
+#: Wrong tokens from one place, see `place_of`: a person mistypes, a program guesses.
 _GUESSES: Final = Limit("wrong-tokens", rate=0.2, burst=10)
 
 
@@ -255,14 +255,14 @@ class Auth:
         return self.pass_on(caller, needed)
 
     def pass_on(self, caller: Caller, needed: Role) -> Caller:
-        """Return *caller* if he may do what *needed* may, and has not come too often."""
+        """Lets *caller* pass; raises Problem 403 for its role, 429 for its pace."""
         self._slow_down(self.pace, caller.name)
         if not caller.role.covers(needed):
             raise too_little(caller, needed)
         return caller
 
     def login(self, request: Request, token: str) -> DashboardToken | None:
-        """Return whose *token* a person typed; None: nobody's. Raises Problem 429."""
+        """The owner of the *token* that a person typed, if there is one; raises Problem 429."""
         known = self.access.known(token)
         if known is None:
             self._note_guess(request)
@@ -288,3 +288,72 @@ class Auth:
             seconds = math.ceil(exceeded.wait.least.total_seconds())
             msg = f"too many requests: ask again in {seconds} s"
             raise Problem(429, "too-many", msg, headers={"Retry-After": str(seconds)})
+
+
+_LONGEST: Final = 200
+#: Places among which strangers are counted, however many addresses they have.
+PLACES: Final = 4096
+#: Bits of an address of IPv6 that are one customer's; he has all addresses behind them.
+_NETWORK: Final = 64
+_WELCOME: Final = frozenset({"login", "logout"})
+#: A name of its own, so that people can keep these lines apart.
+_log = logging.getLogger(f"{__name__}_log")
+
+
+def note(outcome: str, scope: Scope, caller: str = "") -> None:
+    """Write what became of a request: outcome, caller, address, method and path."""
+    told = {
+        "outcome": outcome,
+        "caller": caller or "-",
+        "address": address_of(scope) or "-",
+        "method": scope["method"],
+        "path": scope["path"],
+    }
+    fields = {name: _shown(value) for name, value in told.items()}
+    level = logging.INFO if outcome in _WELCOME else logging.WARNING
+    _log.log(
+        level, "outcome=%s caller=%s address=%s method=%s path=%s", *fields.values(),
+        extra={f"visit_{name}": value for name, value in fields.items()},
+    )  # fmt: skip
+
+
+class Refusals:
+    """Notes answers that refuse. What a stranger can cause without end is told once a minute."""
+
+    def __init__(self) -> None:
+        self._throttle = LogThrottle()
+
+    def note(self, status: int, name: str, scope: Scope) -> None:
+        """Write a 403 or a 429; *name* says which, where it is known."""
+        if status not in {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}:
+            return
+        caller = getattr(scope.get("state", {}).get("caller"), "name", "")
+        outcome = name or HTTPStatus(status).phrase.lower().replace(" ", "-")
+        bounded = caller and status == HTTPStatus.FORBIDDEN
+        if bounded or self._throttle.now(f"{outcome} {caller} {place_of(scope)}"):
+            note(outcome, scope, caller)
+
+
+def address_of(scope: Scope) -> str:
+    """The address that a request came from, or an empty string."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def place_of(scope: Scope) -> str:
+    """The place by which a stranger is counted: one of a few, chosen by the network.
+
+    Two that meet there share a count, by chance and another one in each process.
+    """
+    address = address_of(scope)
+    with suppress(ValueError):
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        if ip.version == 6:  # noqa: PLR2004 - the version
+            mapped = ip.ipv4_mapped
+            address = str(mapped or ipaddress.IPv6Network((ip, _NETWORK), strict=False))
+    return str(hash(address) % PLACES)
+
+
+def _shown(value: str) -> str:
+    """*value* as one word of a line, which cannot begin a second line or field."""
+    return printable(value)[:_LONGEST].replace(" ", "\ufffd").replace("=", "\ufffd")

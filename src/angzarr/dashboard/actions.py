@@ -6,13 +6,19 @@ The API and the pages act by these functions. Of many entries each has its own r
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.group import Amendment, Group
+from angzarr.analysis.ledger.idempotent_requests import (
+    WriteKey,
+    Writes,
+)
 from angzarr.analysis.ledger.operator_actions import Verb, is_done, refusal
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.analysis.replay.bulk_actions import CHANGED, act_on_all
@@ -20,7 +26,6 @@ from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.analysis.replay.job_limits import is_anybody, same_person
 from angzarr.analysis.replay.job_view import review
 from angzarr.dashboard.access import Caller
-from angzarr.dashboard.idempotency import Choice
 from angzarr.dashboard.paging import stale
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import Services, breaker_of, detail_of, group_of, job_of
@@ -107,7 +112,7 @@ def begin_job(
 
 
 def check_target(services: Services, order: ReplayOrder) -> None:
-    """Refuse an *order* that sends a replay where nobody is."""
+    """Refuse an *order* that sends a replay to a place that does not exist."""
     if why := services.replayer.targets.unknown(order):
         raise Problem(422, "no-target", why)
 
@@ -160,7 +165,7 @@ def steer_job(
 
 
 def own_proposal(job: ReplayJob, caller: Caller) -> Problem:
-    """Return that *caller* may be who proposed *job*, and what helps."""
+    """The problem that *caller* may be who proposed *job*, and what helps."""
     msg = "another person must approve it: you proposed it"
     if is_anybody(job.created_by):
         msg = f"{job.created_by} proposed it, who may be anybody: cancel it, propose it by name"
@@ -229,7 +234,7 @@ class BulkRequest(NamedTuple):
 
 
 def distinct(entry_ids: Sequence[str], verb: Verb) -> list[str]:
-    """Return each id once; raises Problem 422 for more than one request takes."""
+    """Each id once; raises Problem 422 for more than one request takes."""
     ids = list(dict.fromkeys(entry_ids))
     if len(ids) > most_for(verb, len(ids)):
         msg = f"{MOST_COMPENSATED} entries at most are compensated at once"
@@ -258,7 +263,7 @@ def act_on(services: Services, entries: Sequence[Entry], asked: BulkRequest) -> 
 
 
 def most_for(verb: Verb, limit: int) -> int:
-    """Return how many entries one request takes where *limit* are asked for."""
+    """The number of entries that one request takes where *limit* are asked for."""
     return min(limit, MOST_COMPENSATED) if verb is Verb.COMPENSATE else limit
 
 
@@ -312,3 +317,31 @@ def _compensate(services: Services, entry: Entry, asked: BulkRequest) -> BulkRes
         _log.exception("compensation_failed: of entry %s", entry.id)
         return BulkResult(entry.id, _UNKNOWN)
     return BulkResult(entry.id, problem, begun)
+
+
+class ChosenEntry(NamedTuple):
+    """An entry, and its revision when it was chosen."""
+
+    entry_id: str
+    revision: int
+
+
+@dataclass(slots=True)
+class Choice:
+    """What a request acts on; `keep` remembers it before anything is done."""
+
+    keep: Callable[[bytes], bool] = lambda _: True
+    kept: tuple[ChosenEntry, ...] | None = None
+
+    @classmethod
+    def of(cls, writes: Writes, write: WriteKey, token: str, kept: bytes | None) -> Choice:
+        """The choice of the request that *token* works on."""
+        seen = None if kept is None else tuple(ChosenEntry(*one) for one in json.loads(kept))
+        return cls(lambda choice: writes.choose(write, token, choice), seen)
+
+    def make(self, entries: Sequence[Entry]) -> None:
+        """Remember *entries*; raises Problem 409 where another one works on the request."""
+        self.kept = tuple(ChosenEntry(one.id, one.revision) for one in entries)
+        if not self.keep(json.dumps(self.kept).encode()):
+            msg = "another one works on this request by now"
+            raise Problem(409, "still-running", msg, headers={"Retry-After": "5"})

@@ -45,7 +45,7 @@ class OrderedServices:
     members: Callable[[], Sequence[Member]]
 
     def all(self) -> list[tuple[Ordered, bool]]:
-        """Return what the app registers, and what else has lanes, by name.
+        """All handlers that the app registers or that have lanes, by name.
 
         With each whether the app registers it: of another one only that is known which its lanes
         tell. Raises AngzarrError.
@@ -57,7 +57,7 @@ class OrderedServices:
         return sorted(found, key=lambda pair: pair[0].name)
 
     def workers(self, tasks: Iterable[str]) -> dict[str, int] | None:
-        """Return how many workers run each of *tasks*; None: nobody could tell."""
+        """The number of workers that run each of *tasks*; None: unknown."""
         try:
             members = self.members()
         except AngzarrError:
@@ -66,7 +66,7 @@ class OrderedServices:
 
 
 def _by_lanes(known: Known) -> Ordered:
-    """A handler that nobody registered here: a projection, if it is called like one."""
+    """A handler that is not registered here: a projection, if it is called like one."""
     order = Order(
         domains=known.domains,
         types=frozenset(),
@@ -124,7 +124,7 @@ class HandlerSurvey:
 
 
 def uncounted() -> Problem:
-    """Return that nothing is known yet."""
+    """The problem that nothing is counted yet."""
     msg = "ordered handlers are being counted for the first time: ask again"
     return Problem(503, "busy", msg, headers={"Retry-After": "1"})
 
@@ -142,7 +142,7 @@ class Surveyor:
         self._ending = False
 
     def look(self, patience: float = FIRST) -> HandlerSurvey:
-        """Return what was counted last, and have it counted again if it is time.
+        """The last survey; begins another count if it is time.
 
         Waits *patience* seconds for the first count.
         """

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -17,17 +16,16 @@ from angzarr.analysis.ledger.group import group_address
 from angzarr.analysis.ledger.ledger import read_cursor
 from angzarr.dashboard.problem import Problem
 
-P = TypeVar("P")
 #: The place of an entry in its job, as databases count.
 _POSITION: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def sealed(cursor: str) -> str:
-    """Return *cursor* as callers see it; empty: there is no next page."""
+    """*cursor* as callers see it; empty: there is no next page."""
     return base64.urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
 
 
-def unsealed(shown: str) -> str:
+def cursor_after(shown: str) -> str:
     """The cursor that *shown* was made from; raises Problem 400 if it is none."""
     if not shown:
         return ""
@@ -70,13 +68,8 @@ def _text_of(shown: str) -> str:
 
 
 def no_cursor() -> Problem:
-    """Return that `after` is none of ours."""
+    """The problem that `after` is no cursor of ours."""
     return Problem(400, "bad-cursor", "`after` is not the `next` of a page")
-
-
-def page_after(shown: str, read: Callable[[str], P]) -> P:
-    """The page that *read* gives behind the cursor *shown*."""
-    return read(unsealed(shown))
 
 
 def next_query(request: Request, cursor: str) -> str:
@@ -117,5 +110,5 @@ def seen_with(if_match: str | None) -> tuple[int | None, str]:
 
 
 def stale(what: str) -> Problem:
-    """Return that *what* was changed since its caller saw it."""
+    """The problem that *what* was changed since its caller saw it."""
     return Problem(412, "stale", f"the {what} was changed meanwhile: look at it again")

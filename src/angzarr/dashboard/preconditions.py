@@ -17,8 +17,7 @@ from angzarr.analysis.replay.bulk_actions import choose_for, mark_of
 from angzarr.analysis.replay.job import JobPlan, Selection
 from angzarr.analysis.replay.job_view import AS_EVER, DryRun, dry_run
 from angzarr.dashboard import actions
-from angzarr.dashboard.actions import BulkRequest, BulkResult, most_for, obstacle
-from angzarr.dashboard.idempotency import Choice
+from angzarr.dashboard.actions import BulkRequest, BulkResult, Choice, most_for, obstacle
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import Services
 
@@ -70,7 +69,7 @@ def moment_of(services: Services, wanted: EntryFilter, status: Status | None = N
 
 
 def question_of(services: Services, about: About, until: datetime) -> Question:
-    """Return what is asked *about* the entries that failed before *until*; changes nothing."""
+    """The question *about* the entries that failed before *until*; changes nothing."""
     ends = min(until, about.wanted.until or until)
     most = most_for(about.verb, about.limit)
     found = choose_for(
@@ -92,11 +91,15 @@ class Outcome(NamedTuple):
     """What became of many entries; after a dry run also what the request takes back as seen."""
 
     results: Sequence[BulkResult]
-    sight: Precondition | None = None
+    precondition: Precondition | None = None
 
 
 def act_on_found(
-    services: Services, about: About, asked: BulkRequest, choice: Choice, sight: Precondition | None
+    services: Services,
+    about: About,
+    asked: BulkRequest,
+    choice: Choice,
+    precondition: Precondition | None,
 ) -> Outcome:
     """Do a verb to the entries of a filter as a dry run found them.
 
@@ -106,14 +109,14 @@ def act_on_found(
         question = question_of(services, about, moment_of(services, about.wanted, about.status))
         results = [BulkResult(entry.id, why) for entry, why in question.found]
         return Outcome(results, Precondition(question.until, question.mark))
-    if sight is None:
+    if precondition is None:
         msg = "send `seen` as the dry run of this request returned it"
         raise Problem(428, "seen-missing", msg)
 
     def found() -> list[Entry]:
-        until = min(sight.until, moment_of(services, about.wanted, about.status))
+        until = min(precondition.until, moment_of(services, about.wanted, about.status))
         question = question_of(services, about, until)
-        _check(sight, question.mark)
+        _check(precondition, question.mark)
         return [entry for entry, _ in question.found]
 
     return Outcome(actions.act_once(services, found, asked, choice))
@@ -124,9 +127,9 @@ def act_on_named(
     entry_ids: Sequence[str],
     asked: BulkRequest,
     choice: Choice,
-    sight: Precondition | None,
+    precondition: Precondition | None,
 ) -> Outcome:
-    """Do a verb to entries by id; with *sight* only where it still applies to the same of them."""
+    """Do a verb to entries by id; with *precondition* only if it still applies to the same ones."""
     ids = actions.distinct(entry_ids, asked.verb)
     if asked.dry_run:
         told = _obstacles(services, actions.opened(services, ids), asked)
@@ -134,8 +137,8 @@ def act_on_named(
 
     def found() -> list[Entry]:
         entries = actions.opened(services, ids)
-        if sight is not None:
-            _check(sight, _mark(_obstacles(services, entries, asked)))
+        if precondition is not None:
+            _check(precondition, _mark(_obstacles(services, entries, asked)))
         return entries
 
     return Outcome(actions.in_order(ids, actions.act_once(services, found, asked, choice)))
@@ -144,7 +147,7 @@ def act_on_named(
 def counted(
     services: Services, selection: Selection, plan: JobPlan = AS_EVER
 ) -> tuple[DryRun, str]:
-    """Return what a job would send, and the mark of that.
+    """The dry run of a job, and its mark.
 
     Of more entries than a dry run looks at it is the mark of those, and that there are more.
     """
@@ -163,18 +166,18 @@ def job_as_seen(
     services: Services,
     selection: Selection,
     plan: JobPlan,
-    sight: Precondition | None,
+    precondition: Precondition | None,
     id_of: Callable[[Selection], str],
 ) -> Selection:
-    """Return *selection* without what failed since *sight*; raises Problem 412 as a verb does.
+    """*selection* without what failed since *precondition*; raises Problem 412 as a verb does.
 
     *id_of* names the job of a selection: one that the same request has begun is not asked about.
     """
-    if sight is None:
+    if precondition is None:
         return selection
-    bounded = _before(selection, min(sight.until, _end(services, selection)))
+    bounded = _before(selection, min(precondition.until, _end(services, selection)))
     if services.jobs.open_job(id_of(bounded)) is None:
-        _check(sight, counted(services, bounded, plan)[1])
+        _check(precondition, counted(services, bounded, plan)[1])
     return bounded
 
 
@@ -200,7 +203,7 @@ def _mark(told: Sequence[BulkResult]) -> str:
     return mark_of(one.entry_id for one in told if not one.problem)
 
 
-def _check(sight: Precondition, mark: str) -> None:
-    if mark != sight.mark:
+def _check(precondition: Precondition, mark: str) -> None:
+    if mark != precondition.mark:
         msg = "nothing was done: by now it is about other entries, ask for a dry run again"
         raise Problem(412, "stale", msg)

@@ -42,7 +42,7 @@ _SERVERS: Final[tuple[tuple[type[Unavailable], str], ...]] = (
     (PayloadStoreUnavailable, "the store of payloads"),
 )
 _log = logging.getLogger(__name__)
-_seldom = LogThrottle()
+_throttle = LogThrottle()
 
 
 class Problem(Exception):
@@ -75,17 +75,17 @@ class Problem(Exception):
 
 
 def not_found(what: str) -> Problem:
-    """Return that there is no such thing."""
+    """The problem that there is no such thing."""
     return Problem(404, "not-found", f"there is no such {what}")
 
 
 def crash() -> Problem:
-    """Return what a bug of ours looks like from outside."""
+    """The problem that callers see of a bug of ours."""
     return Problem(500, "internal", "this is a fault of the dashboard; its log says more")
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """Return what *error* means to who asked, or None where it is a bug of ours."""
+    """The problem that *error* is for its caller, or None where it is a bug of ours."""
     match error:
         case Problem():
             return error
@@ -99,7 +99,7 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def away(error: Unavailable, what: str) -> Problem:
-    """Return that *what* does not answer; the log says why, once a minute."""
+    """The problem that *what* does not answer; the log says why, once a minute."""
     _tell_once(error, what)
     msg = f"{what} is away; the log of the dashboard says why"
     return Problem(503, "unavailable", msg, headers={"Retry-After": _AWAY})
@@ -126,7 +126,7 @@ def _of_ours(error: AngzarrError) -> Problem:
 
 def _tell_once(error: Unavailable, what: str) -> None:
     """Write why a server is away, once a minute for each kind of cause."""
-    if _seldom.now(f"{type(error).__name__} {type(error.__cause__).__name__}"):
+    if _throttle.now(f"{type(error).__name__} {type(error.__cause__).__name__}"):
         cause = type(error.__cause__).__name__ if error.__cause__ else "no cause named"
         _log.error("server_away: %s is away: %s (%s)", what, printable(error), cause)
 

@@ -5,16 +5,18 @@ A lookup returns one thing by its name, or raises a Problem that says there is n
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from angzarr.analysis.alerts.alert import Alerts
 from angzarr.analysis.alerts.alert_delivery import Sink
 from angzarr.analysis.classification.classify import Classifier, explanation_json
 from angzarr.analysis.classification.evidence import evidence_items
 from angzarr.analysis.classification.evidence_collector import EvidenceCollector
-from angzarr.analysis.ledger.emergency_stop import Brake
+from angzarr.analysis.ledger.emergency_stop import Brake, BrakeState
 from angzarr.analysis.ledger.entry import Entry, EntryDetail
 from angzarr.analysis.ledger.filing_plan import as_stored
 from angzarr.analysis.ledger.group import Group, Groups
@@ -32,6 +34,7 @@ from angzarr.dashboard.paging import no_cursor, position_after
 from angzarr.dashboard.problem import asking, not_found
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.errors import AngzarrError
 from angzarr.events.event import Event
 from angzarr.resilience.breaker import BreakerControls, BreakerState
 from angzarr.sagas.log import MAX_FLOW, CaseFilter, Page, page_of
@@ -71,7 +74,7 @@ class RejectedServices:
         return replace(story, case=self.hide.of_case(story.case, command))
 
     def data(self, story: Story) -> Callable[[Event], Any]:
-        """Return what gives the data of an event of *story* without what is hidden."""
+        """A function that gives the data of an event of *story* without what is hidden."""
         return lambda event: self.hide.data(story.case, event)
 
 
@@ -129,13 +132,13 @@ def detail_of(services: Services, entry_id: str) -> EntryDetail:
 
 
 def protection_of(services: Services, detail: EntryDetail) -> Mapping[str, str]:
-    """Return what is known of who wrote an entry's letter and who can open it."""
+    """The signature and encryption of an entry's letter, as far as they are known."""
     failure = detail.failure
     return dict(services.told(failure)) if isinstance(failure, DeadLetter) else {}
 
 
 def explained(services: Services, detail: EntryDetail) -> dict[str, Any]:
-    """Return how an entry would be classified now, and why; asks whoever the worker would ask."""
+    """How an entry would be classified now, and why; asks the same sources as the worker."""
     (evidence,) = services.gathering.gather([as_stored(detail.entry, detail.failure)])
     return explanation_json(
         detail.entry, services.classifier.explain(evidence), evidence_items(evidence)
@@ -161,7 +164,7 @@ def job_of(services: Services, job_id: str) -> ReplayJob:
 def item_page(
     services: Services, job_id: str, states: Sequence[ItemState], after: str, limit: int
 ) -> tuple[list[JobItem], str]:
-    """Return entries of a job behind a cursor as callers see it, and the next cursor, or nothing.
+    """The entries of a job behind a cursor as callers see it, and the next cursor, or nothing.
 
     The position says where a page ends: entries never leave a job nor change places in it.
     """
@@ -176,3 +179,45 @@ def breaker_of(services: Services, name: str) -> BreakerState:
     if state is None:
         raise not_found("breaker")
     return state
+
+
+#: How old it may be, and how long a ledger that was away is not asked again.
+FRESH: Final = timedelta(seconds=2)
+
+
+AWAY: Final = timedelta(seconds=15)
+
+
+@dataclass(slots=True)
+class BrakeLight:
+    """Remembers how the brake stood; one thread at a time asks again."""
+
+    brake: Brake
+    clock: Clock
+    #: None: nobody has said it yet.
+    _known: BrakeState | None = None
+    _ask_at: datetime | None = None
+    _asking: threading.Lock = field(default_factory=threading.Lock)
+
+    def look(self) -> BrakeState | None:
+        """The present state, or the last known one where the ledger is away; None: unknown."""
+        if self._is_fresh() or not self._asking.acquire(blocking=False):
+            return self._known
+        try:
+            self.show(self.brake.state())
+        except AngzarrError:  # the page itself says what is wrong, if it needs the ledger
+            self._ask_at = self.clock.now() + AWAY
+        finally:
+            self._asking.release()
+        return self._known
+
+    def last(self) -> BrakeState | None:
+        """The last known state, without a question to the ledger; None: unknown."""
+        return self._known
+
+    def show(self, state: BrakeState) -> None:
+        """Take in how it stands now."""
+        self._known, self._ask_at = state, self.clock.now() + FRESH
+
+    def _is_fresh(self) -> bool:
+        return self._ask_at is not None and self.clock.now() < self._ask_at

@@ -3,6 +3,7 @@
 It refuses unknown host names (DNS rebinding) and changes that another site's page asks for. Without
 tokens it refuses requests that show a proxy; proxies need not show themselves, so only a token lets
 other machines in. It reads a body whole, within a size and a time. No traceback leaves.
+A caller holds few `Streams` open at a time.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from angzarr.dashboard.access import is_loopback
-from angzarr.dashboard.access_log import Refusals, address_of
+from angzarr.dashboard.access import Refusals, address_of, is_loopback
 from angzarr.dashboard.problem import Problem, crash
 from angzarr.runtime.text import printable
 
@@ -32,7 +35,7 @@ _ADDED: Final = re.compile(
     | .*(client|real|remote|originating|connecting|cluster|user|proxyuser|external)[-_]?
       (ip|addr|addrs|address|host|port)              # X-Real-IP, True-Client-IP, CF-Connecting-IP
     | x-(host|scheme|proto|original-.*|rewrite-url|url-scheme|request-start|queue-start)
-    | (x-)?prox(y|ied)-.*                            # httpoxy's Proxy is not one: it is nobody's
+    | (x-)?prox(y|ied)-.*                            # httpoxy's Proxy is not one: no proxy adds it
     | (x-envoy|x-amzn|x-amz-cf|x-azure|x-appengine|x-vercel|x-varnish|x-arr|x-sigsci)-.*
     | (cf|fly|fastly|tailscale|true|x-nginx|x-haproxy|x-traefik|x-kong|x-cdn|x-akamai)-.*
     | (x-)?ssl-.* | front-end-https | surrogate-capability
@@ -84,7 +87,7 @@ class _Gone(Exception):
 class Shell:
     """Stands around the whole application. *hosts* are further names it is known by.
 
-    With *local_only* nobody is served who came through a proxy or from another machine.
+    With *local_only* no request is served that came through a proxy or from another machine.
     """
 
     def __init__(
@@ -139,7 +142,7 @@ class Shell:
             raise _too_large()
 
     def _check_road(self, scope: Scope, headers: Headers) -> None:
-        """Refuse a name that is not ours, and without tokens whoever is not on this machine."""
+        """Refuse a name that is not ours, and without tokens a caller from another machine."""
         if not self._is_ours(headers.get("host", "")):
             msg = "the dashboard does not serve this host name: add it to dashboard.hosts"
             raise Problem(421, "unknown-host", msg)
@@ -216,7 +219,7 @@ def _too_large() -> Problem:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Return what gives the body that was read, then whatever comes after it."""
+    """A `receive` that gives the body that was read, then all that comes after it."""
     given = False
 
     async def again() -> Message:
@@ -227,3 +230,65 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
+
+
+#: A browser opens no more than six to one server by itself.
+MOST_EACH: Final = 20
+
+#: Of all callers: a quarter of the connections that the server takes.
+MOST_OPEN: Final = 50
+#: Events as they happen, or what is read as fast as it is taken.
+Told: TypeAlias = AsyncIterator[str] | Iterator[bytes]
+_BREATH: Final = timedelta(seconds=1)
+
+
+class Stream(StreamingResponse):
+    """A stream that is counted from when it is granted until it ends."""
+
+    def __init__(
+        self, told: Told, streams: Streams, caller: str, counts: int, **options: Any
+    ) -> None:
+        super().__init__(told, **options)
+        self._streams, self._caller, self._counts = streams, caller, counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the stream, then releases its place."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.release(self._caller, self._counts)
+
+
+class Streams:
+    """Counts the open streams of each caller; all end when the server does."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self.ending = False
+
+    def held(self, caller: str, told: Told, *, counts: int = 1, **options: Any) -> Stream:
+        """One more stream of *caller*, of *told*; raises Problem 429.
+
+        It *counts* as so many streams. *options* are those of starlette's StreamingResponse.
+        """
+        with self._lock:
+            each, all_ = self._open[caller] + counts, self._open.total() + counts
+            if each > MOST_EACH or all_ > MOST_OPEN:
+                msg = "too many pages are followed, or exports written, at once: end some"
+                raise Problem(429, "too-many", msg, headers={"Retry-After": "30"})
+            self._open[caller] = each
+        return Stream(told, self, caller, counts, **options)
+
+    def release(self, caller: str, counts: int) -> None:
+        """Let one stream of *caller* go."""
+        with self._lock:
+            self._open[caller] -= counts
+            if not self._open[caller]:
+                del self._open[caller]
+
+    async def rest(self, pause: timedelta) -> None:
+        """Wait for *pause*, or until all streams end."""
+        while pause > timedelta(0) and not self.ending:
+            await asyncio.sleep(min(pause, _BREATH).total_seconds())
+            pause -= _BREATH

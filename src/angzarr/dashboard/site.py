@@ -14,38 +14,20 @@ from starlette.staticfiles import StaticFiles
 
 from angzarr._version import __version__
 from angzarr.adapters.memory.limits import InProcessLimits
+from angzarr.dashboard import alerts, brake, breakers, groups, sagas
 from angzarr.dashboard.access import Access, Auth, Sessions, start_token
-from angzarr.dashboard.api import (
-    alerts,
-    brake,
-    breakers,
-    edits,
-    entries,
-    export,
-    groups,
-    jobs,
-    projections,
-    sagas,
-)
-from angzarr.dashboard.api.brake import BrakeLight
+from angzarr.dashboard.api import edits, entries, jobs, projections
 from angzarr.dashboard.api.route import PREFIX, CallerHere, answer, seeing
 from angzarr.dashboard.api.shapes import MeShape, ProblemShape
-from angzarr.dashboard.pages import alerts as alert_pages
-from angzarr.dashboard.pages import brake as brake_pages
-from angzarr.dashboard.pages import breakers as breaker_pages
 from angzarr.dashboard.pages import edits as edit_pages
 from angzarr.dashboard.pages import entries as entry_pages
-from angzarr.dashboard.pages import groups as group_pages
 from angzarr.dashboard.pages import jobs as job_pages
-from angzarr.dashboard.pages import many as many_pages
 from angzarr.dashboard.pages import projections as projection_pages
-from angzarr.dashboard.pages import sagas as saga_pages
 from angzarr.dashboard.pages import session
 from angzarr.dashboard.pages.route import refused
 from angzarr.dashboard.problem import Problem, crash, problem_of
-from angzarr.dashboard.services import Services
-from angzarr.dashboard.shell import Shell
-from angzarr.dashboard.streams import Streams
+from angzarr.dashboard.services import BrakeLight, Services
+from angzarr.dashboard.shell import Shell, Streams
 from angzarr.errors import AngzarrError
 from angzarr.resilience.limit import Limit
 from angzarr.settings.dashboard import DashboardSettings
@@ -75,15 +57,13 @@ async def live() -> Response:
 
 _NOUNS: Final = (entries, edits, groups, jobs, breakers, brake, alerts)
 _PAGES: Final = (
-    *(session, many_pages, group_pages, entry_pages, edit_pages, job_pages),
-    *(projection_pages, saga_pages),
-    *(breaker_pages, brake_pages, alert_pages),
+    *(session, groups, entry_pages, edit_pages, job_pages, projection_pages, sagas),
+    *(breakers, brake, alerts),
 )
 #: All there is to ask for.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     health,
     about,
-    export.see,  # before what one entry is asked by
     jobs.approve,  # before what else is done to a job
     *(router for noun in _NOUNS for router in (noun.see, noun.act)),
     projections.see,

@@ -14,7 +14,7 @@ from angzarr import Angzarr
 from angzarr.cli import dashboard as cli_dashboard
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
-from angzarr.dashboard import serving
+from angzarr.dashboard import server as serving
 from angzarr.dashboard.access import hash_of
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.clock_watch import ClockWatch

@@ -11,9 +11,8 @@ from starlette.requests import Request
 
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.replay.job import JobPlan, JobStatus, Selection
-from angzarr.dashboard import access, access_log
-from angzarr.dashboard.access import Access, Sessions, hash_of, is_loopback, new_token
-from angzarr.dashboard.access_log import Refusals
+from angzarr.dashboard import access
+from angzarr.dashboard.access import Access, Refusals, Sessions, hash_of, is_loopback, new_token
 from angzarr.dashboard.api.route import PREFIX, GuardedRoute
 from angzarr.dashboard.pages.route import OpenPageRoute, PageRoute
 from angzarr.dashboard.problem import Problem
@@ -321,21 +320,21 @@ def test_strangers_of_any_number_fill_no_table(world, monkeypatch):
     auth = world.app._app.state.auth
     refusals = Refusals()
     monkeypatch.setattr(access, "note", lambda *_: None)
-    monkeypatch.setattr(access_log, "note", lambda *_: None)
-    monkeypatch.setattr(access_log, "PLACES", 64)
+    monkeypatch.setattr(access, "note", lambda *_: None)
+    monkeypatch.setattr(access, "PLACES", 64)
     for number in range(1500):
         for address in (f"10.1.{number >> 8}.{number & 255}", f"2001:db8:{number:x}::1"):
             scope = {"type": "http", "client": (address, 1), "method": "GET", "path": "/"}
             with suppress(Problem):
                 auth._note_guess(Request(scope))
             refusals.note(403, "foreign-origin", scope)
-    assert len(auth.limits._meters) <= access_log.PLACES
-    assert len(refusals._seldom._next) <= access_log.PLACES
+    assert len(auth.limits._meters) <= access.PLACES
+    assert len(refusals._throttle._next) <= access.PLACES
 
 
 def test_all_addresses_of_one_network_are_one_strangers():
     def place(address):
-        return access_log.place_of({"client": (address, 1)})
+        return access.place_of({"client": (address, 1)})
 
     assert place("2001:db8:1:2::1") == place("2001:db8:1:2:ffff::9%eth0")
     assert place("::ffff:10.1.2.3") == place("10.1.2.3")

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.analysis.alerts.alert import Observation
-from angzarr.dashboard.api.alerts import EVERY
+from angzarr.dashboard.alerts import EVERY
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.settings.dashboard import Role
 from angzarr.webhooks import PostResult

@@ -20,22 +20,8 @@ from angzarr.errors import BrokerUnavailable, ConfigurationError, LedgerUnavaila
 from angzarr.resilience.breaker import Phase
 from angzarr.settings.dashboard import Role
 from contracts.ledger import letter_of
-from dashboard_caller import api, as_seen, browser
+from dashboard_caller import api, as_seen, browser, problem
 from hand_clock import START
-
-
-@pytest.fixture
-def client(world):
-    return api(world)
-
-
-def problem(answer):
-    assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert told["status"] == answer.status_code
-    assert told["detail"]
-    return told["type"].removeprefix("urn:angzarr:problem:")
-
 
 # -- entries ---------------------------------------------------------------------------------
 
@@ -207,12 +193,6 @@ def test_statistics_count_what_waits_unread_where_the_queues_tell(world, client)
 
 
 # -- groups ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def group(world):
-    (entry, *_) = world.file(3)
-    return entry.fingerprint
 
 
 def test_a_group_is_amended_as_it_was_seen(world, client, group):

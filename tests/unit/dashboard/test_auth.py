@@ -15,11 +15,11 @@ import pytest
 from pydantic import ValidationError
 
 from angzarr.dashboard import problem
-from angzarr.dashboard import serving as connections
+from angzarr.dashboard import server as connections
 from angzarr.dashboard.access import SESSION_LIFE, Access, Sessions, hash_of
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.paging import sealed
-from angzarr.dashboard.serving import MOST_EACH, GuardedConnection, bind, is_proxy, server_of
+from angzarr.dashboard.server import MOST_EACH, GuardedConnection, bind, is_proxy, server_of
 from angzarr.dashboard.shell import is_proxied
 from angzarr.dashboard.site import live
 from angzarr.errors import BrokerUnavailable, LedgerUnavailable, StoreUnavailable
@@ -289,7 +289,7 @@ def test_an_outage_names_its_server_and_is_logged_once_a_minute(
     def away(*_arguments, **_options):
         raise error("refused by ada\x1b@db") from OSError(111)
 
-    monkeypatch.setattr(problem, "_seldom", LogThrottle())
+    monkeypatch.setattr(problem, "_throttle", LogThrottle())
     monkeypatch.setattr(world.ledger, "get_failure_stats", away)
     answers = [api(world).get(f"{PREFIX}/stats") for _ in range(3)]
     assert {one.status_code for one in answers} == {503}

@@ -8,8 +8,8 @@ import pytest
 
 from angzarr.analysis.ledger import emergency_stop as brakes
 from angzarr.analysis.ledger.emergency_stop import Scope
-from angzarr.dashboard.api.brake import AWAY, FRESH, BrakeLight
 from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.services import AWAY, FRESH, BrakeLight
 from angzarr.errors import LedgerUnavailable
 from angzarr.settings.dashboard import Role
 from dashboard_caller import Client, api, browser, hidden
@@ -17,16 +17,6 @@ from hand_clock import START
 
 BRAKE = f"{PREFIX}/brake"
 TWO_HOURS = "2026-01-01T14:00:00+00:00"
-
-
-@pytest.fixture
-def client(world):
-    return api(world)
-
-
-@pytest.fixture
-def person(world):
-    return browser(world)
 
 
 def test_a_brake_is_pulled_shown_and_released(world, client):

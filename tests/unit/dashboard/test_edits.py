@@ -21,7 +21,7 @@ from angzarr.dashboard import actions
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.pages.edits import escaped
-from angzarr.dashboard.pages.templates import LONGEST_SHOWN, shown
+from angzarr.dashboard.pages.route import LONGEST_SHOWN, shown
 from angzarr.dashboard.problem import Problem
 from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.offloading_queue import without_body
@@ -31,7 +31,7 @@ from angzarr.errors import DecodeError, PayloadStoreUnavailable
 from angzarr.payloads.store import PayloadReadLimit
 from angzarr.settings.dashboard import Role
 from contracts.ledger import HOLD, letter_of, message_of, resolve
-from dashboard_caller import api, browser, hidden
+from dashboard_caller import api, browser, hidden, problem
 from memory_payloads import MemoryPayloadStore
 from sqlite_ledger import empty
 from unit.dead_letters.test_protection import CIPHER, protection, secret_letter
@@ -47,28 +47,13 @@ def careful(world):
 
 
 @pytest.fixture
-def client(world):
-    return api(world)
-
-
-@pytest.fixture
 def entry(world):
     (entry,) = world.file(1)
     return entry
 
 
-@pytest.fixture
-def person(world):
-    return browser(world)
-
-
 def edits(entry):
     return f"{PREFIX}/entries/{entry.id}/edits"
-
-
-def problem(answer):
-    assert answer.headers["content-type"] == "application/problem+json"
-    return answer.json()["type"].removeprefix("urn:angzarr:problem:")
 
 
 def approve(client, job):

@@ -17,11 +17,11 @@ from types import SimpleNamespace
 import pytest
 
 from angzarr.analysis.ledger.export import letter_lines
-from angzarr.dashboard import serving as connections
-from angzarr.dashboard.api import export as exporting
+from angzarr.dashboard import server as connections
+from angzarr.dashboard.api import entries as exporting
 from angzarr.dashboard.api.route import PREFIX
-from angzarr.dashboard.serving import GuardedConnection, bind, server_of
-from angzarr.dashboard.streams import MOST_EACH
+from angzarr.dashboard.server import GuardedConnection, bind, server_of
+from angzarr.dashboard.shell import MOST_EACH
 from angzarr.dead_letters.codec import from_line
 from angzarr.errors import LedgerUnavailable
 from angzarr.settings.dashboard import Role
@@ -84,7 +84,7 @@ def away(*_arguments, **_options):
 def test_an_export_that_breaks_off_never_looks_whole(world, monkeypatch):
     """The second page cannot be read: the connection of a real server ends without the end."""
     monkeypatch.setattr("angzarr.analysis.replay.bulk_actions.LONGEST_PAGE", 2)
-    monkeypatch.setattr("angzarr.dashboard.api.export._CHUNK", 1)
+    monkeypatch.setattr("angzarr.dashboard.api.entries._CHUNK", 1)
     world.file(3)
     get = world.ledger.get_failed_events
 

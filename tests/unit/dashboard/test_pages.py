@@ -16,9 +16,9 @@ from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.analysis.replay import job_view as job_dry_run
 from angzarr.analysis.replay.bulk_actions import act_on_all
 from angzarr.analysis.replay.job import JobStatus
-from angzarr.dashboard.pages.templates import LONGEST_SHOWN
-from angzarr.dashboard.serving import _MOST_CONNECTIONS
-from angzarr.dashboard.streams import MOST_EACH, MOST_OPEN, Streams
+from angzarr.dashboard.pages.route import LONGEST_SHOWN
+from angzarr.dashboard.server import _MOST_CONNECTIONS
+from angzarr.dashboard.shell import MOST_EACH, MOST_OPEN, Streams
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.errors import ConfigurationError, LedgerUnavailable
 from angzarr.events.event import Event
@@ -33,11 +33,6 @@ HOSTILE = (
     "\x1b[2J\x1b]0;x\x07\u202egnp.exe\u2066\x00\udcff"
 )
 SHOWN = ("<script", "<img", "<b>", "\x1b", "\x07", "\u202e", "\u2066", "\x00", "\udcff", ">49<")
-
-
-@pytest.fixture
-def person(world):
-    return browser(world)
 
 
 @pytest.fixture
@@ -123,14 +118,8 @@ def test_an_unreadable_letter_has_a_page(world, person):
 # -- groups ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def group(world):
-    (entry, *_) = world.file(3)
-    return entry.fingerprint
-
-
 def test_groups_are_counted_and_older_ones_are_a_link_away(world, person, monkeypatch):
-    monkeypatch.setattr("angzarr.dashboard.pages.groups._ON_A_PAGE", 2)
+    monkeypatch.setattr("angzarr.dashboard.groups._ON_A_PAGE", 2)
     letters = [letter_of(f"g{n}", error_type=f"Error{n}", error_stack="") for n in range(3)]
     world.ledger.add_failed_events(letters)
     first = person.get("/groups").text

@@ -11,7 +11,7 @@ from markupsafe import escape
 from angzarr.aggregates.book import Address
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.ordered_handlers import LANES_FRESH
-from angzarr.dashboard.streams import Streams
+from angzarr.dashboard.shell import Streams
 from angzarr.errors import ConfigurationError, LedgerUnavailable, StoreUnavailable
 from angzarr.ordering.lane import Lane
 from angzarr.settings.dashboard import Role
@@ -27,11 +27,6 @@ ALL = f"{PREFIX}/projections"
 @pytest.fixture
 def client(world):
     return api(world, Role.VIEWER)
-
-
-@pytest.fixture
-def person(world):
-    return browser(world)
 
 
 def lane(root, domain="order", edition=""):

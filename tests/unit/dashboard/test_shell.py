@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from angzarr.dashboard.api.route import MOST_PARAMETERS, PREFIX
-from angzarr.dashboard.serving import server_of
+from angzarr.dashboard.server import server_of
 from angzarr.dashboard.shell import Shell
 from angzarr.settings.dashboard import DashboardSettings, Role
 from dashboard_caller import Client, api, browser, hidden

@@ -10,12 +10,7 @@ from angzarr.dashboard.api.route import PREFIX
 from angzarr.errors import BrokerUnavailable
 from angzarr.events import headers as names
 from contracts.ledger import ordered_letter_of
-from dashboard_caller import api, as_seen, browser, hidden
-
-
-@pytest.fixture
-def client(world):
-    return api(world)
+from dashboard_caller import as_seen, browser, hidden
 
 
 @pytest.fixture

@@ -9,21 +9,11 @@ from angzarr.dashboard.api.route import PREFIX
 from angzarr.dead_letters.letter import Mismatch, Reason
 from angzarr.events import headers as names
 from contracts.ledger import message_of
-from dashboard_caller import api, browser, hidden
+from dashboard_caller import hidden
 
 COMMAND = "command.player.Pay"
 BOX = '<input type="checkbox" name="sequence" value="fresh_sequence">'
 FRESH = {"sequence": "fresh_sequence"}
-
-
-@pytest.fixture
-def person(world):
-    return browser(world)
-
-
-@pytest.fixture
-def client(world):
-    return api(world)
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ from hand_clock import START
 
 
 @pytest.fixture
-def person(world):
-    return browser(world)
-
-
-@pytest.fixture
 def begin(world):
     """Begin a job over three entries; one that waits for approval if it says so."""
 

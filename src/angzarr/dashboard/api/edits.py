@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response
 
-from angzarr.analysis.ledger.entry import Entry, EntryDetail
+from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.replay_options import Expectation, ReplayOrder
 from angzarr.analysis.ledger.transition import replayable
@@ -76,7 +76,7 @@ class Editable(NamedTuple):
 def editable(
     services: Services, entry_id: str, *, original: bool, revision: int | None = None
 ) -> Editable:
-    """Return what is edited; raises Problem 404, 409 or 412 where there can be no edit."""
+    """The entry and its letters to edit; raises Problem 404, 409 or 412 where it cannot be."""
     detail = detail_of(services, entry_id)
     entry = detail.entry
     if revision is not None and entry.revision != revision:
@@ -89,12 +89,14 @@ def editable(
         cure = "raise analysis.most_replays" if services.approves_edits else forced
         msg = f"it was replayed {entry.replays} times: {cure}"
         raise _refused(msg)
-    now = detail.unanswered.letter or detail.failure
-    return Editable(entry, _begins_with(detail, original=original), now)
+    failure = edited_from(detail, original=original)
+    if isinstance(failure, Refusal):
+        raise _refused(failure)
+    return Editable(entry, failure, detail.unanswered.letter or detail.failure)
 
 
 def data_of(services: Services, wanted: Editable) -> Any:
-    """Return the data that may be seen and changed; raises Problem 409."""
+    """The data that may be seen and changed; raises Problem 409."""
     data = services.editor.shown(wanted.failure)
     if isinstance(data, Refusal):
         raise _refused(data)
@@ -102,7 +104,7 @@ def data_of(services: Services, wanted: Editable) -> Any:
 
 
 def draft_of(services: Services, edit: Edit) -> tuple[Editable, Draft | Refusal]:
-    """Return the edit as it would be sent, or why it would not; raises as `editable` does."""
+    """The edit as it would be sent, or why it would not; raises as `editable` does."""
     check_target(services, edit.plan.order)
     found = editable(services, edit.entry_id, original=edit.original, revision=edit.revision)
     draft = services.editor.draft(
@@ -141,13 +143,6 @@ def _begun(job: ReplayJob) -> ReplayJob:
     if not job.total:
         raise _refused(job.said or "the entry was changed meanwhile")
     return job
-
-
-def _begins_with(detail: EntryDetail, *, original: bool) -> Failure:
-    failure = edited_from(detail, original=original)
-    if isinstance(failure, Refusal):
-        raise _refused(failure)
-    return failure
 
 
 def _refused(why: str) -> Problem:
@@ -241,7 +236,7 @@ def edit_entry(
 
 
 def draft_json(draft: Draft | Refusal, *, needs_approval: bool) -> dict[str, Any]:
-    """Return what an edit would change, or why it would not be sent, as a JSON object."""
+    """The changes of an edit, or why it would not be sent, as a JSON object."""
     changes, whole = (draft.changes, draft.whole) if isinstance(draft, Draft) else ((), None)
     return {
         "changes": [one._asdict() for one in changes],

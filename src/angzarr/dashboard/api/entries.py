@@ -1,15 +1,32 @@
-"""Entries over HTTP: list, show, and what a person does with them."""
+"""Entries over HTTP: list, show, export, and what a person does with them (A5).
+
+The export is one stream of lines; pages give the same stream. Its path is matched before an
+entry's.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Annotated, Any, Final, Self
 
 from fastapi import Header, Query, Request
+from pydantic import Field, model_validator
 from starlette.responses import Response
 
-from angzarr.analysis.ledger.export import entry_detail_json, entry_page_json, seen_json, stats_json
+from angzarr.analysis.ledger.export import (
+    Format,
+    entry_detail_json,
+    entry_lines,
+    entry_page_json,
+    letter_lines,
+    seen_json,
+    stats_json,
+)
+from angzarr.analysis.replay.bulk_actions import in_status
 from angzarr.dashboard import actions
-from angzarr.dashboard.api.requests import EntryQuery, ManyVerb, OneVerb
+from angzarr.dashboard.access import Caller
+from angzarr.dashboard.api.requests import EntryQuery, Filter, ManyVerb, OneVerb
 from angzarr.dashboard.api.route import (
     CallerHere,
     ChoiceHere,
@@ -28,9 +45,12 @@ from angzarr.dashboard.api.shapes import (
     ResultsShape,
     StatsShape,
 )
-from angzarr.dashboard.paging import next_link, page_after, sealed, seen, tag_of
+from angzarr.dashboard.paging import cursor_after, next_link, sealed, seen, tag_of
 from angzarr.dashboard.preconditions import About, Outcome, act_on_found, act_on_named
-from angzarr.dashboard.services import detail_of, explained, protection_of
+from angzarr.dashboard.problem import Problem
+from angzarr.dashboard.services import Services, detail_of, explained, protection_of
+from angzarr.dashboard.shell import Stream, Streams
+from angzarr.settings.dashboard import Role
 
 see = seeing("entries")
 act = acting("entries")
@@ -43,16 +63,98 @@ AS_SEEN: Final = problems(
 IfMatch = Annotated[str | None, Header(description='The ETag of what you saw, like "1".')]
 
 
+#: Entries of one answer at most; the command line writes any number.
+MOST_EXPORTED: Final = 100_000
+#: Entries of one answer where the caller says nothing.
+EXPORTED: Final = 10_000
+#: What each format is called.
+TYPES: Final = {Format.JSONL: "application/x-ndjson", Format.CSV: "text/csv; charset=utf-8"}
+#: As many streams counts one of letters: each may have a letter of 32 MiB in hand.
+_LETTERS_COUNT: Final = 10
+#: Bytes that are sent at once.
+_CHUNK: Final = 64 * 1024
+
+
+class ExportQuery(Filter):
+    """Which entries, and how; those that failed last first."""
+
+    format: Format = Format.JSONL
+    letters: bool = Field(default=False, description="Letters, as `dlq import` reads them.")
+    limit: int = Field(default=EXPORTED, ge=1, le=MOST_EXPORTED)
+
+    @model_validator(mode="after")
+    def _letters_are_json(self) -> Self:
+        if self.letters and self.format is not Format.JSONL:
+            msg = "letters are JSON lines: leave format=csv out"
+            raise ValueError(msg)
+        return self
+
+
+def export_stream(
+    services: Services, streams: Streams, asked: ExportQuery, caller: Caller
+) -> Stream:
+    """The stream of what is asked for; a ledger that is away is told before it begins.
+
+    One that goes away amid it breaks the connection off: half an answer never looks whole.
+    """
+    if asked.letters and not caller.role.covers(Role.OPERATOR):
+        raise Problem(403, "role", f"letters take the role {Role.OPERATOR}; entries do not")
+    found = islice(in_status(services.ledger, asked.wanted(), asked.status), asked.limit)
+    entries = chain(list(islice(found, 1)), found)  # the first page is read now
+    if asked.letters:
+        what, lines, counts = "letters", letter_lines(services.ledger, entries), _LETTERS_COUNT
+    else:
+        what, lines, counts = "entries", entry_lines(entries, asked.format), 1
+    return streams.held(
+        caller.name,
+        _chunks(lines),
+        counts=counts,
+        media_type=TYPES[asked.format],
+        headers={"Content-Disposition": f'attachment; filename="angzarr-{what}.{asked.format}"'},
+    )
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Put lines together, and take large ones apart: each chunk is a step of another thread."""
+    held = bytearray()
+    for line in lines:
+        for at in range(0, len(line), _CHUNK):
+            held += line[at : at + _CHUNK]
+            if len(held) >= _CHUNK:
+                yield bytes(held)
+                held.clear()
+    yield bytes(held)
+
+
+_LINES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "One line an entry, or a letter.",
+        "content": {kind.partition(";")[0]: {} for kind in TYPES.values()},
+    }
+}
+
+
+@see.get("/entries/export", response_class=Response, responses=_LINES)
+def export_entries(
+    request: Request,
+    services: ServicesHere,
+    caller: CallerHere,
+    asked: Annotated[ExportQuery, Query()],
+) -> Response:
+    """Stream entries as JSON lines or CSV; letters, for operators, as `dlq import` reads them.
+
+    As many lines as `limit`: there may be more. A connection that breaks off: there are.
+    """
+    return export_stream(services, request.app.state.streams, asked, caller)
+
+
 @see.get("/entries", response_model=EntryPageShape, responses=problems({400: "No cursor."}))
 def list_entries(
     request: Request, services: ServicesHere, asked: Annotated[EntryQuery, Query()]
 ) -> Response:
     """List entries, the one that failed last first."""
-    page = page_after(
-        asked.after,
-        lambda after: services.ledger.get_failed_events(
-            asked.wanted(), status=asked.status, limit=asked.limit, after=after
-        ),
+    page = services.ledger.get_failed_events(
+        asked.wanted(), status=asked.status, limit=asked.limit, after=cursor_after(asked.after)
     )
     behind = services.behind(page.entries)
     told = entry_page_json(page, behind) | {"next": sealed(page.next) or None}
@@ -86,15 +188,12 @@ def act_on_entries(
     services: ServicesHere, caller: CallerHere, choice: ChoiceHere, asked: ManyVerb
 ) -> Response:
     """Do a verb to entries by id, or to all that a filter finds as its dry run told them."""
-    all_of_them, seen_then = (
-        actions.BulkRequest(asked.verb, asked.note, caller, asked.dry_run),
-        asked.sight,
-    )
+    bulk = actions.BulkRequest(asked.verb, asked.note, caller, asked.dry_run)
     if asked.filter is None:
-        told = act_on_named(services, asked.entry_ids, all_of_them, choice, seen_then)
+        told = act_on_named(services, asked.entry_ids, bulk, choice, asked.precondition)
     else:
         about = About(asked.filter.wanted(), asked.filter.status, asked.verb, asked.limit)
-        told = act_on_found(services, about, all_of_them, choice, seen_then)
+        told = act_on_found(services, about, bulk, choice, asked.precondition)
     return answer(results_json(told, dry_run=asked.dry_run))
 
 
@@ -115,7 +214,7 @@ def act_on_entry(
 
 
 def results_json(told: Outcome, *, dry_run: bool) -> dict[str, Any]:
-    """Return what became of many entries as a JSON object."""
+    """The results of many entries as a JSON object."""
     results = told.results
     refused = sum(bool(one.problem) for one in results)
     begun = sum(one.begun for one in results)
@@ -128,5 +227,5 @@ def results_json(told: Outcome, *, dry_run: bool) -> dict[str, Any]:
             {"id": one.entry_id, "problem": one.problem or None, "begun": one.begun}
             for one in results
         ],
-        "seen": told.sight and told.sight._asdict(),
+        "seen": told.precondition and told.precondition._asdict(),
     }

@@ -36,7 +36,7 @@ from angzarr.dashboard.api.shapes import (
     JobPageShape,
     JobShape,
 )
-from angzarr.dashboard.paging import next_link, page_after, sealed, seen, seen_with, tag_of
+from angzarr.dashboard.paging import cursor_after, next_link, sealed, seen, seen_with, tag_of
 from angzarr.dashboard.preconditions import job_as_seen, see_job
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import item_page, job_of
@@ -57,10 +57,7 @@ def list_jobs(
 ) -> Response:
     """List replay jobs, the newest first."""
     statuses = (asked.status,) if asked.status else ()
-    page = page_after(
-        asked.after,
-        lambda after: services.jobs.get_jobs(statuses, limit=asked.limit, after=after),
-    )
+    page = services.jobs.get_jobs(statuses, limit=asked.limit, after=cursor_after(asked.after))
     told = job_page_json(page) | {"next": sealed(page.next) or None}
     return answer(told, headers=next_link(request, page.next))
 
@@ -114,7 +111,7 @@ def begin_job(
         return answer(see_job(services, selection, plan))
     key = idempotency_key
     id_of = partial(actions.job_id_of, plan=plan, by=caller, note=asked.note, key=key or "")
-    selection = job_as_seen(services, selection, plan, asked.sight, id_of)
+    selection = job_as_seen(services, selection, plan, asked.precondition, id_of)
     job = actions.begin_job(services, selection, plan, by=caller, note=asked.note, key=key)
     where = f"{PREFIX}/jobs/{job.id}"
     return answer(job_json(job), 201, {"Location": where, "ETag": tag_of(job.revision)})

@@ -65,14 +65,14 @@ class Letters(NamedTuple):
     entries: Mapping[str, str] | None
 
     def entry_of(self, waiting: Waiting) -> str | None:
-        """Return the id of the entry that *waiting* is; None: it is not filed, or not known."""
+        """The id of the entry that *waiting* is; None: it is not filed, or not known."""
         return (self.entries or {}).get(waiting.letter_id or "")
 
 
 def lane_page(
     services: Services, one: Ordered, *, after: str, limit: int, blocked: bool
 ) -> LanePage:
-    """Return lanes of *one* behind the cursor *after*; raises Problem, ConfigurationError."""
+    """A page of lanes of *one* behind the cursor *after*; raises Problem, ConfigurationError."""
     place = _address_in(after) if after else None
     with asking(LANES):
         lanes = services.ordered.stores().lanes
@@ -83,7 +83,7 @@ def lane_page(
 
 
 def lane_story(services: Services, one: Ordered, address: Address, limit: int) -> LaneStory:
-    """Return the lane of *one* at *address*; raises Problem, ConfigurationError."""
+    """The lane of *one* at *address*; raises Problem, ConfigurationError."""
     try:
         check_address(address)
     except (InvalidDomainName, InvalidRoot) as error:
@@ -98,13 +98,13 @@ def lane_story(services: Services, one: Ordered, address: Address, limit: int) -
 
 
 def by_type(services: Services, one: Ordered) -> Mapping[str, Checkpoint]:
-    """Return what *one* processed of each type of event; raises Problem, ConfigurationError."""
+    """The checkpoints of *one* by type of event; raises Problem, ConfigurationError."""
     with asking(LANES):
         return services.ordered.stores().checkpoints.by_type(one.task)
 
 
 def entries_of_lanes(services: Services, waiting: Iterable[Waiting | None]) -> Letters:
-    """Return the entries of those *waiting* that are dead letters, in one question."""
+    """The entries of those *waiting* that are dead letters, in one question."""
     ids = {one.letter_id for one in waiting if one is not None and one.letter_id}
     if not ids:
         return Letters({})
@@ -177,7 +177,7 @@ class ProjectionShape(Shape):
 
     `registered`: by the app that the dashboard was given; of another one `domains` and
     `first_sequence` are what its lanes tell, and `event_types` are not known. `workers` that run
-    it: null where nobody can tell. `lag`: null until it was counted.
+    it: null where that is unknown. `lag`: null until it was counted.
     """
 
     name: str
@@ -275,7 +275,7 @@ class LaneQuery(Asked):
     limit: int = Field(default=100, ge=1, le=LONGEST_PAGE)
 
     def address(self) -> Address:
-        """Return which aggregate."""
+        """The aggregate."""
         return Address(self.domain, self.root, self.edition)
 
 
@@ -330,7 +330,7 @@ def show_lane(services: ServicesHere, name: Name, asked: Annotated[LaneQuery, Qu
 
 
 def seen_json(seen: HandlerStatus) -> dict[str, Any]:
-    """Return an ordered handler as it was counted."""
+    """An ordered handler as it was counted."""
     lag = seen.row.lag
     return row_json(seen.row) | {
         "registered": seen.is_registered,

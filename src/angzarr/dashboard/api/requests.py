@@ -37,7 +37,7 @@ _After = Annotated[str, Field(max_length=6000, description="Cursor that the page
 
 
 def _checked(asked: _A, made: Callable[[], object]) -> _A:
-    """Return *asked* if the analysis takes what is *made* of it; else ValueError with its words."""
+    """*asked* if the analysis takes what is *made* of it; else ValueError with its words."""
     try:
         made()
     except ConfigurationError as error:
@@ -68,7 +68,7 @@ class Filter(Asked):
     status: Status | None = None
 
     def wanted(self) -> EntryFilter:
-        """Return the filter without the status."""
+        """The filter without the status."""
         return EntryFilter(**{name: getattr(self, name) for name in _FILTER_FIELDS})
 
     @property
@@ -101,36 +101,19 @@ class DryRunSeen(Asked):
     mark: Annotated[str, Field(pattern=r"^[0-9a-z-]{1,100}$")]
 
 
-class Sighted(Asked):
+class Conditional(Asked):
     """A request about many entries, which is done to those alone that its dry run told."""
 
     seen: DryRunSeen | None = None
     dry_run: bool = False
 
     @property
-    def sight(self) -> Precondition | None:
+    def precondition(self) -> Precondition | None:
         """What was seen, if its caller says so."""
         return Precondition(self.seen.until, self.seen.mark) if self.seen else None
 
 
-class ManyVerb(Sighted):
-    """A verb for entries by id, or for all that a filter finds and the verb applies to."""
-
-    verb: Verb
-    note: _Note = ""
-    entry_ids: tuple[EntryId, ...] = Field(default=(), max_length=MOST_AT_ONCE)
-    filter: Filter | None = None
-    limit: int = Field(
-        default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE, description="So many that failed last."
-    )
-
-    @model_validator(mode="after")
-    def _names_some(self) -> Self:
-        _check_choice(self.entry_ids, self.filter)
-        return self
-
-
-class GroupVerb(Sighted):
+class GroupVerb(Conditional):
     """A verb for the entries of a group that it applies to."""
 
     verb: Verb
@@ -138,6 +121,18 @@ class GroupVerb(Sighted):
     limit: int = Field(
         default=MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE, description="So many that failed last."
     )
+
+
+class ManyVerb(GroupVerb):
+    """A verb for entries by id, or for all that a filter finds and the verb applies to."""
+
+    entry_ids: tuple[EntryId, ...] = Field(default=(), max_length=MOST_AT_ONCE)
+    filter: Filter | None = None
+
+    @model_validator(mode="after")
+    def _names_some(self) -> Self:
+        _check_choice(self.entry_ids, self.filter)
+        return self
 
 
 class GroupQuery(Asked):
@@ -156,7 +151,7 @@ class GroupQuery(Asked):
     after: _After = ""
 
     def wanted(self) -> GroupFilter:
-        """Return the filter of groups."""
+        """The filter of groups."""
         return GroupFilter(**self.model_dump(exclude={"limit", "after"}))
 
 
@@ -174,7 +169,7 @@ class Amended(Asked):
         return _checked(self, self.amendment)
 
     def amendment(self) -> Amendment:
-        """Return the change."""
+        """The change."""
         return Amendment(**self.model_dump())
 
 
@@ -198,11 +193,11 @@ class JobPlanRequest(Asked):
         return _checked(self, self.plan)
 
     def plan(self) -> JobPlan:
-        """Return the plan."""
+        """The plan."""
         return JobPlan(**self.model_dump())
 
 
-class NewJob(Sighted):
+class NewJob(Conditional):
     """A replay of entries by id, or of all that a filter finds."""
 
     entry_ids: tuple[EntryId, ...] = Field(default=(), max_length=MOST_AT_ONCE)
@@ -219,7 +214,7 @@ class NewJob(Sighted):
         return self
 
     def selection(self) -> Selection:
-        """Return which entries it replays."""
+        """The entries that it replays."""
         if self.filter is None:
             return Selection(entry_ids=self.entry_ids, limit=self.limit)
         wanted, status = self.filter.wanted(), self.filter.status
@@ -261,12 +256,12 @@ class ItemQuery(Asked):
     after: _After = ""
 
     def states(self) -> tuple[ItemState, ...]:
-        """Return the states that are wanted; none: any."""
+        """The states that are wanted; none: any."""
         return (self.status,) if self.status else ()
 
 
 def _check_choice(entry_ids: tuple[str, ...], wanted: Filter | None) -> None:
-    """Refuse a request about everything: whoever means that says so by a status at least."""
+    """Refuse a request about everything: to mean that, a caller names a status at least."""
     if bool(entry_ids) == bool(wanted and not wanted.is_any):
         msg = "name entries: either entry_ids, or a filter that names something"
         raise ValueError(msg)

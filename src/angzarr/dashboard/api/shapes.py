@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -351,31 +351,6 @@ class DryRunShape(Shape):
     #: The same where the job would have the same of those entries.
     mark: str
     seen: SeenShape
-
-
-class BreakerShape(Shape):
-    """A breaker as the fleet shares it."""
-
-    name: str
-    state: Literal["closed", "open", "half_open", "isolated"]
-    changed_at: datetime | None
-    reason: str | None
-    calls: int
-    failures: int
-    slow: int
-    retry_at: datetime | None
-
-
-class BreakersShape(Shape):
-    """All breakers that are known."""
-
-    breakers: list[BreakerShape]
-
-
-class BreakerDetailShape(BreakerShape):
-    """A breaker and what became of it lately."""
-
-    transitions: list[dict[str, Any]]
 
 
 class MeShape(Shape):

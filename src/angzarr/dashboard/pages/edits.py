@@ -14,8 +14,15 @@ from angzarr.dashboard.api.requests import DataQuery
 from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.api.shapes import EntryId
 from angzarr.dashboard.pages.forms import filled, note_in, number_in, order_in
-from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
-from angzarr.dashboard.pages.templates import LONGEST_SHOWN
+from angzarr.dashboard.pages.route import (
+    LONGEST_SHOWN,
+    caller_of,
+    form_of,
+    go,
+    operator_of,
+    pages,
+    render,
+)
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import Services, detail_of
 from angzarr.dead_letters.letter import Refusal
@@ -72,7 +79,7 @@ def replay_edit(request: Request, services: ServicesHere, entry_id: EntryId) -> 
 
 
 def laid_out(data: Any) -> str:
-    """Return *data* as text that a page gives back as it was; Problem 409 for what is too long."""
+    """*data* as text that a page gives back as it was; Problem 409 for what is too long."""
     return _whole(escaped(json.dumps(data, indent=2, ensure_ascii=False)))
 
 
@@ -85,7 +92,7 @@ def both(whole: Sides | None) -> tuple[str, str] | None:
 
 
 def _whole(text: str) -> str:
-    """Return *text* if a page shows all of it: what was cut would be sent without its end."""
+    """*text* if a page shows all of it: what was cut would be sent without its end."""
     if len(text) > LONGEST_SHOWN:
         msg = (
             f"its data has more than the {LONGEST_SHOWN} characters that a page takes: use the API"

@@ -21,7 +21,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def filled(model: type[M], request: Request, **more: str) -> M:
-    """Return *model* from the address of a page; a field that was left empty counts as none.
+    """*model* from the address of a page; a field that was left empty counts as none.
 
     Raises RequestValidationError.
     """
@@ -49,7 +49,7 @@ def note_in(form: dict[str, str], most: int = LONGEST_NOTE) -> str:
 
 
 def order_in(form: dict[str, str]) -> dict[str, Any]:
-    """Return where and how a person sends replays, by the names of `ReplayOrder`'s fields."""
+    """The place and sequence of a person's replays, by the names of `ReplayOrder`'s fields."""
     places = {name: form.get(name, "") for name in ("to_queue", "to_handler")}
     try:
         return places | {"sequence": Expectation(form.get("sequence") or Expectation.AS_IS)}

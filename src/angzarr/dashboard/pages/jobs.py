@@ -31,9 +31,9 @@ from angzarr.dashboard.pages.route import (
     operator_of,
     pages,
     render,
+    write,
 )
-from angzarr.dashboard.pages.templates import write
-from angzarr.dashboard.paging import next_query, page_after, stale
+from angzarr.dashboard.paging import cursor_after, next_query, stale
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import Services, item_page, job_of
 from angzarr.settings.dashboard import Role
@@ -54,9 +54,7 @@ def list_jobs(request: Request, services: ServicesHere) -> Response:
     """Show replay jobs, the newest first."""
     asked = filled(JobQuery, request)
     statuses = (asked.status,) if asked.status else ()
-    page = page_after(
-        asked.after, lambda after: services.jobs.get_jobs(statuses, limit=_ON_A_PAGE, after=after)
-    )
+    page = services.jobs.get_jobs(statuses, limit=_ON_A_PAGE, after=cursor_after(asked.after))
     return render(request, "jobs.html", jobs=page.jobs, next_page=next_query(request, page.next))
 
 
@@ -104,7 +102,7 @@ async def follow_job(request: Request, services: ServicesHere, job_id: JobId) ->
 
 
 def _step(services: Services, followed_job: ReplayJob) -> LiveStep:
-    """Return how a job looks now that was followed when it was *followed_job*."""
+    """The present look of a job that was followed when it was *followed_job*."""
     job = job_of(services, followed_job.id)
     html = write("progress.html", job=job, now=services.clock.now())
     is_over = job.status is not followed_job.status or job.status in _AT_REST
@@ -130,13 +128,13 @@ _CHANGED: Final = 412
 
 
 def steers(caller: Caller, job: ReplayJob) -> tuple[How, ...]:
-    """Return what *caller* can do to *job*."""
+    """All that *caller* can do to *job*."""
     approves = caller.role.covers(Role.APPROVER) and not same_person(caller.name, job.created_by)
     return tuple(one for one in _STEERS.get(job.status, ()) if one != "approve" or approves)
 
 
 def stand(job: ReplayJob, how: How) -> str:
-    """Return what a form remembers of the job that it is about.
+    """The state of a job that its form remembers.
 
     Each step of a job that runs is a revision; that it went on changes nothing about pausing it.
     """

@@ -24,8 +24,7 @@ from angzarr.dashboard.api.projections import (
 from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.ordered_handlers import WHOLE
 from angzarr.dashboard.pages.forms import filled
-from angzarr.dashboard.pages.route import LiveStep, caller_of, followed, pages, render
-from angzarr.dashboard.pages.templates import write
+from angzarr.dashboard.pages.route import LiveStep, caller_of, followed, pages, render, write
 from angzarr.dashboard.paging import next_query
 from angzarr.dashboard.problem import Problem, problem_of
 from angzarr.dashboard.services import Services
@@ -107,7 +106,7 @@ def show_lane(request: Request, services: ServicesHere, name: Name) -> Response:
 
 
 def _story(request: Request, services: Services, name: str) -> dict[str, Any]:
-    """Return what the page of one of them shows; what cannot be had is a sentence on it."""
+    """The values of the page of one handler; what cannot be had is a sentence on it."""
     asked = filled(LanesQuery, request)
     survey = services.surveyor.look(WHOLE)
     seen = survey.find(name)

@@ -1,6 +1,7 @@
 """Page routes: every page lets its caller in by session and takes forms of that session only.
 
-A followed page gets each change of a part of it while it is open.
+Templates escape everything and make characters visible that cannot be seen. A followed page gets
+each change of a part of it while it is open.
 """
 
 from __future__ import annotations
@@ -8,22 +9,30 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
-from datetime import timedelta
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
+from angzarr.analysis.ledger.export import json_text
+from angzarr.analysis.ledger.group import group_address
+from angzarr.analysis.ledger.ledger import EntryFilter
+from angzarr.analysis.ledger.replay_options import STALE_AGAIN
 from angzarr.clock import Clock
 from angzarr.dashboard.access import SESSION_LIFE, Access, Auth, Caller, too_little
-from angzarr.dashboard.api.brake import BrakeLight
-from angzarr.dashboard.pages.templates import write
 from angzarr.dashboard.problem import Problem, problem_of
-from angzarr.dashboard.streams import Streams
+from angzarr.dashboard.services import BrakeLight
+from angzarr.dashboard.shell import Streams
 from angzarr.payloads.store import turn
+from angzarr.runtime.text import ago, printable, span_text
 from angzarr.settings.dashboard import Role
 
 #: The cookie of a session, and that of whoever has none yet.
@@ -44,7 +53,7 @@ class PageRoute(APIRoute):
     role: ClassVar[Role | None] = Role.VIEWER
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what lets the caller in and then gives the page."""
+        """The handler that lets the caller in and then gives the page."""
         handle = super().get_route_handler()
         is_form = "POST" in (self.methods or set())
         role = self.role and (Role.OPERATOR if is_form else self.role)
@@ -128,7 +137,7 @@ def drop_cookie(request: Request, response: Response, name: str) -> None:
 
 
 def read_cookie(request: Request, name: str) -> str:
-    """Return what the browser has for the cookie *name*, or an empty string."""
+    """The browser's cookie *name*, or an empty string."""
     return request.cookies.get(_cookie_name(request, name), "")
 
 
@@ -149,7 +158,7 @@ def _is_tls(request: Request) -> bool:
 
 
 def refused(request: Request, problem: Problem) -> Response:
-    """Return *problem* as a page."""
+    """*problem* as a page."""
     status = problem.status
     response = render(request, "problem.html", status=status, waits=False, problem=problem)
     response.headers.update(problem.headers)
@@ -180,13 +189,13 @@ def form_of(request: Request) -> dict[str, str]:
 
 
 def caller_of(request: Request) -> Caller:
-    """Return who asks for the page."""
+    """The caller of the page."""
     caller: Caller = request.state.caller
     return caller
 
 
 def operator_of(request: Request) -> Caller:
-    """Return who asks for the page, who may act; raises Problem 403."""
+    """The caller of the page, if an operator; raises Problem 403."""
     caller = caller_of(request)
     if not caller.role.covers(Role.OPERATOR):
         raise too_little(caller, Role.OPERATOR)
@@ -204,7 +213,7 @@ def _let_in(request: Request, role: Role) -> bool:
 
 
 def _holder(request: Request, access: Access) -> tuple[str, str]:
-    """Return what the forms of a page are bound to: a proved session, else a visit."""
+    """The holder to which the forms of a page are bound: a proved session, else a visit."""
     session = access.session(cookie_of(request))
     return ("session", session.id) if session else (_VISIT, _visit(request, access))
 
@@ -274,3 +283,64 @@ async def _steps(
 
 def _event(name: str, data: str) -> str:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+
+
+#: Characters of one value that a page shows; the API gives the whole.
+LONGEST_SHOWN: Final = 64 * 1024
+
+
+def write(template: str, **values: Any) -> str:
+    """The page of *template*."""
+    return _environment().get_template(template).render(values)
+
+
+def shown(value: Any) -> Any:
+    """*value* as a page may show it: no control characters, no endless text."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    if len(value) > LONGEST_SHOWN:
+        more = len(value) - LONGEST_SHOWN
+        value = f"{value[:LONGEST_SHOWN]}\n… and {more} characters more: the API gives them"
+    return printable(value, keep="\n\t")
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("angzarr.dashboard"),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals["stale_again"] = STALE_AGAIN
+    made.filters |= {
+        "ago": ago,
+        "span": span_text,
+        "iso": _iso,
+        "utc": _utc,
+        "json": lambda value: json_text(value, indent=2),
+        "chosen": _chosen,
+        "group_address": group_address,
+        "segment": lambda value: quote(str(value), safe="", errors="replace"),
+    }
+    return made
+
+
+def _chosen(wanted: EntryFilter) -> list[tuple[str, str]]:
+    """The fields that a filter names, as a person reads them."""
+    named = ((one.name, getattr(wanted, one.name)) for one in fields(wanted))
+    return [
+        (name, _utc(value) if isinstance(value, datetime) else str(value))
+        for name, value in named
+        if value not in (None, "")
+    ]
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _utc(at: datetime) -> str:
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'seconds')} UTC"

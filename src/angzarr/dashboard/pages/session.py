@@ -46,7 +46,7 @@ def login(request: Request) -> Response:
 
 
 def _begun(request: Request, token: str, back: str) -> Response:
-    """Begin a session for whoever shows *token*, and lead him *back*."""
+    """Begin a session for the owner of *token*, and lead to the page *back*."""
     auth = _auth_of(request)
     known = auth.login(request, token)
     if known is None:
@@ -59,7 +59,7 @@ def _begun(request: Request, token: str, back: str) -> Response:
 
 @router.post("/logout")
 def logout(request: Request) -> Response:
-    """End the session, here and for whoever has a copy of its cookie."""
+    """End the session, also for copies of its cookie."""
     response, cookie = go("/login"), cookie_of(request)
     if cookie:
         _auth_of(request).logout(request, cookie)
@@ -73,6 +73,6 @@ def _auth_of(request: Request) -> Auth:
 
 
 def _own(path: str) -> str:
-    """Return *path* if it leads to a page here, else the first page."""
+    """*path* if it leads to a page here, else the first page."""
     own = path.startswith("/") and not path.startswith("//") and path.isprintable()
     return path if own and "\\" not in path else "/"

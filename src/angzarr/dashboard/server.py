@@ -122,7 +122,7 @@ class GuardedConnection(H11Protocol):
 
 
 def is_proxy(address: str, listed: Any) -> bool:
-    """True if *address* is *listed* by itself or in a network; `*` lists nobody."""
+    """True if *address* is *listed* by itself or in a network; `*` lists no address."""
     names = listed.split(",") if isinstance(listed, str) else listed or ()
     for name in names:
         try:
@@ -146,7 +146,7 @@ _ANY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bou
 
 
 def check_binding(settings: DashboardSettings, host: str) -> None:
-    """Refuse to serve other machines without tokens, or under names nobody listed."""
+    """Refuse to serve other machines without tokens, or under names that are not listed."""
     if is_loopback(host):
         return
     if not settings.tokens:
@@ -180,7 +180,7 @@ def serve(site: DashboardSite, listener: socket.socket) -> None:
 
 
 def server_of(site: DashboardSite) -> uvicorn.Server:
-    """Return what serves *site*."""
+    """The server of *site*."""
     _quieten(logging.getLogger("uvicorn.error"))
     config = uvicorn.Config(
         site.app,
@@ -203,11 +203,11 @@ class _Quiet(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._seldom = LogThrottle()
+        self._throttle = LogThrottle()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True if *record* is written."""
-        return record.levelno != logging.WARNING or self._seldom.now(str(record.msg))
+        return record.levelno != logging.WARNING or self._throttle.now(str(record.msg))
 
 
 def _quieten(log: logging.Logger) -> None:

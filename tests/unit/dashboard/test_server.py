@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from angzarr.dashboard.serving import bind, check_binding, serve
+from angzarr.dashboard.server import bind, check_binding, serve
 from angzarr.errors import ConfigurationError
 from angzarr.settings.dashboard import DashboardSettings
 from dashboard_world import SETTINGS, World

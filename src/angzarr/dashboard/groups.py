@@ -1,11 +1,14 @@
-"""Pages of groups: all of them, one, its amendment, and what is done to its entries."""
+"""Groups of failures: their API and pages, which list, show, amend and replay them.
+
+The API also does a verb to all entries of a group; its pages stand with those of entries.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import Request
+from fastapi import Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
@@ -16,22 +19,109 @@ from angzarr.analysis.ledger.group import (
     Group,
     GroupStatus,
     group_address,
+    group_detail_json,
+    group_json,
+    group_page_json,
 )
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.analysis.replay.job import DEFAULT_STAGES, Selection
 from angzarr.dashboard import actions
-from angzarr.dashboard.api.requests import GroupQuery, JobPlanRequest
-from angzarr.dashboard.api.route import ServicesHere
-from angzarr.dashboard.api.shapes import Fingerprint
+from angzarr.dashboard.api.entries import AS_SEEN, IfMatch, results_json
+from angzarr.dashboard.api.requests import Amended, GroupQuery, GroupVerb, JobPlanRequest
+from angzarr.dashboard.api.route import (
+    CallerHere,
+    ChoiceHere,
+    ServicesHere,
+    acting,
+    answer,
+    problems,
+    seeing,
+)
+from angzarr.dashboard.api.shapes import (
+    Fingerprint,
+    GroupDetailShape,
+    GroupPageShape,
+    GroupShape,
+    ResultsShape,
+)
 from angzarr.dashboard.pages.forms import filled, moment_in, note_in, number_in, order_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
-from angzarr.dashboard.paging import next_query, page_after
-from angzarr.dashboard.preconditions import counted, moment_of
+from angzarr.dashboard.paging import cursor_after, next_link, next_query, sealed, seen, tag_of
+from angzarr.dashboard.preconditions import About, act_on_found, counted, moment_of
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import Services, group_of
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import ConfigurationError
+
+see = seeing("groups")
+act = acting("groups")
+_NONE: Final = problems({404: "There is no such group."})
+_STALE: Final = problems(
+    {
+        400: "If-Match is not an ETag.",
+        412: "It was changed meanwhile.",
+        428: "If-Match is missing.",
+    }
+)
+
+
+@see.get("/groups", response_model=GroupPageShape, responses=problems({400: "No cursor."}))
+def list_groups(
+    request: Request, services: ServicesHere, asked: Annotated[GroupQuery, Query()]
+) -> Response:
+    """List groups of failures, the one that failed last first."""
+    page = services.groups.get_groups(
+        asked.wanted(), limit=asked.limit, after=cursor_after(asked.after)
+    )
+    told = group_page_json(page) | {"next": sealed(page.next) or None}
+    return answer(told, headers=next_link(request, page.next))
+
+
+@see.get("/groups/{fingerprint}", response_model=GroupDetailShape, responses=_NONE)
+def show_group(services: ServicesHere, fingerprint: Fingerprint) -> Response:
+    """Return one group, and what people did with it."""
+    group = group_of(services, fingerprint)
+    told = group_detail_json(group, services.groups.group_history(fingerprint))
+    return answer(told, headers={"ETag": tag_of(group.revision)})
+
+
+@act.patch("/groups/{fingerprint}", response_model=GroupShape, responses={**_NONE, **_STALE})
+def amend_group(
+    services: ServicesHere,
+    caller: CallerHere,
+    fingerprint: Fingerprint,
+    asked: Amended,
+    if_match: IfMatch = None,
+) -> Response:
+    """Change a group's owner, note, status or mute; `If-Match` names what you saw."""
+    revision = seen(if_match)
+    if if_match is None:
+        msg = "send If-Match with the ETag of the group as you saw it"
+        raise Problem(428, "if-match-missing", msg)
+    if revision is None:
+        revision = group_of(services, fingerprint).revision
+    group = actions.amend_group(
+        services, fingerprint, asked.amendment(), revision=revision, by=caller
+    )
+    return answer(group_json(group), headers={"ETag": tag_of(group.revision)})
+
+
+@act.post("/groups/{fingerprint}/acts", response_model=ResultsShape, responses={**_NONE, **AS_SEEN})
+def act_on_group(
+    services: ServicesHere,
+    caller: CallerHere,
+    choice: ChoiceHere,
+    fingerprint: Fingerprint,
+    asked: GroupVerb,
+) -> Response:
+    """Do a verb to the entries of a group as its dry run told them."""
+    group_of(services, fingerprint)
+    about = About(EntryFilter(fingerprint=fingerprint), None, asked.verb, asked.limit)
+    bulk = actions.BulkRequest(asked.verb, asked.note, caller, asked.dry_run)
+    told = act_on_found(services, about, bulk, choice, asked.precondition)
+    return answer(results_json(told, dry_run=asked.dry_run))
+
 
 router = pages()
 _ON_A_PAGE: Final = 50
@@ -46,12 +136,11 @@ _MUTES: Final = {
 
 
 @router.get("/groups")
-def list_groups(request: Request, services: ServicesHere) -> Response:
+def groups_page(request: Request, services: ServicesHere) -> Response:
     """Show groups of failures, the one that failed last first."""
     asked = filled(GroupQuery, request, open_only=request.query_params.get("open_only", "true"))
-    page = page_after(
-        asked.after,
-        lambda after: services.groups.get_groups(asked.wanted(), limit=_ON_A_PAGE, after=after),
+    page = services.groups.get_groups(
+        asked.wanted(), limit=_ON_A_PAGE, after=cursor_after(asked.after)
     )
     return render(
         request,
@@ -66,7 +155,7 @@ def list_groups(request: Request, services: ServicesHere) -> Response:
 
 
 @router.get("/groups/{fingerprint}")
-def show_group(request: Request, services: ServicesHere, fingerprint: Fingerprint) -> Response:
+def group_page(request: Request, services: ServicesHere, fingerprint: Fingerprint) -> Response:
     """Show one group: its entries, who looks after it, what can be done."""
     group = group_of(services, fingerprint)
     wanted = EntryFilter(fingerprint=fingerprint)
@@ -90,7 +179,7 @@ def show_group(request: Request, services: ServicesHere, fingerprint: Fingerprin
 
 
 @router.post("/groups/{fingerprint}")
-def amend_group(request: Request, services: ServicesHere, fingerprint: Fingerprint) -> Response:
+def amend_from_page(request: Request, services: ServicesHere, fingerprint: Fingerprint) -> Response:
     """Change what people say of a group."""
     form = form_of(request)
     actions.amend_group(

@@ -1,12 +1,7 @@
-"""The brake over HTTP: how it stands, pull and release; pages use the same functions.
-
-`BrakeLight` keeps how it stands for the top of every page, so that no page waits long for it.
-"""
+"""The brake: its API and its pages, which show how it stands, pull it and release it."""
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
@@ -15,7 +10,6 @@ from pydantic import Field
 from starlette.responses import Response
 
 from angzarr.analysis.ledger.emergency_stop import (
-    Brake,
     BrakeMoved,
     BrakeState,
     Scope,
@@ -23,60 +17,22 @@ from angzarr.analysis.ledger.emergency_stop import (
     brake_state_json,
 )
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE
-from angzarr.clock import Clock
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.api.route import CallerHere, ServicesHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Moment, Shape
+from angzarr.dashboard.pages.forms import note_in, number_in
+from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import seen, stale, tag_of
 from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.services import Services
-from angzarr.errors import AngzarrError
-
-#: How old it may be, and how long a ledger that was away is not asked again.
-FRESH: Final = timedelta(seconds=2)
-AWAY: Final = timedelta(seconds=15)
-
-
-@dataclass(slots=True)
-class BrakeLight:
-    """Remembers how the brake stood; one thread at a time asks again."""
-
-    brake: Brake
-    clock: Clock
-    #: None: nobody has said it yet.
-    _known: BrakeState | None = None
-    _ask_at: datetime | None = None
-    _asking: threading.Lock = field(default_factory=threading.Lock)
-
-    def look(self) -> BrakeState | None:
-        """Return how it stands, or how it stood last where the ledger is away; None: unknown."""
-        if self._is_fresh() or not self._asking.acquire(blocking=False):
-            return self._known
-        try:
-            self.show(self.brake.state())
-        except AngzarrError:  # the page itself says what is wrong, if it needs the ledger
-            self._ask_at = self.clock.now() + AWAY
-        finally:
-            self._asking.release()
-        return self._known
-
-    def last(self) -> BrakeState | None:
-        """Return how it stood when somebody looked, None: nobody has; asks nobody."""
-        return self._known
-
-    def show(self, state: BrakeState) -> None:
-        """Take in how it stands now."""
-        self._known, self._ask_at = state, self.clock.now() + FRESH
-
-    def _is_fresh(self) -> bool:
-        return self._ask_at is not None and self.clock.now() < self._ask_at
-
+from angzarr.dashboard.services import BrakeLight, Services
 
 see = seeing("brake")
 act = acting("brake")
 _STALE: Final = problems(
     {400: "If-Match is not an ETag.", 412: "Another person moved it meanwhile."}
 )
+#: States of the brake that are told, the newest.
+TOLD: Final = 50
 _IfMatch = Annotated[str | None, Header(description='The ETag of what you saw, like "1".')]
 _Why = Annotated[str, Field(max_length=LONGEST_NOTE)]
 
@@ -132,7 +88,7 @@ class ReleaseRequest(Asked):
 
 
 def light_of(request: Request) -> BrakeLight:
-    """Return what shows the brake on pages."""
+    """The light that shows the brake on pages."""
     light: BrakeLight = request.app.state.brake_light
     return light
 
@@ -167,17 +123,13 @@ def release_brake(
     asked: ReleaseRequest,
     if_match: _IfMatch = None,
 ) -> Response:
-    """Let replays go on; with `If-Match` only as long as nobody moved it since."""
+    """Let replays go on; with `If-Match` only if it was not moved since."""
     state = release(services, light, asked.why, by=caller, revision=seen(if_match))
     return answer(_told(services, state), headers={"ETag": tag_of(state.revision)})
 
 
 def _told(services: Services, state: BrakeState) -> dict[str, Any]:
     return brake_json(state, services.clock.now())
-
-
-#: States of the brake that are told, the newest.
-TOLD = 50
 
 
 def pull(
@@ -192,7 +144,9 @@ def pull(
     """Pull the brake until somebody releases it, or *until* then; it is never weakened so."""
     if until is not None and until <= services.clock.now():
         raise Problem(422, "invalid", "until is over: name a moment to come, or none")
-    return _put(light, services.brake.put(scope, by=by.name, why=why, until=until))
+    state = services.brake.put(scope, by=by.name, why=why, until=until)
+    light.show(state)
+    return state
 
 
 def release(
@@ -200,11 +154,77 @@ def release(
 ) -> BrakeState:
     """Let replays go on, if the brake stands as it was seen at *revision* (None: however)."""
     try:
-        return _put(light, services.brake.put(Scope.NOTHING, by=by.name, why=why, seen=revision))
+        state = services.brake.put(Scope.NOTHING, by=by.name, why=why, seen=revision)
     except BrakeMoved:
         raise stale("brake") from None
-
-
-def _put(light: BrakeLight, state: BrakeState) -> BrakeState:
     light.show(state)
     return state
+
+
+router = pages()
+_CHANGED: Final = 412
+_SCOPES: Final = {"automatic": Scope.AUTOMATIC, "all": Scope.ALL}
+#: When it may let go by itself.
+_ENDS: Final = {
+    "": None,
+    "15 minutes": timedelta(minutes=15),
+    "1 hour": timedelta(hours=1),
+    "8 hours": timedelta(hours=8),
+    "1 day": timedelta(days=1),
+}
+
+
+@router.get("/brake")
+def brake_page(request: Request, services: ServicesHere, light: LightHere) -> Response:
+    """Show how the brake stands and who moved it lately."""
+    light.show(services.brake.state())
+    return render(
+        request,
+        "brake.html",
+        history=tuple(reversed(services.brake.brake_history(TOLD))),
+        ends=[one for one in _ENDS if one],
+    )
+
+
+@router.post("/brake/pull")
+def pull_from_page(request: Request, services: ServicesHere, light: LightHere) -> Response:
+    """Pull the brake."""
+    form = form_of(request)
+    scope, ends = form.get("scope", ""), form.get("ends", "")
+    if scope not in _SCOPES or ends not in _ENDS:
+        raise Problem(422, "invalid", "the form holds what its page did not offer")
+    span = _ENDS[ends]
+    until = services.clock.now() + span if span else None
+    pull(services, light, _SCOPES[scope], note_in(form), until, by=caller_of(request))
+    return go("/brake?done=pull")
+
+
+@router.get("/brake/release")
+def ask_release(request: Request, services: ServicesHere) -> Response:
+    """Ask whether replays are to go on."""
+    operator_of(request)
+    return _question(request, services.brake.state())
+
+
+@router.post("/brake/release")
+def release_from_page(request: Request, services: ServicesHere, light: LightHere) -> Response:
+    """Release the brake as its page showed it; where somebody moved it since, ask again."""
+    form, caller = form_of(request), caller_of(request)
+    revision = number_in(form, "revision")
+    try:
+        release(services, light, note_in(form), by=caller, revision=revision)
+    except Problem as problem:
+        if problem.status != _CHANGED:
+            raise
+        return _question(request, services.brake.state(), status=_CHANGED)
+    return go("/brake?done=release")
+
+
+def _question(request: Request, state: BrakeState, *, status: int = 200) -> Response:
+    return render(
+        request,
+        "confirm_release.html",
+        status=status,
+        state=state,
+        is_changed=status == _CHANGED,
+    )

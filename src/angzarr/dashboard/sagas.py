@@ -1,7 +1,8 @@
-"""Rejected commands of sagas over HTTP, what became of them, and their dead letters (C4, C5)."""
+"""Rejected commands of sagas: their API and pages, with their chains and dead letters (C4, C5)."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -14,20 +15,22 @@ from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter
 from angzarr.dashboard.api.route import ServicesHere, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
-from angzarr.dashboard.paging import next_link, sealed, text_after
+from angzarr.dashboard.pages.forms import filled
+from angzarr.dashboard.pages.route import pages, render
+from angzarr.dashboard.paging import next_link, next_query, sealed, text_after
 from angzarr.dashboard.services import Services
-from angzarr.errors import AngzarrError
+from angzarr.errors import AngzarrError, ConfigurationError
 from angzarr.sagas.flags import CompensationStep
-from angzarr.sagas.log import Case, CaseFilter, RejectionStatus
+from angzarr.sagas.log import SETTLED, Case, CaseFilter, Page, RejectionStatus
 from angzarr.sagas.rejection import told_id
-from angzarr.sagas.story import page_json, story_json
+from angzarr.sagas.story import links_of, page_json, story_json
 
 #: Letters of one telling; more than one is rare.
 _MOST: Final = 5
 
 
 def entries_of_case(services: Services, case: Case) -> Sequence[Entry] | None:
-    """Return entries of the first and the last time that the source of *case* was told.
+    """The entries of the first and the last time that the source of *case* was told.
 
     None: the ledger is away.
     """
@@ -112,7 +115,7 @@ class CaseQuery(Asked):
     after: Annotated[str, Field(max_length=4000)] = ""
 
     def wanted(self) -> CaseFilter:
-        """Return the filter."""
+        """The filter."""
         return CaseFilter(self.saga, self.domain, self.status, self.correlation_id)
 
     @property
@@ -147,3 +150,49 @@ def show_case(
     entries = entries_of_case(services, story.case)
     ids = None if entries is None else [one.id for one in entries]
     return answer(told | {"entries": ids})
+
+
+router = pages()
+_ON_A_PAGE: Final = 50
+
+
+@router.get("/sagas")
+def cases_page(request: Request, services: ServicesHere) -> Response:
+    """Show commands of sagas that were rejected, the newest first."""
+    asked, problem = filled(CaseQuery, request), ""
+    try:
+        page = services.rejected.page(asked.wanted(), limit=_ON_A_PAGE, after=asked.cursor)
+    except ConfigurationError as error:
+        page, problem = Page(()), str(error)
+    return render(
+        request,
+        "sagas.html",
+        asked=asked,
+        cases=page.cases,
+        statuses=list(RejectionStatus),
+        problem=problem,
+        next_page=next_query(request, page.next),
+    )
+
+
+@router.get("/sagas/{case_id}")
+def case_page(request: Request, services: ServicesHere, case_id: CaseId) -> Response:
+    """Show everything about one rejected command: the chain, in order."""
+    story = services.rejected.story(case_id)
+    case = story.case
+    return render(
+        request,
+        "case.html",
+        case=case,
+        links=links_of(story, services.rejected.fallback_domain),
+        entries=entries_of_case(services, case),
+        flow=(story.rejection or case).correlation_id,
+        asked_again=_asked_again(case),
+        not_settled=case.status not in SETTLED,
+        command=f"angzarr saga compensate {shlex.quote(case.id)}",
+    )
+
+
+def _asked_again(case: Case) -> str:
+    times = "once" if case.asked_again == 1 else f"{case.asked_again} times"
+    return f"{times}, last by {case.asked_by}" if case.asked_by else times

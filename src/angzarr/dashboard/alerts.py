@@ -1,4 +1,4 @@
-"""Alerts over HTTP: what people were told, and whether it would arrive (spec A5).
+"""Alerts: their API and their page, with what people were told, and whether it would arrive (A5).
 
 Test alerts go out one after the other, whichever process is asked: webhooks are not ours.
 """
@@ -8,13 +8,17 @@ from __future__ import annotations
 import secrets
 from datetime import datetime, timedelta
 from typing import Annotated, Final
+from urllib.parse import quote
 
-from fastapi import Query
+from fastapi import Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
 from angzarr.analysis.alerts.alert import (
+    GROUP,
+    JOB,
     LONGEST_PAGE,
+    Alert,
     AlertKind,
     AlertSeverity,
     Fate,
@@ -23,10 +27,12 @@ from angzarr.analysis.alerts.alert import (
     still_open,
 )
 from angzarr.analysis.alerts.alert_delivery import chosen, try_alert
+from angzarr.analysis.ledger.group import group_address
 from angzarr.analysis.ledger.idempotent_requests import RequestBegun, WriteKey, Writes
 from angzarr.clock import Clock
 from angzarr.dashboard.api.route import ServicesHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
+from angzarr.dashboard.pages.route import pages, render
 from angzarr.dashboard.problem import Problem
 
 #: In so long a time one request may send test alerts, of all callers of a ledger.
@@ -133,3 +139,34 @@ def try_alerts(services: ServicesHere, asked: Trial) -> Response:
     check_pace(services.writes, services.clock)
     _, answers = try_alert(sinks, services.clock)
     return answer(answers_json(answers))
+
+
+router = pages()
+#: Alerts that are looked at, those raised last.
+_SHOWN: Final = 200
+
+
+@router.get("/alerts")
+def alerts_page(request: Request, services: ServicesHere) -> Response:
+    """Show alerts that are open, then those that are over."""
+    found = services.alerts.get_alerts(limit=_SHOWN)
+    ids = still_open(services.alerts, found)
+    return render(
+        request,
+        "alerts.html",
+        open_=[one for one in found if one.alert.id in ids],
+        past=[one for one in found if one.alert.id not in ids],
+        most=_SHOWN,
+        is_full=len(found) == _SHOWN,
+        where=_where,
+    )
+
+
+def _where(alert: Alert) -> str:
+    """The page that is about what an alert is about, if there is one."""
+    kind, _, name = alert.subject.partition(":")
+    if not name:
+        return ""
+    if f"{kind}:" == GROUP:
+        return f"/groups/{group_address(name)}"
+    return f"/jobs/{quote(name, safe='', errors='replace')}" if f"{kind}:" == JOB else ""
