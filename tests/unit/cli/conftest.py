@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
@@ -32,3 +33,22 @@ def run():
         return CliRunner().invoke(main, ["-A", "shop_for_test", *arguments], **options)
 
     return call
+
+
+@pytest.fixture
+def fails(run):
+    """Run a command that must end with *code* and in no traceback; return what it says."""
+
+    def call(*arguments, code=1, **options):
+        result = run(*arguments, **options)
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.output
+        return result.output
+
+    return call
+
+
+@pytest.fixture
+def works(fails):
+    """Run a command that must succeed; return what it says."""
+    return partial(fails, code=0)

@@ -62,10 +62,9 @@ def test_many_are_a_job_with_the_same_choice(app, ledger, run):
     assert "with a fresh sequence" in run("dlq", "jobs", "show", job["id"]).output
 
 
-def test_only_commands_are_sent_with_one(app, ledger, run):
-    result = run("dlq", "replay", held(ledger).id, FRESH, "--yes")
-    assert result.exit_code == 1
-    assert "only a command expects a sequence" in result.output
+def test_only_commands_are_sent_with_one(app, ledger, run, fails):
+    output = fails("dlq", "replay", held(ledger).id, FRESH, "--yes")
+    assert "only a command expects a sequence" in output
     stale(ledger, "e2")
     told = run("dlq", "replay", "--status", "held", FRESH, "--dry-run").output
     assert "1 would be replayed, 1 refused" in told

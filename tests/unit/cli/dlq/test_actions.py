@@ -74,11 +74,9 @@ def test_it_asks_first_and_takes_no_for_an_answer(app, ledger, run):
     assert status_of(ledger, entry) is Status.HELD
 
 
-def test_what_does_not_apply_says_why_and_fails_the_command(app, ledger, run):
+def test_what_does_not_apply_says_why_and_fails_the_command(app, ledger, run, fails):
     entry, other = held(ledger), held(ledger, "e2")
-    done = run("dlq", "restore", entry.id, "--yes")
-    assert done.exit_code == 1
-    assert "the entry is held already" in done.output
+    assert "the entry is held already" in fails("dlq", "restore", entry.id, "--yes")
     assert ledger.mark_retrying(
         other.id, 1, revision=2, by="me", lease=app.settings.analysis.answer_deadline
     )
@@ -86,13 +84,10 @@ def test_what_does_not_apply_says_why_and_fails_the_command(app, ledger, run):
 
 
 @pytest.mark.parametrize("arguments", [(), ("abcdef", "--domain", "order")])
-def test_it_must_be_told_which(app, run, arguments):
-    done = run("dlq", "skip", *arguments)
-    assert done.exit_code == 2
-    assert "either entries by id, or a filter" in done.output
+def test_it_must_be_told_which(app, fails, arguments):
+    assert "either entries by id, or a filter" in fails("dlq", "skip", *arguments, code=2)
 
 
-def test_a_note_that_is_too_long_is_refused(app, ledger, run):
-    done = run("dlq", "skip", held(ledger).id, "--note", "x" * 2_001)
-    assert done.exit_code == 2
-    assert "at most 2000 characters" in done.output
+def test_a_note_that_is_too_long_is_refused(app, ledger, fails):
+    output = fails("dlq", "skip", held(ledger).id, "--note", "x" * 2_001, code=2)
+    assert "at most 2000 characters" in output

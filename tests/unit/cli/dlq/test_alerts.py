@@ -92,11 +92,7 @@ def test_a_trial_may_go_to_one(run, app):
     assert chat.sent == []
 
 
-def test_a_trial_without_webhooks_says_how_to_have_one(run, app):
-    result = run("dlq", "alerts", "test")
-    assert result.exit_code == 1
-    assert "analysis.alerts.webhooks" in result.output
+def test_a_trial_without_webhooks_says_how_to_have_one(fails, app):
+    assert "analysis.alerts.webhooks" in fails("dlq", "alerts", "test")
     app.webhooks = {"ops": FakeSink("ops", arrived=True)}
-    result = run("dlq", "alerts", "test", "--url", "oops")
-    assert result.exit_code == 2
-    assert "known are: ops" in result.output
+    assert "known are: ops" in fails("dlq", "alerts", "test", "--url", "oops", code=2)

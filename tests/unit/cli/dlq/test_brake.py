@@ -31,10 +31,8 @@ def test_a_brake_is_pulled_shown_and_released(app, run):
     assert "  released by " in told
 
 
-def test_a_duration_that_is_none_is_refused(app, run):
-    done = run("dlq", "brake", "pull", "--for", "soon")
-    assert done.exit_code == 2
-    assert "write 90s, 15m" in done.output
+def test_a_duration_that_is_none_is_refused(app, fails):
+    assert "write 90s, 15m" in fails("dlq", "brake", "pull", "--for", "soon", code=2)
 
 
 def test_a_second_pull_says_what_holds_and_weakens_nothing(app, run):

@@ -1,9 +1,12 @@
+"""angzarr dlq replay and jobs: many entries are replayed in a job."""
+
 from __future__ import annotations
 
 import json
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
+import click
 import pytest
 from rich.console import Console
 from tests.contracts.dead_letters import nested_letter
@@ -16,6 +19,7 @@ from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.cli.dlq import job_view
 from angzarr.cli.dlq import replay as entry_replay
+from angzarr.cli.dlq.replay import _check
 from angzarr.cli.terminal import moment
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE
@@ -75,12 +79,13 @@ def begun(run, *options):
     return json.loads(result.output)
 
 
-def test_a_filter_becomes_a_job_that_the_worker_carries_out(app, ledger, run, at_work):
+def test_a_filter_becomes_a_job_that_the_worker_carries_out(app, ledger, run, works, at_work):
     three(ledger)
-    result = run("dlq", "replay", "--status", "held", "--yes", "--watch", "--note", "bank is back")
-    assert result.exit_code == 0, result.output
-    assert "3 handled; done" in result.output
-    assert "3 handled" in result.output
+    output = works(
+        "dlq", "replay", "--status", "held", "--yes", "--watch", "--note", "bank is back"
+    )
+    assert "3 handled; done" in output
+    assert "3 handled" in output
     assert ledger.get_failure_stats().by_status == {Status.RESOLVED: 3}
     (listed,) = json.loads(run("dlq", "jobs", "list", "--json").output)["jobs"]
     assert (listed["status"], listed["handled"], listed["note"]) == ("done", 3, "bank is back")
@@ -139,10 +144,8 @@ def test_it_asks_how_many_first(ledger, run, jobs):
     assert jobs.get_jobs().jobs == ()
 
 
-def test_nothing_to_replay_is_no_failure(app, run):
-    result = run("dlq", "replay", "--status", "held")
-    assert result.exit_code == 0
-    assert "no entries to replay" in result.output
+def test_nothing_to_replay_is_no_failure(app, works):
+    assert "no entries to replay" in works("dlq", "replay", "--status", "held")
 
 
 def test_dry_run_counts_what_would_be_sent_and_refused_and_why(app, ledger, run, jobs):
@@ -157,7 +160,9 @@ def test_dry_run_counts_what_would_be_sent_and_refused_and_why(app, ledger, run,
     assert not app.publisher.sent
 
 
-def test_a_halted_job_ends_the_watch_with_3_and_can_be_resumed(app, ledger, run, jobs, at_work):
+def test_a_halted_job_ends_the_watch_with_3_and_can_be_resumed(
+    app, ledger, run, fails, jobs, at_work
+):
     three(ledger)
     app.publisher.on_publish = None
     app.settings.analysis.answer_deadline = timedelta(0)
@@ -165,20 +170,16 @@ def test_a_halted_job_ends_the_watch_with_3_and_can_be_resumed(app, ledger, run,
         job_id = begun(run)["id"]
         for _ in range(3):
             worker.step()
-        result = run("dlq", "jobs", "watch", job_id)
-        assert result.exit_code == 3
-        assert "the canary failed" in result.output
+        assert "the canary failed" in fails("dlq", "jobs", "watch", job_id, code=3)
         assert run("dlq", "jobs", "resume", job_id).exit_code == 0
     assert jobs.open_job(job_id).status is JobStatus.RUNNING
 
 
-def test_a_person_pauses_resumes_and_cancels(ledger, run, jobs):
+def test_a_person_pauses_resumes_and_cancels(ledger, run, fails, jobs):
     three(ledger)
     job_id = begun(run)["id"]
     assert json.loads(run("dlq", "jobs", "pause", job_id, "--json").output)["status"] == "paused"
-    again = run("dlq", "jobs", "pause", job_id)
-    assert again.exit_code == 1
-    assert "is paused: only a running job can be paused" in again.output
+    assert "is paused: only a running job can be paused" in fails("dlq", "jobs", "pause", job_id)
     assert "is running" in run("dlq", "jobs", "resume", job_id).output
     asked = run("dlq", "jobs", "cancel", job_id, input="n\n")
     assert "Cancel this job of 3 entries?" in asked.output
@@ -190,14 +191,13 @@ def test_a_person_pauses_resumes_and_cancels(ledger, run, jobs):
     assert "stages 1, 5, 25, all; 50 a second" in shown
 
 
-def test_a_large_job_is_proposed_and_not_approved_by_its_author(app, ledger, run, jobs):
+def test_a_large_job_is_proposed_and_not_approved_by_its_author(app, ledger, run, fails, jobs):
     app.settings.analysis.approvals.jobs_over = 2
     three(ledger)
     job = begun(run)
     assert job["status"] == "proposed"
-    refused = run("dlq", "jobs", "approve", job["id"], "--yes")
-    assert refused.exit_code == 1
-    assert "not by the person who proposed it" in refused.output
+    output = fails("dlq", "jobs", "approve", job["id"], "--yes")
+    assert "not by the person who proposed it" in output
     assert run("dlq", "jobs", "watch", job["id"]).exit_code == 5
 
 
@@ -224,12 +224,10 @@ def test_whoever_approves_is_shown_what_and_asked(run, jobs, proposed):
 
 
 def test_a_job_that_changed_while_its_approver_thought_is_not_approved(
-    run, jobs, proposed, monkeypatch
+    fails, jobs, proposed, monkeypatch
 ):
     monkeypatch.setattr("click.confirm", lambda *_, **__: jobs.cancel(proposed.id, by="ann"))
-    result = run("dlq", "jobs", "approve", proposed.id)
-    assert result.exit_code == 1
-    assert "changed meanwhile: look at it again" in result.output
+    assert "changed meanwhile: look at it again" in fails("dlq", "jobs", "approve", proposed.id)
 
 
 def test_a_job_that_somebody_had_in_hand_meanwhile_is_not_cancelled(run, ledger, jobs, monkeypatch):
@@ -265,12 +263,10 @@ def test_unknown_jobs_and_cursors_are_one_clear_sentence(app, run):
     assert "no replay jobs" in run("dlq", "jobs", "list").output
 
 
-def test_one_entry_passes_the_cap_by_force(app, ledger, run):
+def test_one_entry_passes_the_cap_by_force(app, ledger, run, fails):
     entry = held(ledger)
     app.settings.analysis.most_replays = 0
-    result = run("dlq", "replay", entry.id, "--yes")
-    assert result.exit_code == 1
-    assert "--force" in result.output
+    assert "--force" in fails("dlq", "replay", entry.id, "--yes")
     assert run("dlq", "replay", entry.id, "--yes", "--force").exit_code == 0
     assert run("dlq", "replay", "--status", "held", "--force").exit_code == 2
 
@@ -290,24 +286,22 @@ def test_a_terminal_sees_a_bar(monkeypatch, capsys):
     assert job_view.exit_code(job) == 1
 
 
-def test_what_is_sent_at_once_needs_the_second_person_that_a_job_would(app, ledger, run):
+def test_what_is_sent_at_once_needs_the_second_person_that_a_job_would(app, ledger, run, fails):
     three(ledger)
     app.settings.analysis.approvals.jobs_over = 2
-    refused = run("dlq", "replay", "--status", "held", "--now", "--yes")
-    assert refused.exit_code == 2
-    assert "leave --now out, and a second person approves the job" in refused.output
+    output = fails("dlq", "replay", "--status", "held", "--now", "--yes", code=2)
+    assert "leave --now out, and a second person approves the job" in output
     assert not app.publisher.sent
     assert run("dlq", "replay", "--status", "held", "--now", "--yes", "--limit", "2").exit_code == 0
     assert len(app.publisher.sent) == 2
 
 
 @pytest.mark.parametrize("limit", [[], ["--limit", "3"]])
-def test_only_so_many_are_sent_at_once(app, ledger, run, monkeypatch, limit):
+def test_only_so_many_are_sent_at_once(app, ledger, fails, monkeypatch, limit):
     three(ledger)
     monkeypatch.setattr(entry_replay, "_MOST_NOW", 2)
-    refused = run("dlq", "replay", "--status", "held", "--now", "--yes", *limit)
-    assert refused.exit_code == 2
-    assert "--now sends 2 entries at most" in refused.output
+    output = fails("dlq", "replay", "--status", "held", "--now", "--yes", *limit, code=2)
+    assert "--now sends 2 entries at most" in output
     assert not app.publisher.sent
 
 
@@ -324,3 +318,13 @@ def test_a_job_is_named_by_how_its_id_begins(run, jobs, ledger):
         assert result.exit_code != 0
         assert said in result.output
     assert run("dlq", "jobs", "cancel", "a1b2c3f", "--yes").exit_code == 0
+
+
+def test_what_would_need_a_second_person_as_a_job_is_not_sent_at_once():
+    with pytest.raises(click.UsageError, match="leave --now out"):
+        _check(3, 2)
+
+
+@pytest.mark.parametrize(("count", "over"), [(3, None), (2, 2), (1, 0), (0, 0)])
+def test_what_needs_nobody_is_sent(count, over):
+    _check(count, over)

@@ -1,8 +1,12 @@
+"""angzarr dlq move, export and import: every letter arrives, or stays where it was."""
+
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
+import re
 import signal
 import stat
 import sys
@@ -12,6 +16,7 @@ from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from tests.contracts.dead_letters import a_letter, letters_of
 
 from angzarr.adapters.files.spool import FolderOfLetters, Spool
@@ -20,6 +25,7 @@ from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
 from angzarr.cli.dlq import letters_file as letter_places
 from angzarr.cli.dlq import letters_import
 from angzarr.cli.dlq import letters_move as letters_view
+from angzarr.cli.dlq.letters_move import progress
 from angzarr.cli.main import main
 from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
@@ -140,11 +146,10 @@ def test_letters_move_and_the_command_says_how_many(move, queues):
     assert "s3cret" not in result.output
 
 
-def test_secrets_of_a_url_reach_the_backend_and_nothing_else(run, queues):
-    result = run("move", "--from", FROM, "--to", TO, "--domain", "order", input="n\n")
-    assert result.exit_code == 1
-    assert "from kafka://source:9092 to amqp://target:5672/?" in result.output
-    assert "s3cret" not in result.output
+def test_secrets_of_a_url_reach_the_backend_and_nothing_else(run, fails, queues):
+    output = fails("move", "--from", FROM, "--to", TO, "--domain", "order", input="n\n")
+    assert "from kafka://source:9092 to amqp://target:5672/?" in output
+    assert "s3cret" not in output
     assert run("export", "--from", FROM, "--domain", "order").exit_code == 0
     given = queues["settings"]["kafka"]
     assert given.plain_kafka_options()["sasl.password"] == "s3cret"
@@ -216,11 +221,10 @@ def test_a_rate_is_a_number_a_second(move, queues, rate):
     assert move("--rate", rate).exit_code == 0
 
 
-def test_source_and_destination_must_be_two(run):
+def test_source_and_destination_must_be_two(fails):
     words = ("--domain", "order", "--yes")
-    result = run("move", "--from", FROM, "--to", "kafka://source:9092?group=x", *words)
-    assert result.exit_code == 2
-    assert "are one place, kafka://source:9092" in result.output
+    output = fails("move", "--from", FROM, "--to", "kafka://source:9092?group=x", *words, code=2)
+    assert "are one place, kafka://source:9092" in output
 
 
 @pytest.mark.parametrize(
@@ -344,14 +348,12 @@ def test_a_drain_takes_away_what_is_on_the_disk(export, queues, tmp_path, monkey
     assert left(queues["kafka"]) == 0
 
 
-def test_standard_output_gets_the_lines_and_nothing_else(run, queues):
+def test_standard_output_gets_the_lines_and_nothing_else(run, fails, queues):
     queues["kafka"].put(letters_of("order", 2))
     result = run("export", "--from", FROM, "--domain", "order")
     assert [json.loads(line)["domain"] for line in result.stdout.splitlines()] == ["order"] * 2
     assert "exported 2 letters" in result.stderr
-    refused = run("export", "--from", FROM, "--domain", "order", "--drain")
-    assert refused.exit_code == 2
-    assert "need a file" in refused.output
+    assert "need a file" in fails("export", "--from", FROM, "--domain", "order", "--drain", code=2)
 
 
 def test_a_file_that_exists_is_never_written_over(export, queues, tmp_path):
@@ -406,12 +408,11 @@ def test_a_disk_that_is_full_keeps_the_letters_in_their_queue(
     assert (tmp_path / "letters.jsonl").read_bytes() == b""
 
 
-def test_a_device_that_takes_nothing_keeps_the_letters_in_their_queue(run, queues):
+def test_a_device_that_takes_nothing_keeps_the_letters_in_their_queue(fails, queues):
     queues["kafka"].put(letters_of("order", 3))
     words = ("export", "--from", FROM, "--domain", "order", "--to", "/dev/full")
-    result = run(*words, "--append", "--drain")
-    assert result.exit_code == 1
-    assert "Error: /dev/full cannot be written: No space left on device" in result.output
+    output = fails(*words, "--append", "--drain")
+    assert "Error: /dev/full cannot be written: No space left on device" in output
     assert left(queues["kafka"]) == 3
 
 
@@ -495,12 +496,11 @@ def test_a_damaged_file_of_a_spool_stays_and_fails_the_command(run, queues, tmp_
     assert damaged.read_bytes() == b"x"
 
 
-def test_a_spool_that_is_not_there_is_one_clear_sentence(run, tmp_path):
+def test_a_spool_that_is_not_there_is_one_clear_sentence(fails, tmp_path):
     words = ("move", "--from", f"spool://{tmp_path}/none", "--to", TO, "--domain", "order")
-    result = run(*words, "--yes")
-    assert result.exit_code == 1
-    assert "none cannot be used: no such file or directory" in result.output
-    assert "Traceback" not in result.output
+    output = fails(*words, "--yes")
+    assert "none cannot be used: no such file or directory" in output
+    assert "Traceback" not in output
 
 
 def test_an_apps_own_spool_and_its_queue_are_one_place(app, tmp_path):
@@ -609,13 +609,11 @@ def test_lines_that_were_refused_are_tried_again_by_the_next_run(run, queues, ex
         (lambda file, note: note.write_text('{"line": "x"}'), "is not the position"),
     ],
 )
-def test_a_note_that_does_not_fit_is_refused(run, queues, exported, change, said):
+def test_a_note_that_does_not_fit_is_refused(run, fails, queues, exported, change, said):
     queues["amqp"].before_put = lambda: os.kill(os.getpid(), signal.SIGTERM)
     run("import", exported, "--to", TO)
     change(exported, exported.with_name("letters.jsonl.done"))
-    result = run("import", exported, "--to", TO)
-    assert result.exit_code == 1
-    assert said in result.output
+    assert said in fails("import", exported, "--to", TO)
 
 
 def test_a_note_of_another_destination_is_refused(run, queues, exported):
@@ -625,7 +623,50 @@ def test_a_note_of_another_destination_is_refused(run, queues, exported):
     assert "an import to amqp://target:5672/ began" in result.output
 
 
-def test_a_file_that_is_not_there_is_one_clear_sentence(run, tmp_path):
-    result = run("import", tmp_path / "none", "--to", TO)
-    assert result.exit_code == 1
-    assert "none cannot be read: No such file" in result.output
+def test_a_file_that_is_not_there_is_one_clear_sentence(fails, tmp_path):
+    assert "none cannot be read: No such file" in fails("import", tmp_path / "none", "--to", TO)
+
+
+# -- how it goes ---------------------------------------------------------------------------------
+
+
+#: What a terminal acts on.
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal, and what it was written."""
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, width=100)
+    monkeypatch.setattr(letters_view, "Console", lambda **_options: console)
+    return written
+
+
+@pytest.mark.parametrize(("total", "said"), [(None, "120/?"), (500, "120/500"), (100, "120/120")])
+def test_a_terminal_shows_a_bar_or_a_running_count(terminal, total, said):
+    with progress("moving", total, bar=True) as tell:
+        tell(40)
+        tell(120)
+    assert said in CONTROL.sub("", terminal.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("total", "said"),
+    [
+        (None, "moving: 40 letters\nmoving: 120 letters\n"),
+        (100, "moving: 40 of about 100 letters\nmoving: 120 of about 120 letters\n"),
+    ],
+)
+def test_elsewhere_a_line_tells_the_count_now_and_then(monkeypatch, capsys, total, said):
+    monkeypatch.setattr(letters_view, "_NOW_AND_THEN", 0.0)
+    with progress("moving", total, bar=True) as tell:
+        tell(40)
+        tell(120)
+    assert capsys.readouterr().err == said
+
+
+def test_what_takes_no_time_needs_no_line(capsys):
+    with progress("moving", None, bar=True) as tell:
+        tell(120)
+    assert capsys.readouterr().err == ""

@@ -127,10 +127,8 @@ def test_list_pages_through_json(app, ledger, run):
     assert rest["next"] is None
 
 
-def test_malformed_cursor_is_refused(app, run):
-    result = run("dlq", "list", "--after", "nonsense")
-    assert result.exit_code == 2
-    assert "not a cursor" in result.output
+def test_malformed_cursor_is_refused(app, fails):
+    assert "not a cursor" in fails("dlq", "list", "--after", "nonsense", code=2)
 
 
 def test_show_prints_everything_known(app, ledger, run):
@@ -309,11 +307,9 @@ def test_dry_run_changes_nothing(app, ledger, run):
     assert ledger.open(entry.id).entry == entry
 
 
-def test_replay_asks_first_and_takes_no_for_an_answer(app, ledger, run):
+def test_replay_asks_first_and_takes_no_for_an_answer(app, ledger, fails):
     entry = held(ledger)
-    result = run("dlq", "replay", entry.id, input="n\n")
-    assert result.exit_code == 1
-    assert "Replay 1 entry?" in result.output
+    assert "Replay 1 entry?" in fails("dlq", "replay", entry.id, input="n\n")
     assert not app.publisher.sent
 
 
@@ -346,20 +342,17 @@ def test_a_limit_bounds_entries_by_id_too(app, ledger, run):
 
 
 @pytest.mark.parametrize("arguments", [[], ["abcdefabcdef", "--status", "held"]])
-def test_replay_must_be_told_which(app, run, arguments):
-    result = run("dlq", "replay", *arguments)
-    assert result.exit_code == 2
-    assert "say which" in result.output
+def test_replay_must_be_told_which(app, fails, arguments):
+    assert "say which" in fails("dlq", "replay", *arguments, code=2)
 
 
-def test_what_cannot_be_replayed_says_why_and_fails_the_command(app, ledger, run):
+def test_what_cannot_be_replayed_says_why_and_fails_the_command(app, ledger, fails):
     task = held(ledger, message=message_of(task="os.system"))
     done = held(ledger, "e2")
     resolve(ledger, done.id, "ann")
-    result = run("dlq", "replay", task.id, done.id, "--now", "--yes")
-    assert result.exit_code == 1
-    assert "no handler is registered as 'os.system'" in result.output
-    assert "the entry is resolved" in result.output
+    output = fails("dlq", "replay", task.id, done.id, "--now", "--yes")
+    assert "no handler is registered as 'os.system'" in output
+    assert "the entry is resolved" in output
     assert not app.publisher.sent
 
 
@@ -378,12 +371,10 @@ def test_who_is_stopped_half_way_is_told_what_was_sent(app, ledger, run, stopped
     assert (sent["id"], sent["problem"]) == (entries[0].id, None)
 
 
-def test_broker_away_leaves_the_replay_to_the_worker(app, ledger, run):
+def test_broker_away_leaves_the_replay_to_the_worker(app, ledger, fails):
     entry = held(ledger)
     app.publisher.away = True
-    result = run("dlq", "replay", entry.id, "--yes")
-    assert result.exit_code == 1
-    assert "the analysis worker sends it" in result.output
+    assert "the analysis worker sends it" in fails("dlq", "replay", entry.id, "--yes")
     assert ledger.open(entry.id).entry.status is Status.RETRYING
 
 
@@ -411,18 +402,17 @@ def test_a_body_that_is_too_large_to_be_shown_is_replayed_all_the_same(app, ledg
     assert app.publisher.sent
 
 
-def test_a_body_that_is_too_large_is_not_opened_for_a_person(app, ledger, run):
+def test_a_body_that_is_too_large_is_not_opened_for_a_person(app, ledger, fails):
     app.payloads = MemoryPayloadStore()
     app.settings.dlq.payloads.largest_opened = 3
     entry = held(ledger, payload=app.payloads.put(b"four"))
     app.payloads.fetch = None
-    result = run("dlq", "edit", entry.id, "--file", "-", "--yes", input="{}")
-    assert result.exit_code == 1
-    assert "dlq.payloads.largest_opened" in result.output
+    output = fails("dlq", "edit", entry.id, "--file", "-", "--yes", input="{}")
+    assert "dlq.payloads.largest_opened" in output
     assert ledger.open(entry.id).entry == entry
 
 
-def test_a_payload_store_that_is_away_begins_no_replay(app, ledger, run):
+def test_a_payload_store_that_is_away_begins_no_replay(app, ledger, fails):
     app.payloads = MemoryPayloadStore()
     entry = held(ledger, payload=app.payloads.put(b"x"))
 
@@ -430,9 +420,8 @@ def test_a_payload_store_that_is_away_begins_no_replay(app, ledger, run):
         raise PayloadStoreUnavailable("the payload store is away")
 
     app.payloads.fetch = away
-    result = run("dlq", "replay", entry.id, "--yes")
-    assert result.exit_code == 1
-    assert "not begun, replay it when its payload can be had" in result.output
+    output = fails("dlq", "replay", entry.id, "--yes")
+    assert "not begun, replay it when its payload can be had" in output
     assert ledger.open(entry.id).entry == entry
 
 
@@ -500,14 +489,12 @@ def test_what_is_no_moment_is_refused_with_examples(ledger, run):
     assert (result.exit_code, "write 2026-11-22" in result.output) == (2, True)
 
 
-def test_a_group_is_named_by_its_beginning_and_a_mistyped_one_is_an_error(ledger, run):
+def test_a_group_is_named_by_its_beginning_and_a_mistyped_one_is_an_error(ledger, run, fails):
     (entry,) = ledger.add_failed_events([letter_of()])
     told = run("dlq", "list", "--group", entry.fingerprint[:6])
     assert entry.id[:12] in told.output
     for command in ("list", "replay", "skip"):
-        result = run("dlq", command, "--group", "nonsense")
-        assert result.exit_code == 1
-        assert "there is no group 'nonsense'" in result.output
+        assert "there is no group 'nonsense'" in fails("dlq", command, "--group", "nonsense")
 
 
 @pytest.mark.parametrize(

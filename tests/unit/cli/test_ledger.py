@@ -1,9 +1,11 @@
+"""angzarr ledger export: entries and letters as lines, in a new file that is whole."""
+
 from __future__ import annotations
 
 import csv
 import json
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 import pytest
@@ -11,6 +13,7 @@ from tests.contracts.ledger import letter_of
 
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.cli import ledger as ledger_export
+from angzarr.cli.ledger import new_file
 from angzarr.dead_letters.codec import from_line
 from angzarr.errors import LedgerUnavailable
 
@@ -78,10 +81,8 @@ def test_letters_can_be_imported_again(app, run, out, filed, tmp_path):
     assert {one.event.id for one in back} == {f"e{n}" for n in range(5)}
 
 
-def test_letters_are_no_csv(run, filed):
-    result = run("ledger", "export", "--letters", "--format", "csv")
-    assert result.exit_code == 2
-    assert "JSON lines" in result.output
+def test_letters_are_no_csv(fails, filed):
+    assert "JSON lines" in fails("ledger", "export", "--letters", "--format", "csv", code=2)
 
 
 def test_all_pages_are_read_and_none_is_kept(run, out, filed, monkeypatch):
@@ -114,7 +115,7 @@ def test_a_ledger_that_goes_away_amid_it_leaves_no_half_file(run, out, filed, mo
     assert list(out.parent.iterdir()) == []
 
 
-def test_an_export_that_is_stopped_says_so_and_leaves_nothing(run, out, filed, monkeypatch):
+def test_an_export_that_is_stopped_says_so_and_leaves_nothing(fails, out, filed, monkeypatch):
     stop = threading.Event()
     stop.set()
 
@@ -123,17 +124,13 @@ def test_an_export_that_is_stopped_says_so_and_leaves_nothing(run, out, filed, m
         yield stop
 
     monkeypatch.setattr(ledger_export, "stopped_by_signal", stopped)
-    result = run("ledger", "export", "--to", str(out))
-    assert result.exit_code == 1
-    assert "stopped after 0 entries" in result.output
+    assert "stopped after 0 entries" in fails("ledger", "export", "--to", str(out))
     assert list(out.parent.iterdir()) == []
 
 
-def test_a_file_that_exists_stays_as_it_is(run, out, filed):
+def test_a_file_that_exists_stays_as_it_is(fails, out, filed):
     out.write_text("mine")
-    result = run("ledger", "export", "--to", str(out))
-    assert result.exit_code == 1
-    assert "it exists; name another" in result.output
+    assert "it exists; name another" in fails("ledger", "export", "--to", str(out))
     assert out.read_text() == "mine"
 
 
@@ -165,3 +162,63 @@ def test_what_a_letter_says_does_not_reach_a_terminal_by_an_error(run, ledger, m
     assert result.exit_code == 1
     assert "it says" in result.output
     assert all(one.isprintable() or one in "\n\t" for one in result.output)
+
+
+# -- new file ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "out.csv"
+
+
+def names(path):
+    return [one.name for one in path.parent.iterdir()]
+
+
+def test_a_file_has_its_name_once_it_is_whole(path):
+    with new_file(path) as file:
+        file.write(b"half")
+        file.flush()
+        assert not path.exists()
+        file.write(b" and half")
+    assert path.read_bytes() == b"half and half"
+    assert names(path) == ["out.csv"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_breaks_off_leaves_nothing(path):
+    with suppress(KeyError), new_file(path) as file:
+        file.write(b"half")
+        raise KeyError
+    assert names(path) == []
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_somebody_else_made_is_never_replaced(path, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr("pathlib.Path.hardlink_to", refuse)
+    with pytest.raises(click.ClickException, match="it exists by now"), new_file(path):
+        path.write_bytes(b"theirs")
+    with pytest.raises(click.ClickException, match="it exists; name another"), new_file(path):
+        pytest.fail("it was opened")
+    assert path.read_bytes() == b"theirs"
+    assert names(path) == ["out.csv"]
+
+
+def refuse(*_):
+    raise OSError(95, "Operation not supported")
+
+
+def test_a_file_system_without_links_has_new_files_too(path, monkeypatch):
+    monkeypatch.setattr("pathlib.Path.hardlink_to", refuse)
+    with new_file(path) as file:
+        file.write(b"all")
+    assert path.read_bytes() == b"all"
+    assert names(path) == ["out.csv"]
+
+
+def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
+    gone = tmp_path / "gone" / "out"
+    with pytest.raises(click.ClickException, match="cannot be written: No such"), new_file(gone):
+        pytest.fail("it was opened")
