@@ -166,7 +166,7 @@ class World:
             clock=self.clock, max_depth=max_depth,
         )  # fmt: skip
         self.judge = FailurePolicy(
-            autopsy=DeadLetterBuilder(
+            letter_builder=DeadLetterBuilder(
                 clock=self.clock, component="app", worker="host", version="1", domains=Domains()
             ),
             clock=self.clock, chance=lambda: 0.0, policies=policy_rules(POLICIES),

@@ -216,7 +216,7 @@ def mover(app, rows):
     publisher = SingleConnectionPublisher(app)
     yield Mover(
         due=rows, publish=publisher.publish, refuses=refuses, for_good=refuses_for_good,
-        set_aside=pytest.fail, bury=pytest.fail,
+        set_aside=pytest.fail, dead_letter=pytest.fail,
         chance=lambda: 0.5, stopping=lambda: False,
         monotonic=lambda: 0.0,  # however slow the machine is, a turn is not over before its rows
     )  # fmt: skip

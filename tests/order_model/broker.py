@@ -281,12 +281,12 @@ class OrderedBroker:
         ordering = dataclasses.replace(
             road.settler.ordering, lanes=lambda: lanes, schedule=schedule
         )
-        claiming = dataclasses.replace(road.claiming, store=store)
+        claiming = dataclasses.replace(road.claimer, store=store)
         settler = dataclasses.replace(
             road.settler, store=store, schedule=schedule, dead_letters=letters, facts=facts,
             ordering=ordering,
         )  # fmt: skip
-        return dataclasses.replace(road, claiming=claiming, ordering=ordering, settler=settler)
+        return dataclasses.replace(road, claimer=claiming, ordering=ordering, settler=settler)
 
     def keeper(self):
         road = self.world.road()
@@ -297,7 +297,7 @@ class OrderedBroker:
 
         return LaneKeeper(
             lanes=self.lanes(), handlers=[HANDLER], publish=publish, set_aside=_must_not,
-            bury=_must_not,
+            dead_letter=_must_not,
             heal=lambda _gap, _most, above_all: 0, observe=lambda _summaries, _gaps: None,
             facts=road.settler.facts, clock=self.world.clock, gap_after=timedelta(minutes=5),
             name="keeper", close=lambda: None,

@@ -107,7 +107,7 @@ class World:
         app._chains._made = _mine(chains)
         app._reacting._made = _mine(replace(app._reacting.get(), outbox=outbox))
         road = build_road(app)
-        store = watch(road.claiming.store, "claims", "claim", "settle", "owns")
+        store = watch(road.claimer.store, "claims", "claim", "settle", "owns")
         settler = replace(
             road.settler,
             store=store,
@@ -115,8 +115,8 @@ class World:
             dead_letters=watch(self.letters, "letters", "put"),
             facts=Facts(),
         )
-        claiming = replace(road.claiming, store=store)
-        self._road = replace(road, claiming=claiming, settler=settler, waves=None)
+        claiming = replace(road.claimer, store=store)
+        self._road = replace(road, claimer=claiming, settler=settler, poison_wave_breaker=None)
         self._live()
 
     def _live(self) -> None:

@@ -210,6 +210,6 @@ class Angzarr(Working, Projecting):
             msg = f"{task.name} is not registered with this app"
             raise ConfigurationError(msg)
         headers = {**(task.request.headers or {}), "id": task.request.id}
-        in_place = InPlace(judge=build_judge(self, SystemClock()), stopping=self.stopping)
+        in_place = InPlace(failure_policy=build_judge(self, SystemClock()), stopping=self.stopping)
         log, breaker = wiring.bound_logger(), partial(guard_of, self, handler)
         return run_eagerly(handler, in_place, self.undos, headers, args, kwargs, log, breaker)

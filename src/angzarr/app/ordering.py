@@ -85,7 +85,7 @@ class Ordered(Commanding):
             handlers=list(orders),
             publish=publisher.publish,
             set_aside=set_aside,
-            bury=bury,
+            dead_letter=bury,
             heal=GapResender(events, publisher, self.queue_for, SystemClock()).heal,
             observe=watch.counted,
             facts=self.facts,

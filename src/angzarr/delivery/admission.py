@@ -59,7 +59,7 @@ FREE = Permits()
 class Admission:
     """Asks the switches, then all that a handler names. Safe to use from many threads."""
 
-    switching: SwitchGate
+    switch_gate: SwitchGate
     breakers: Breakers
     budgets: Budgets
     limits: Limits
@@ -68,7 +68,7 @@ class Admission:
 
     def enter(self, delivery: Delivery, handler: Handler) -> Permits | Stopped | Skipped:
         """Return the passage of *delivery*, or what stops or drops it; then nothing is held."""
-        if (halted := self.switching.halt(delivery, handler)) is not None:
+        if (halted := self.switch_gate.halt(delivery, handler)) is not None:
             return halted
         if not (handler.breakers or handler.limits):
             return FREE

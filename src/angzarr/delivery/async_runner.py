@@ -34,19 +34,19 @@ class HandlerInterrupter:
         """Whether the main thread is in a handler."""
         return self._inside
 
-    def strike(self) -> None:
+    def interrupt(self) -> None:
         """Cut the handler that runs here, or the next one; call it from a signal handler."""
         self._raised = True
         if self._inside:
             self._inside = False  # once: what the handler does to clean up is let be
             raise Interrupt
 
-    def sheathe(self) -> None:
+    def reset(self) -> None:
         """Forget a strike: another worker begins in this process."""
         self._inside = self._raised = False
 
     def __enter__(self) -> None:
-        """Begin a handler; raises Cut if there was a strike already."""
+        """Begin a handler; raises Interrupt if there was a strike already."""
         if threading.current_thread() is not threading.main_thread():
             return
         if self._raised:
@@ -72,12 +72,12 @@ T = TypeVar("T")
 #: Seconds that cancelled coroutines are given to end.
 GRACE = 5.0
 #: The same when the worker must go.
-GRACE_OF_CUT = 0.3
+INTERRUPT_GRACE = 0.3
 
 _lock = threading.Lock()
 _own: tuple[int, asyncio.AbstractEventLoop] | None = None
 _shared: tuple[int, asyncio.AbstractEventLoop] | None = None
-_cut_pid: int | None = None
+_interrupted_pid: int | None = None
 #: Workers of this process whose threads may share a loop, and the thread of each shared loop.
 _sharers = 0
 _threads: dict[asyncio.AbstractEventLoop, threading.Thread] = {}
@@ -114,7 +114,7 @@ def _run_here(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> 
     except BaseException as error:
         # A soft time limit strikes between two callbacks: what stays pending would go on inside
         # the next delivery.
-        _cancel_all(loop, GRACE_OF_CUT if isinstance(error, Interrupt) else GRACE)
+        _cancel_all(loop, INTERRUPT_GRACE if isinstance(error, Interrupt) else GRACE)
         raise
 
 
@@ -123,7 +123,7 @@ def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -
     try:
         return future.result()
     except concurrent.futures.CancelledError as error:
-        if _cut_pid == os.getpid():
+        if _interrupted_pid == os.getpid():
             raise Interrupt from error
         raise
     except BaseException:
@@ -165,16 +165,16 @@ async def _stop(loop: asyncio.AbstractEventLoop) -> None:
     for task in others:
         task.cancel()
     if others:
-        await asyncio.wait(others, timeout=GRACE_OF_CUT)
+        await asyncio.wait(others, timeout=INTERRUPT_GRACE)
     loop.stop()
 
 
-def cut_shared() -> None:
-    """Cancel every coroutine that pool threads wait for; they raise Cut (16)."""
-    global _cut_pid
+def interrupt_shared() -> None:
+    """Cancel every coroutine that pool threads wait for; they raise Interrupt (16)."""
+    global _interrupted_pid
     if _shared is None or _shared[0] != os.getpid():
         return
-    _cut_pid, loop = _shared
+    _interrupted_pid, loop = _shared
 
     def cancel() -> None:
         for task in asyncio.all_tasks(loop):

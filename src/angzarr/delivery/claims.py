@@ -42,19 +42,19 @@ class Claimer:
 
     store: IdempotencyStore
     tenure: Tenure
-    hold: RetryUntilAvailable
+    retry: RetryUntilAvailable
 
     def ask(self, delivery: Delivery, claim: Claim) -> ClaimAnswer:
         """Return the store's answer to *claim*, which may be sent any number of times."""
         for pause in (*(ASKED_AGAIN if delivery.position.hop else ()), None):
-            (answer,) = self.hold.until_done(
+            (answer,) = self.retry.until_done(
                 lambda: self.tenure.claim(self.store, [claim]),
                 what="claim it",
                 delivery=delivery,
             )
             if pause is None or not isinstance(answer, InProgress):
                 break
-            self.hold.clock.sleep(pause)
+            self.retry.clock.sleep(pause)
         return answer
 
     def is_sure(self, claimed: Claimed) -> bool:
@@ -73,13 +73,13 @@ class Claimer:
 
         if self.is_sure(claimed):
             return True
-        return self.hold.until_done(ask, what="ask for it", delivery=delivery)
+        return self.retry.until_done(ask, what="ask for it", delivery=delivery)
 
     def release(self, delivery: Delivery, *, counted: bool, last_words: str = "") -> None:
         """End the claim (decisions 4); where the store is away the owner's lease ends it."""
         try:
             release = Release(
-                counted=counted, was_counted=not delivery.rides, last_words=last_words
+                counted=counted, was_counted=not delivery.claimed_with_fetch, last_words=last_words
             )
             self.store.settle(delivery.key, delivery.token, release)
         except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
@@ -95,7 +95,7 @@ class LastStarts:
     """One at a time in each process."""
 
     store: IdempotencyStore
-    hold: RetryUntilAvailable
+    retry: RetryUntilAvailable
     #: Held by the event whose last start runs.
     _running: threading.Lock = field(default_factory=threading.Lock)
 
@@ -107,8 +107,8 @@ class LastStarts:
         """
         if self._running.acquire(blocking=False):
             return None
-        release = Release(counted=False, was_counted=not delivery.rides)
-        self.hold.until_done(
+        release = Release(counted=False, was_counted=not delivery.claimed_with_fetch)
+        self.retry.until_done(
             lambda: self.store.settle(delivery.key, delivery.token, release),
             what="give its claim back",
             delivery=delivery,

@@ -137,9 +137,9 @@ class CompensationRunner:
 
     undos: Undos
     log: StepLog
-    judge: FailurePolicy
+    failure_policy: FailurePolicy
     facts: FactLog
-    hold: RetryUntilAvailable
+    retry: RetryUntilAvailable
     #: Whether a user's code may run here. In a worker's parent it may not: it keeps its clocks.
     here: bool = True
     #: The error of a hard time limit: what it leaves a child undoes before it is judged.
@@ -268,13 +268,13 @@ class CompensationRunner:
         return None
 
     def _record(self, steps: Steps, step: FinishedStep, error: Exception | None) -> None:
-        delivery, now = steps.delivery, self.hold.clock.now()
+        delivery, now = steps.delivery, self.retry.clock.now()
         if error is None:
             _log.info("step_undone: event %s, step %r of %s", *_names(steps, step.name))
             self.facts.append([step_fact(delivery, step.name, now)])
             return
-        seen = self.judge.classify(delivery, steps.handler, error)
-        shown = self.judge.autopsy.shown(delivery, error, seen)
+        seen = self.failure_policy.classify(delivery, steps.handler, error)
+        shown = self.failure_policy.letter_builder.shown(delivery, error, seen)
         self.facts.append([step_fact(delivery, step.name, now, error, seen, shown)])
         _log.error(
             "step_not_undone: event %s, step %r of %s stays in the log: %s: %s",
@@ -282,7 +282,7 @@ class CompensationRunner:
         )  # fmt: skip
 
     def _hold(self, steps: Steps, what: str, ask: Callable[[], _Answer]) -> _Answer:
-        return self.hold.until_done(ask, what=what, delivery=steps.delivery)
+        return self.retry.until_done(ask, what=what, delivery=steps.delivery)
 
 
 def call_undo(undos: Undos, step: FinishedStep, retries: StepRetries) -> None:

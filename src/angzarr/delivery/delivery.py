@@ -54,7 +54,7 @@ class Delivery:
         object.__setattr__(self, "key", key_for(self.handler, self.event.id))
 
     @property
-    def rides(self) -> bool:
+    def claimed_with_fetch(self) -> bool:
         """Whether it was claimed when its message was fetched, without counting a start."""
         return isinstance(self.answer, Claimed)
 

@@ -44,12 +44,12 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
         queue="",
     )
     delivery = read(message, args=args, kwargs=kwargs, token="", owner="")
-    judge = in_place.judge
-    retries = partial(in_place.retrying, delivery, handler, judge.clock.now())
+    failure_policy = in_place.failure_policy
+    retries = partial(in_place.retrying, delivery, handler, failure_policy.clock.now())
     steps = Steps(delivery, handler, undos, None, retries)
     context = Context(
         delivery=delivery,
-        make_policy=partial(judge.policy, delivery, handler),
+        make_policy=partial(failure_policy.policy, delivery, handler),
         make_log=make_log,
         make_breaker=make_breaker,
         make_retries=retries,

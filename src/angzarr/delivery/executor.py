@@ -66,7 +66,7 @@ class DeliveryRun:
     #: How the delivery ended before, or outside, its handler; the handler is not called then.
     failed: Exception | None
     #: The permit of its domain, where a guard against poison waves asked for one.
-    wave: Permit | None = None
+    wave_permit: Permit | None = None
     handler: Handler = field(init=False)
     #: The steps that this run and earlier ones finished.
     steps: Steps | None = None
@@ -89,26 +89,26 @@ class DeliveryExecutor:
     """Built once a process; safe to use from many threads."""
 
     handlers: Handlers
-    claiming: Claimer
+    claimer: Claimer
     ordering: Ordering
     admission: Admission
-    caller: HandlerInvoker
+    invoker: HandlerInvoker
     results: Results
-    judge: FailurePolicy
+    failure_policy: FailurePolicy
     clock: Clock
     make_log: Callable[[Mapping[str, Any]], Any]
     #: Makes a breaker around one call inside a handler.
     make_breaker: Callable[[Handler | None, str], BreakerGuard]
     in_place: InPlace
-    undoing: CompensationRunner
+    compensation_runner: CompensationRunner
     last_starts: LastStarts
     unsettled: UnsettledOutcomes
     settler: Settler
-    hold: RetryUntilAvailable
+    retry: RetryUntilAvailable
     hooks: Hooks
     most_starts: int = MOST_STARTS
     #: The guard against poison waves; None where only what cannot be handled is settled.
-    waves: PoisonWaveBreaker | None = None
+    poison_wave_breaker: PoisonWaveBreaker | None = None
     #: True once the worker begins nothing any more (16).
     closed: Callable[[], bool] = lambda: False
 
@@ -122,17 +122,17 @@ class DeliveryExecutor:
         handler ran, or an unforeseen error broke the road off.
         """
         if failed is None and self.closed():
-            if delivery.rides:  # else it has no claim yet
-                self.claiming.release(delivery, counted=False)
+            if delivery.claimed_with_fetch:  # else it has no claim yet
+                self.claimer.release(delivery, counted=False)
             raise GivenBack("the worker stops, and had not begun with it")
         try:
             outcome = self._settle(delivery, self.decide(delivery, failed))
         except GivenBack:
-            self.claiming.release(delivery, counted=False)
+            self.claimer.release(delivery, counted=False)
             raise
         except Interrupt as interrupt:
             _log.warning("cut_short: event %s, it runs again elsewhere", delivery.event.id)
-            self.claiming.release(delivery, counted=False)
+            self.claimer.release(delivery, counted=False)
             msg = "its worker's grace has ended"
             raise GivenBack(msg) from interrupt
         except Exception as error:
@@ -141,7 +141,7 @@ class DeliveryExecutor:
             # memory, threads or files, of which the event knows nothing, nor where no handler was
             # to run: its letter would say poison and not what ended it.
             _log.exception("given_back: event %s could not be settled", delivery.event.id)
-            self.claiming.release(delivery, counted=failed is None and not is_machine_fault(error))
+            self.claimer.release(delivery, counted=failed is None and not is_machine_fault(error))
             msg = f"the delivery broke off: {error!r}"
             raise GivenBack(msg) from error
         if outcome is not None:
@@ -174,18 +174,22 @@ class DeliveryExecutor:
             try:
                 self._leave(run)
             finally:
-                if self.waves is not None:
-                    self.waves.forgo(run.wave)
+                if self.poison_wave_breaker is not None:
+                    self.poison_wave_breaker.forgo(run.wave_permit)
             raise
-        return outcome if self.waves is None else self.waves.judged(delivery, outcome, run.wave)
+        return (
+            outcome
+            if self.poison_wave_breaker is None
+            else self.poison_wave_breaker.judged(delivery, outcome, run.wave_permit)
+        )
 
     def _ask_wave(self, run: DeliveryRun) -> Outcome | None:
         """A domain of which nearly all becomes letters is held back (27)."""
-        if self.waves is None:
+        if self.poison_wave_breaker is None:
             return None
-        if isinstance(entered := self.waves.enter(run.delivery), Postponed):
+        if isinstance(entered := self.poison_wave_breaker.enter(run.delivery), Postponed):
             return entered
-        run.wave = entered
+        run.wave_permit = entered
         return None
 
     def _rest(self, run: DeliveryRun) -> Outcome | None:
@@ -198,7 +202,7 @@ class DeliveryExecutor:
         handler = self.handlers.get(run.delivery.handler)
         if handler is None:
             missing = DecodeError(f"no handler is registered as {run.delivery.handler!r}")
-            return self.judge.unreadable(run.delivery, None, missing, NO_HANDLER)
+            return self.failure_policy.unreadable(run.delivery, None, missing, NO_HANDLER)
         run.handler = handler
         return None
 
@@ -206,19 +210,19 @@ class DeliveryExecutor:
         """Find its lane, and bind the event to the handler, unless the handler is not to run."""
         delivery, handler = run.delivery, run.handler
         retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())
-        run.steps = self.undoing.open(delivery, handler, retries)
+        run.steps = self.compensation_runner.open(delivery, handler, retries)
         try:
             run.turn = self.ordering.turn(delivery, handler)
             run.skip = skip_of(delivery.message.headers)
             if run.skip is None and run.failed is None:
                 context = Context(
                     delivery=delivery,
-                    make_policy=partial(self.judge.policy, delivery, handler),
+                    make_policy=partial(self.failure_policy.policy, delivery, handler),
                     make_log=self.make_log,
                     make_breaker=partial(self.make_breaker, handler),
                     make_retries=retries,
                     steps=run.steps,
-                    make_final=partial(self.judge.is_final, delivery, handler),
+                    make_final=partial(self.failure_policy.is_final, delivery, handler),
                     turn=run.turn,
                 )
                 run.call = handler_call(delivery, handler, context)
@@ -227,14 +231,14 @@ class DeliveryExecutor:
         except Exception as error:  # a DecodeError, or what a model's own code raises
             if is_machine_fault(error):
                 raise  # it says nothing of the message, which goes back
-            return self.judge.unreadable(delivery, handler, error, UNREADABLE)
+            return self.failure_policy.unreadable(delivery, handler, error, UNREADABLE)
         return None
 
     def _claim(self, run: DeliveryRun) -> Outcome | None:  # noqa: PLR0911 - one for each answer
         delivery, turn = run.delivery, run.turn
-        answer = delivery.answer if run.claim is None else self.claiming.ask(delivery, run.claim)
+        answer = delivery.answer if run.claim is None else self.claimer.ask(delivery, run.claim)
         if isinstance(answer, claims.AlreadyCompleted) and self.ordering.set_back(turn, delivery):
-            answer = self.claiming.ask(delivery, replace(delivery.claim, anew=True))
+            answer = self.claimer.ask(delivery, replace(delivery.claim, anew=True))
         match answer:
             case claims.Claimed():
                 run.claimed = answer
@@ -250,7 +254,7 @@ class DeliveryExecutor:
             case claims.InProgress():
                 return Postponed(delay=IN_PROGRESS_WAIT, why="in progress", claimed=False)
             case _:
-                return self.judge.conflict(delivery, run.handler)
+                return self.failure_policy.conflict(delivery, run.handler)
 
     def _take_turn(self, run: DeliveryRun) -> Outcome | None:
         """Ordered handlers: an event that comes early waits in its lane."""
@@ -260,13 +264,13 @@ class DeliveryExecutor:
         runs = run.failed is None and run.skip is None
         outcome = self.ordering.enter(turn, run.delivery, run.handler, runs=runs)
         asks = run.claimed.steps or run.delivery.redelivered or self._is_last_start(run)
-        if runs and outcome is None and (asks or not self.claiming.is_sure(run.claimed)):
+        if runs and outcome is None and (asks or not self.claimer.is_sure(run.claimed)):
             turn.leave()  # the run looks again: nothing is to be open while a store is away
         return outcome
 
     def _is_last_start(self, run: DeliveryRun) -> bool:
         """True if it was started and not settled so often that one more start is the last."""
-        before = run.claimed.starts if run.delivery.rides else run.claimed.starts - 1
+        before = run.claimed.starts if run.delivery.claimed_with_fetch else run.claimed.starts - 1
         return before >= self.most_starts - 1
 
     @staticmethod
@@ -277,10 +281,10 @@ class DeliveryExecutor:
     def _check_claim(self, run: DeliveryRun) -> Outcome | None:
         """Its lease may have ended since; and earlier runs may have left finished steps."""
         claimed, delivery = run.claimed, run.delivery
-        if run.failed is None and not self.claiming.holds(delivery, claimed):
+        if run.failed is None and not self.claimer.holds(delivery, claimed):
             return Postponed(delay=IN_PROGRESS_WAIT, why="taken over", claimed=False)
         if run.steps and (claimed.steps or delivery.redelivered):
-            self.undoing.meet(run.steps, left_some=claimed.steps)
+            self.compensation_runner.meet(run.steps, left_some=claimed.steps)
         return None
 
     def _run_last_start_alone(self, run: DeliveryRun) -> Outcome | None:
@@ -297,26 +301,28 @@ class DeliveryExecutor:
         if run.claimed.starts <= self.most_starts:
             return None
         run.poison = True
-        return self.judge.poisoned(run.delivery, run.handler, run.claimed)
+        return self.failure_policy.poisoned(run.delivery, run.handler, run.claimed)
 
     def _judge_failed(self, run: DeliveryRun) -> Outcome | None:
         """It ended before, or outside, its handler (D7)."""
         if run.failed is None:
             return None
-        return self.judge.ended(run.delivery, run.handler, run.failed)
+        return self.failure_policy.ended(run.delivery, run.handler, run.failed)
 
     def _finish_compensation(self, run: DeliveryRun) -> Outcome | None:
         """What was left half undone is undone first."""
         if not (run.steps and run.steps.known):
             return None
-        failed = self.undoing.resume(run.steps)
-        return None if failed is None else self.judge.ended(run.delivery, run.handler, failed)
+        failed = self.compensation_runner.resume(run.steps)
+        return (
+            None if failed is None else self.failure_policy.ended(run.delivery, run.handler, failed)
+        )
 
     def _admit(self, run: DeliveryRun) -> Outcome | None:
         """Switches, breakers, the retry budget and limits let it call its handler now."""
         permits = self.admission.enter(run.delivery, run.handler)
         if isinstance(permits, Stopped):
-            return self.caller.stopped(run.delivery, run.handler, run.call, permits)
+            return self.invoker.stopped(run.delivery, run.handler, run.call, permits)
         if isinstance(permits, Skipped):
             return permits
         run.permits = permits
@@ -325,14 +331,14 @@ class DeliveryExecutor:
     def _call(self, run: DeliveryRun) -> Outcome:
         began = self.clock.now()
         try:
-            ended = self.caller.call(run.delivery, run.handler, run.call.call)
+            ended = self.invoker.call(run.delivery, run.handler, run.call.call)
         except BaseException:
             self.admission.forgo(run.permits)  # cut short: it says nothing
             raise
         if run.permits is not FREE:
             self.admission.leave(run.permits, run.handler, ended, self.clock.now() - began)
         if isinstance(ended.outcome, Stopped):
-            return self.caller.stopped(run.delivery, run.handler, run.call, ended.outcome)
+            return self.invoker.stopped(run.delivery, run.handler, run.call, ended.outcome)
         return ended.outcome
 
     def _compensate(self, run: DeliveryRun, outcome: Outcome) -> Outcome:
@@ -342,10 +348,10 @@ class DeliveryExecutor:
         if not (run.steps and run.steps.known):
             return outcome
         if not run.poison:
-            return self.undoing.after(run.steps, outcome, run.failed)
+            return self.compensation_runner.after(run.steps, outcome, run.failed)
         if run.claimed.starts > self.most_starts + 1:  # an undo kills: it is not called again
-            return self.undoing.leave(run.steps, outcome)
-        return self.undoing.after(run.steps, outcome)
+            return self.compensation_runner.leave(run.steps, outcome)
+        return self.compensation_runner.after(run.steps, outcome)
 
     def _leave(self, run: DeliveryRun) -> None:
         """Let go of what the run alone may have; safe to repeat."""
@@ -374,13 +380,13 @@ class DeliveryExecutor:
         return outcome if ours else None
 
     def _settle_once(self, delivery: Delivery, outcome: Outcome) -> bool:
-        return self.hold.until_done(
+        return self.retry.until_done(
             lambda: self.settler.settle(delivery, outcome), what="settle it", delivery=delivery
         )
 
     def complete(self, delivery: Delivery, completion: claims.Complete) -> None:
         """Complete *delivery* here; raises GivenBack if the worker stops first."""
-        self.hold.until_done(
+        self.retry.until_done(
             lambda: self.settler.complete(delivery, completion),
             what="complete it",
             delivery=delivery,
@@ -395,5 +401,7 @@ class DeliveryExecutor:
 
         Its start counts. If none settles, the letter says what ended the last of them.
         """
-        letter = self.judge.autopsy.letter(delivery, None, error, Reason.POISON, POISON)
-        self.claiming.release(delivery, counted=True, last_words=write_last_words(letter))
+        letter = self.failure_policy.letter_builder.letter(
+            delivery, None, error, Reason.POISON, POISON
+        )
+        self.claimer.release(delivery, counted=True, last_words=write_last_words(letter))

@@ -87,7 +87,7 @@ _WAITED_FOR: dict[type[DeliveryError], str] = {
 class FailurePolicy:
     """Knows the app's rules; each handler brings its own, which come first."""
 
-    autopsy: DeadLetterBuilder
+    letter_builder: DeadLetterBuilder
     clock: Clock
     chance: Callable[[], float]
     policies: PolicyRules
@@ -163,7 +163,7 @@ class FailurePolicy:
         claimed: bool = True,
     ) -> DeadLettered:
         """Return a dead letter as the outcome."""
-        letter = self.autopsy.letter(delivery, handler, error, reason, seen)
+        letter = self.letter_builder.letter(delivery, handler, error, reason, seen)
         return DeadLettered(letter=letter, error=error, claimed=claimed)
 
     def ended(self, delivery: Delivery, handler: Handler, error: Exception) -> Outcome:
@@ -203,7 +203,12 @@ class FailurePolicy:
     ) -> DeadLettered:
         """Return the letter of a delivery that no handler can take, or that none is there for."""
         return self.dead(
-            delivery, handler, error, Reason.UNDELIVERABLE, seen, claimed=delivery.rides
+            delivery,
+            handler,
+            error,
+            Reason.UNDELIVERABLE,
+            seen,
+            claimed=delivery.claimed_with_fetch,
         )
 
     def classify(self, delivery: Delivery, handler: Handler, error: Exception) -> Classification:
@@ -237,7 +242,7 @@ class FailurePolicy:
         policy = self.policy(delivery, handler, seen.category)
         verdict = self.verdict(delivery, handler, seen.category, named=policy.names(error))
         if verdict is Verdict.SKIP:
-            said = self.autopsy.shown(delivery, error, seen)
+            said = self.letter_builder.shown(delivery, error, seen)
             text = text_of(error) if said is None else said
             return Skipped(reason=f"{seen.category}: {text}", seen=seen)
         if verdict is Verdict.DEAD_LETTER:
@@ -279,7 +284,7 @@ class FailurePolicy:
         """Return *retried*, or a letter where its run would begin after the message expired."""
         left = self._time_left(delivery)
         if left is None or retried.delay < left:
-            shown = self.autopsy.shown(delivery, retried.error, retried.seen)
+            shown = self.letter_builder.shown(delivery, retried.error, retried.seen)
             return retried if shown is None else replace(retried, shown=shown)
         return self.dead(delivery, handler, retried.error, Reason.OUT_OF_TIME, retried.seen)
 

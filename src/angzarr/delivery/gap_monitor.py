@@ -75,7 +75,7 @@ class LaneKeeper:
     #: Makes a dead letter of a parked message that nobody can read.
     set_aside: Callable[[bytes, Exception], None]
     #: Makes a dead letter of one that can never be sent, and returns its id.
-    bury: Callable[[Message, Exception], str]
+    dead_letter: Callable[[Message, Exception], str]
     heal: Heal
     #: Is told how many events wait and where one is missing.
     observe: Callable[[Sequence[Summary], Sequence[Gap]], None]
@@ -138,7 +138,7 @@ class LaneKeeper:
 
     def _give_up(self, waiting: Waiting, message: Message, error: Exception) -> None:
         """Make a dead letter of *message*; its lane stands at it, as at any other."""
-        letter_id = self.bury(message, error)
+        letter_id = self.dead_letter(message, error)
         noted = replace(waiting, why=Why.DEAD_LETTER, text=None, letter_id=letter_id)
         self.lanes.note(noted)
         _log.error("parked_given_up: %s is a dead letter now (%r)", _of(waiting), error)

@@ -178,7 +178,7 @@ class HandlerInvoker:
     """Safe to use from many threads."""
 
     results: Results
-    judge: FailurePolicy
+    failure_policy: FailurePolicy
     hooks: Hooks
 
     def call(self, delivery: Delivery, handler: Handler, call: Callable[[], Any]) -> Ended:
@@ -201,9 +201,12 @@ class HandlerInvoker:
             if not isinstance(ended.outcome, Stopped):
                 return ended.outcome
         overdue = stopped.overdue
-        if overdue is not None and delivery.held_for(self.judge.clock.now()) > handler.max_age:
+        if (
+            overdue is not None
+            and delivery.held_for(self.failure_policy.clock.now()) > handler.max_age
+        ):
             seen = too_old(overdue)
-            return self.judge.dead(delivery, handler, overdue, Reason.TOO_OLD, seen)
+            return self.failure_policy.dead(delivery, handler, overdue, Reason.TOO_OLD, seen)
         return Postponed(
             delay=stopped.delay,
             why=stopped.why,
@@ -237,7 +240,7 @@ class HandlerInvoker:
             return Ended(_refused(refused, delivery))
         except GiveUp as said:
             reason = Reason(said.letter_reason)
-            return Ended(self.judge.dead(delivery, handler, said, reason, GIVEN_UP))
+            return Ended(self.failure_policy.dead(delivery, handler, said, reason, GIVEN_UP))
         except Exception as error:  # noqa: BLE001 - every error of a handler has an outcome
             return self._failed(delivery, handler, asked.instead_of(error), asked)
 
@@ -247,7 +250,7 @@ class HandlerInvoker:
         cause = cause_of(error)
         if isinstance(cause, CircuitOpenError) and not _edited(error):
             return Ended(_refused(cause, delivery))  # to retry it would use up an attempt
-        judged = self.judge.exhausted if asked.used_up else self.judge.failed
+        judged = self.failure_policy.exhausted if asked.used_up else self.failure_policy.failed
         return Ended(*judged(delivery, handler, error), cause)
 
 

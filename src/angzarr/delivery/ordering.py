@@ -67,7 +67,7 @@ class Ordering:
 
     lanes: Callable[[], Lanes]
     handlers: Handlers
-    hold: RetryUntilAvailable
+    retry: RetryUntilAvailable
     schedule: Schedule
     clock: Clock
     #: Events that may be parked in one lane.
@@ -137,7 +137,7 @@ class Ordering:
         return self._ask(turn.look, delivery).next_sequence <= turn.step.sequence
 
     def _ask(self, look: Callable[[], T], delivery: Delivery) -> T:
-        return self.hold.until_done(look, what="look at its lane", delivery=delivery)
+        return self.retry.until_done(look, what="look at its lane", delivery=delivery)
 
     def _look(self, turn: Turn, delivery: Delivery, *, runs: bool) -> Place | None:
         """Return where its lane is, once *delivery* has waited a little for its turn."""
@@ -218,7 +218,7 @@ class Ordering:
         if step.occurred_at is not None:
             self.late(step.lane.handler, step.at - step.occurred_at)
 
-    def bury(self, message: Message, letter_id: str) -> None:
+    def note_dead_letter(self, message: Message, letter_id: str) -> None:
         """Let the lane of a *message* know that nobody can read it and that it is a letter.
 
         Nothing, if its headers tell no lane either. Raises StoreUnavailable; safe to repeat.

@@ -41,7 +41,7 @@ class PoisonWaveBreaker:
 
     breakers: Breakers
     handlers: Handlers
-    autopsy: DeadLetterBuilder
+    letter_builder: DeadLetterBuilder
     facts: FactLog
     clock: Clock
     #: Told a domain and until when it is held back, where others do not hear of breakers.
@@ -59,7 +59,7 @@ class PoisonWaveBreaker:
             return answer
         if self._is_old(delivery):
             return None
-        return self._postponed(delivery, domain, answer, claimed=delivery.rides)
+        return self._postponed(delivery, domain, answer, claimed=delivery.claimed_with_fetch)
 
     def judged(self, delivery: Delivery, outcome: Outcome, permit: Permit | None) -> Outcome:
         """Return *outcome*, or a postponement where it would be one more letter of a wave."""
@@ -120,7 +120,7 @@ class PoisonWaveBreaker:
 
     def _domain(self, delivery: Delivery) -> str:
         handler = self.handlers.get(delivery.handler)
-        domains = self.autopsy.domains
+        domains = self.letter_builder.domains
         return domains.of_letter(handler, delivery.event.domain, delivery.message.queue)
 
     def _is_old(self, delivery: Delivery) -> bool:

@@ -58,8 +58,8 @@ class _Verdicts:
 class Mover:
     """Moves batches; called by one thread. Several movers of one schedule share the work.
 
-    *refuses* tells whether an error of *publish* concerns this message alone, *for_good* whether
-    waiting does not help it. *set_aside* makes a dead letter of a row that nobody can read, *bury*
+    *refuses* is true of an error of *publish* that concerns this message alone, *for_good* of one
+    that waiting does not help. *set_aside* makes a dead letter of an unreadable row, *dead_letter*
     one of a message that was refused for good `MOST_REFUSALS` times. *stopping* ends a batch early.
     """
 
@@ -68,7 +68,7 @@ class Mover:
     refuses: Callable[[Exception], bool]
     for_good: Callable[[Exception], bool]
     set_aside: Callable[[bytes, Exception], None]
-    bury: Callable[[Message, Exception], object]
+    dead_letter: Callable[[Message, Exception], object]
     chance: Callable[[], float]
     stopping: Callable[[], bool]
     monotonic: Callable[[], float] = time.monotonic
@@ -167,7 +167,7 @@ class Mover:
         if self._refusals.add(row.id) < MOST_REFUSALS:
             return False
         try:
-            self.bury(message, error)
+            self.dead_letter(message, error)
         except Exception as failed:  # noqa: BLE001 - the row is kept until it is a letter
             self._report("letter_not_put", f"row {row.id} stays", failed)
             return False

@@ -300,7 +300,7 @@ def is_left_to_ack(delivery: Delivery, outcome: Outcome | None) -> bool:
     Only where the claim came with the fetch (4) and the acknowledgement follows at once, and only
     of a plain success: whatever else happened is settled where it happened.
     """
-    if not (delivery.rides and delivery.ack_follows):
+    if not (delivery.claimed_with_fetch and delivery.ack_follows):
         return False
     if isinstance(outcome, Handled):
         return outcome.raised is None and not outcome.clears

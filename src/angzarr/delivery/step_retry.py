@@ -41,7 +41,7 @@ _ENDLESS = 1e9
 class InPlace:
     """Makes what tries again for each delivery. Safe to use from many threads."""
 
-    judge: FailurePolicy
+    failure_policy: FailurePolicy
     #: Whether the worker stops: then nothing waits here any longer.
     stopping: Callable[[], bool]
     #: How long a handler may run, by its name; None: without end, or not known.
@@ -55,8 +55,8 @@ class InPlace:
         ends = (began + limit for limit in limits if limit is not None)
         until = min(filter(None, (delivery.expires_at, *ends)), default=None)
         return Retrying(
-            policy=self.judge.policies.named(policy),
-            judge=self.judge,
+            policy=self.failure_policy.policies.named(policy),
+            failure_policy=self.failure_policy,
             stopping=self.stopping,
             delivery=delivery,
             handler=handler,
@@ -69,7 +69,7 @@ class Retrying:
     """Tries steps of one delivery again under one policy."""
 
     policy: Policy
-    judge: FailurePolicy
+    failure_policy: FailurePolicy
     stopping: Callable[[], bool]
     delivery: Delivery
     handler: Handler
@@ -111,7 +111,7 @@ class Retrying:
 
     @property
     def _clock(self) -> Clock:
-        return self.judge.clock
+        return self.failure_policy.clock
 
     def _pause(self, attempt: int, error: Exception) -> timedelta | None:
         """Return how long to wait before the next try of a step, or None: *error* is final here.
@@ -120,13 +120,15 @@ class Retrying:
         """
         if isinstance(error, _OUTCOMES) or _TIME_IS_OVER in class_paths(error):
             return None
-        seen = self.judge.classify(self.delivery, self.handler, error)
+        seen = self.failure_policy.classify(self.delivery, self.handler, error)
         named = self.policy.names(error)
-        verdict = self.judge.verdict(self.delivery, self.handler, seen.category, named=named)
+        verdict = self.failure_policy.verdict(
+            self.delivery, self.handler, seen.category, named=named
+        )
         if verdict is not Verdict.RETRY or not self.policy.retries(seen.category, error):
             return None
         least = seen.retry_after or timedelta(0)
-        pause = next_delay(self.policy, attempt, self.judge.chance(), least)
+        pause = next_delay(self.policy, attempt, self.failure_policy.chance(), least)
         if pause is None or least > self.policy.max_delay or self.stopping():
             return None
         if self.until is not None and self._clock.now() + pause >= self.until:

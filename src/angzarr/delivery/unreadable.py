@@ -39,7 +39,7 @@ from angzarr.facts import Fact, FactLog
 class UnreadableMessages:
     """Knows the worker it happens in."""
 
-    autopsy: DeadLetterBuilder
+    letter_builder: DeadLetterBuilder
     handlers: Handlers
     dead_letters: DeadLetterQueue
     facts: FactLog
@@ -85,12 +85,12 @@ class UnreadableMessages:
             first_attempt_at=now,
             last_attempt_at=now,
             sent_to_dlq_at=now,
-            worker=self.autopsy.worker,
-            version=self.autopsy.version,
-            component=self.autopsy.component,
+            worker=self.letter_builder.worker,
+            version=self.letter_builder.version,
+            component=self.letter_builder.component,
             component_type=self._component_type(message),
         )
-        return self.autopsy.finished(letter)
+        return self.letter_builder.finished(letter)
 
     def _component_type(self, message: Message) -> str:
         """Return what kind of handler it is for: one with an order has a lane that waits for it."""
@@ -100,7 +100,7 @@ class UnreadableMessages:
     def _domain(self, message: Message) -> str:
         """Return the domain whose letter it is (20)."""
         of_event = message.headers.get(names.DOMAIN)
-        return self.autopsy.domains.of_letter(
+        return self.letter_builder.domains.of_letter(
             self.handlers.get(message.task),
             of_event if isinstance(of_event, str) else None,
             message.queue,

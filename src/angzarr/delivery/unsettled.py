@@ -44,8 +44,8 @@ class UnsettledOutcomes:
     """Replaces outcomes that cannot be made true. Safe to use from many threads."""
 
     handlers: Handlers
-    judge: FailurePolicy
-    undoing: CompensationRunner
+    failure_policy: FailurePolicy
+    compensation_runner: CompensationRunner
     in_place: InPlace
 
     def too_large(self, delivery: Delivery, outcome: Outcome, error: LetterTooLarge) -> Outcome:
@@ -81,13 +81,17 @@ class UnsettledOutcomes:
         claimed: bool = True,
     ) -> Outcome:
         handler = self.handlers.get(delivery.handler)
-        dead = self.judge.dead(delivery, handler, error, Reason.REFUSED, seen, claimed=claimed)
+        dead = self.failure_policy.dead(
+            delivery, handler, error, Reason.REFUSED, seen, claimed=claimed
+        )
         if handler is None or not clears:
             return dead
-        retries = partial(self.in_place.retrying, delivery, handler, self.judge.clock.now())
-        steps = self.undoing.open(delivery, handler, retries)
-        self.undoing.meet(steps, left_some=True)
-        return self.undoing.after(steps, dead)
+        retries = partial(
+            self.in_place.retrying, delivery, handler, self.failure_policy.clock.now()
+        )
+        steps = self.compensation_runner.open(delivery, handler, retries)
+        self.compensation_runner.meet(steps, left_some=True)
+        return self.compensation_runner.after(steps, dead)
 
 
 def may_become_letter(outcome: Outcome) -> bool:

@@ -60,7 +60,7 @@ def build_road(app: Any) -> DeliveryExecutor:
     if protection_wiring.hiding(app.settings.dlq) is not None:
         install_error_log()
     road = _road(app, RetryUntilAvailable, CeleryPublisher(app))
-    return replace(road, waves=_waves(app, road), closed=app.stopping.closed)
+    return replace(road, poison_wave_breaker=_waves(app, road), closed=app.stopping.closed)
 
 
 def _road(
@@ -73,7 +73,7 @@ def _road(
     ordering = Ordering(
         lanes=lambda: app.ordering.lanes,
         handlers=app.handlers,
-        hold=hold,
+        retry=hold,
         schedule=schedule,
         clock=clock,
         most_parked=app.settings.ordering.most_parked,
@@ -84,33 +84,38 @@ def _road(
     undoing = CompensationRunner(
         undos=app.undos,
         log=app.claims.steps,
-        judge=judge,
+        failure_policy=judge,
         facts=settler.facts,
-        hold=hold,
+        retry=hold,
         here=hold_class is RetryUntilAvailable,
         time_over=TimeLimitExceeded,
     )
-    in_place = InPlace(judge=judge, stopping=app.stopping, time_limit=partial(_time_limit, app))
+    in_place = InPlace(
+        failure_policy=judge, stopping=app.stopping, time_limit=partial(_time_limit, app)
+    )
     results = Results(dumps=dumps, loads=loads)
     return DeliveryExecutor(
         handlers=app.handlers,
-        claiming=Claimer(store=app.claims.store, tenure=app.tenure, hold=hold),
+        claimer=Claimer(store=app.claims.store, tenure=app.tenure, retry=hold),
         ordering=ordering,
         admission=_admission(app, judge),
-        caller=HandlerInvoker(results=results, judge=judge, hooks=hooks),
+        invoker=HandlerInvoker(results=results, failure_policy=judge, hooks=hooks),
         results=results,
-        judge=judge,
+        failure_policy=judge,
         clock=clock,
         make_log=wiring.bound_logger(),
         make_breaker=partial(guard_of, app),
         in_place=in_place,
-        undoing=undoing,
-        last_starts=LastStarts(store=app.claims.store, hold=hold),
+        compensation_runner=undoing,
+        last_starts=LastStarts(store=app.claims.store, retry=hold),
         unsettled=UnsettledOutcomes(
-            handlers=app.handlers, judge=judge, undoing=undoing, in_place=in_place
+            handlers=app.handlers,
+            failure_policy=judge,
+            compensation_runner=undoing,
+            in_place=in_place,
         ),
         settler=settler,
-        hold=hold,
+        retry=hold,
         hooks=hooks,
         most_starts=app.settings.most_starts,
     )
@@ -138,7 +143,7 @@ def build_salvage(app: Any) -> UnreadableMessages:
     """Return what a parent process does with damaged envelopes; it opens when first needed."""
     clock = SystemClock()
     return UnreadableMessages(
-        autopsy=_autopsy(app, clock),
+        letter_builder=_autopsy(app, clock),
         handlers=app.handlers,
         dead_letters=app.open_dead_letter_queue(),
         facts=wiring.open_facts(app.settings, app.broker_url),
@@ -209,7 +214,7 @@ def _waves(app: Any, road: DeliveryExecutor) -> PoisonWaveBreaker | None:
     return PoisonWaveBreaker(
         breakers=app.flow.breakers,
         handlers=app.handlers,
-        autopsy=road.judge.autopsy,
+        letter_builder=road.failure_policy.letter_builder,
         facts=road.settler.facts,
         clock=road.clock,
         # The parent of one that shares a flow store hears of the wave by that, and of its end.
@@ -219,9 +224,9 @@ def _waves(app: Any, road: DeliveryExecutor) -> PoisonWaveBreaker | None:
 
 def _admission(app: Any, judge: FailurePolicy) -> Admission:
     return Admission(
-        switching=SwitchGate(
+        switch_gate=SwitchGate(
             switches=app.flow.switches,
-            domain=judge.autopsy.domains.of_delivery,
+            domain=judge.letter_builder.domains.of_delivery,
             chance=app.chance,
         ),
         breakers=app.flow.breakers,
@@ -242,7 +247,7 @@ def _time_limit(app: Any, name: str) -> timedelta | None:
 def build_judge(app: Any, clock: Clock) -> FailurePolicy:
     """Return what knows the app's rules; it needs no server."""
     return FailurePolicy(
-        autopsy=_autopsy(app, clock),
+        letter_builder=_autopsy(app, clock),
         clock=clock,
         chance=app.chance,
         policies=app.policy_rules,

@@ -210,21 +210,23 @@ class World:
         )  # fmt: skip
         results = Results(dumps=json.dumps, loads=json.loads)
         judge = FailurePolicy(
-            autopsy=DeadLetterBuilder(
+            letter_builder=DeadLetterBuilder(
                 clock=self.clock, component="app", worker="host", version="1",
                 domains=self.domains, hide=self.hide,
             ),
             clock=self.clock, chance=lambda: 0.0, policies=policy_rules(POLICIES, rules=self.rules),
         )  # fmt: skip
         facts = _Facts(self.journal)
-        in_place = InPlace(judge=judge, stopping=lambda: self.stop, time_limit=self.time_limits.get)
+        in_place = InPlace(
+            failure_policy=judge, stopping=lambda: self.stop, time_limit=self.time_limits.get
+        )
         undoing = CompensationRunner(
-            undos=self.undos, log=self.log, judge=judge, facts=facts, hold=hold,
+            undos=self.undos, log=self.log, failure_policy=judge, facts=facts, retry=hold,
             here=self.here, time_over=TimeIsOver,
         )  # fmt: skip
         schedule = _Schedule(self.journal)
         ordering = Ordering(
-            lanes=lambda: self.lanes, handlers=self.handlers, hold=hold, schedule=schedule,
+            lanes=lambda: self.lanes, handlers=self.handlers, retry=hold, schedule=schedule,
             clock=self.clock, most_parked=self.most_parked, seldom=seldom_by(self.clock),
         )  # fmt: skip
         settler = Settler(
@@ -234,25 +236,26 @@ class World:
         )  # fmt: skip
         return DeliveryExecutor(
             handlers=self.handlers, ordering=ordering,
-            claiming=Claimer(store=self.store, tenure=self.tenure, hold=hold),
+            claimer=Claimer(store=self.store, tenure=self.tenure, retry=hold),
             admission=Admission(
-                switching=SwitchGate(
+                switch_gate=SwitchGate(
                     switches=self.switches, domain=self.domains.of_delivery, chance=lambda: 0.0
                 ),
                 breakers=self.breakers, budgets=self.budgets, limits=self.limits,
                 chance=lambda: 0.0, sleep=self.clock.sleep,
             ),
-            caller=HandlerInvoker(results=results, judge=judge, hooks=self.hooks),
-            results=results, judge=judge,
+            invoker=HandlerInvoker(results=results, failure_policy=judge, hooks=self.hooks),
+            results=results, failure_policy=judge,
             clock=self.clock,
             make_log=lambda _fields: logging.getLogger("test"),
             make_breaker=self.breaker,
-            in_place=in_place, undoing=undoing,
-            last_starts=LastStarts(store=self.store, hold=hold),
+            in_place=in_place, compensation_runner=undoing,
+            last_starts=LastStarts(store=self.store, retry=hold),
             unsettled=UnsettledOutcomes(
-                handlers=self.handlers, judge=judge, undoing=undoing, in_place=in_place
+                handlers=self.handlers, failure_policy=judge, compensation_runner=undoing,
+                in_place=in_place,
             ),
-            settler=settler, hold=hold, hooks=self.hooks, closed=lambda: self.closed,
+            settler=settler, retry=hold, hooks=self.hooks, closed=lambda: self.closed,
         )  # fmt: skip
 
     def message(self, data="data", *, event_id="e1", task="h", **headers):

@@ -389,7 +389,7 @@ def test_poison_with_steps_waits_while_another_event_has_its_last_start(world, s
 
 def test_a_worker_that_must_go_is_cut_in_an_undo_as_in_a_handler(world, shop):
     def struck(_data):
-        INTERRUPTER.strike()
+        INTERRUPTER.interrupt()
 
     world.undos.add("struck", struck)
 
@@ -403,7 +403,7 @@ def test_a_worker_that_must_go_is_cut_in_an_undo_as_in_a_handler(world, shop):
         with pytest.raises(GivenBack) as given:
             world.take()
     finally:
-        INTERRUPTER.sheathe()
+        INTERRUPTER.reset()
     assert isinstance(given.value.__cause__, Interrupt)
     assert (shop.undone, logged(world).undoing) == ([], "")
     assert isinstance(world.store.claim([world.delivery().claim])[0], Claimed)

@@ -65,7 +65,7 @@ class World:
     def keeper(self, name="k", handlers=(HANDLER,)):
         return LaneKeeper(
             lanes=self.lanes, handlers=list(handlers), publish=self.publish,
-            set_aside=self.set_aside, bury=self.bury, heal=self.heal,
+            set_aside=self.set_aside, dead_letter=self.bury, heal=self.heal,
             observe=lambda summaries, gaps: self.observed.append((summaries, gaps)),
             facts=self.facts, clock=self.clock, gap_after=GAP_AFTER, name=name, close=self.close,
             seldom=seldom_by(self.clock),

@@ -99,7 +99,11 @@ def test_what_cannot_be_read_hides_its_text_in_letter_and_fact(world, tmp_path):
         clock=world.clock, component="a", worker="w", version="1", hide=REDACTION.of_texts
     )
     salvage = UnreadableMessages(
-        autopsy=autopsy, handlers=Handlers(), dead_letters=letters, facts=facts, clock=world.clock
+        letter_builder=autopsy,
+        handlers=Handlers(),
+        dead_letters=letters,
+        facts=facts,
+        clock=world.clock,
     )
     salvage.take(damaged(b"\xff", "orders"), ValueError(TEXT.replace(SECRET, "x")), "BAD")
     (receipt,) = letters.receive(["unknown"], limit=1, wait=timedelta(0))

@@ -12,20 +12,20 @@ from angzarr.delivery.async_runner import HandlerInterrupter, Interrupt
 def test_it_cuts_the_handler_that_runs():
     blade = HandlerInterrupter()
     with pytest.raises(Interrupt), blade:
-        blade.strike()
+        blade.interrupt()
 
 
 def test_what_comes_after_the_handler_is_let_be():
     blade = HandlerInterrupter()
     with blade:
         pass
-    blade.strike()  # the outcome is being made true
+    blade.interrupt()  # the outcome is being made true
     assert not blade.inside
 
 
 def test_a_strike_before_the_handler_waits_for_it():
     blade = HandlerInterrupter()
-    blade.strike()
+    blade.interrupt()
     ran = []
     with pytest.raises(Interrupt), blade:
         ran.append("handler")
@@ -38,9 +38,9 @@ def test_a_handler_that_cleans_up_is_not_cut_again():
 
     def handler():
         try:
-            blade.strike()
+            blade.interrupt()
         finally:
-            blade.strike()
+            blade.interrupt()
             cleaned.append(True)
 
     with pytest.raises(Interrupt), blade:
@@ -53,7 +53,7 @@ def test_a_handler_that_catches_every_exception_is_cut_all_the_same():
 
     def handler():
         try:
-            blade.strike()
+            blade.interrupt()
         except Exception:
             pytest.fail("it swallowed the cut")
 
@@ -77,7 +77,7 @@ def test_signals_reach_the_main_thread_only_so_other_threads_are_not_in_it():
 
 def test_another_worker_of_this_process_begins_anew():
     blade = HandlerInterrupter()
-    blade.strike()
-    blade.sheathe()
+    blade.interrupt()
+    blade.reset()
     with blade:
         assert blade.inside

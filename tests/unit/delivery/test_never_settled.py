@@ -56,7 +56,7 @@ class World:
 
     def take(self, part, verb, error, *, letters_fail=False, **headers):
         road = self.world.road()
-        target = road.claiming.store if part == "store" else getattr(road.settler, part)
+        target = road.claimer.store if part == "store" else getattr(road.settler, part)
         works = getattr(target, verb)
 
         def fails(*args):

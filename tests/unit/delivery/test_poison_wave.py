@@ -38,11 +38,12 @@ class Guarded:
         waves = PoisonWaveBreaker(
             breakers=InProcessBreakers(default=settings, clock=world.clock),
             handlers=world.handlers,
-            autopsy=plain.judge.autopsy, facts=plain.settler.facts, clock=world.clock,
+            letter_builder=plain.failure_policy.letter_builder,
+            facts=plain.settler.facts, clock=world.clock,
             on_held=lambda domain, until: self.held.append((domain, until)),
             seldom=seldom_by(world.clock),
         )  # fmt: skip
-        self.road = replace(plain, waves=waves)
+        self.road = replace(plain, poison_wave_breaker=waves)
 
     def handle_for(self, domain):
         def handle(_data, _context):
@@ -134,7 +135,7 @@ def test_what_waited_for_its_maximum_age_is_not_kept_for_ever(guarded, world):
 
 @pytest.mark.parametrize("reason", [Reason.POISON, Reason.CONFLICT, Reason.REVOKED, Reason.TOO_OLD])
 def test_letters_that_no_run_would_change_are_no_sign_and_are_written(guarded, world, reason):
-    waves, delivery = guarded.road.waves, world.delivery(task="order")
+    waves, delivery = guarded.road.poison_wave_breaker, world.delivery(task="order")
     permit = waves.enter(delivery)
     refused = guarded.take()
     other = replace(refused, letter=replace(refused.letter, reason=reason))

@@ -94,7 +94,7 @@ class World:
         return Mover(
             due=self, publish=self.publish, refuses=lambda error: isinstance(error, Refused),
             for_good=lambda error: not isinstance(error, Full),
-            set_aside=self.set_aside, bury=self.bury, chance=lambda: 0.5,
+            set_aside=self.set_aside, dead_letter=self.bury, chance=lambda: 0.5,
             stopping=lambda: len(self.published) >= self.stop_after,
             monotonic=lambda: self.time.timestamp(),  # noqa: PLW0108 - the time moves on
         )  # fmt: skip

@@ -273,8 +273,8 @@ class Broker:
             (settler.facts, "append", "fact"),
         ]:
             setattr(port, verb, self.then_die(getattr(port, verb), step, point))
-        claiming = dataclasses.replace(road.claiming, store=store)
-        return dataclasses.replace(road, claiming=claiming, settler=settler)
+        claiming = dataclasses.replace(road.claimer, store=store)
+        return dataclasses.replace(road, claimer=claiming, settler=settler)
 
     def then_die(self, verb, step, point):
         def call(*args):

@@ -250,7 +250,9 @@ def test_a_context_of_no_app_refuses(world):
 )
 def test_every_wait_is_within_the_policys_bounds(world, failures, policy, chance):
     in_place = world.road().in_place
-    in_place = replace(in_place, judge=replace(in_place.judge, chance=lambda: chance))
+    in_place = replace(
+        in_place, failure_policy=replace(in_place.failure_policy, chance=lambda: chance)
+    )
     step = Step(world.clock, *[TimeoutError()] * failures)
     handler = Handler(name="h", bind=lambda *_: step)
     with nullcontext() if failures < policy.max_attempts else pytest.raises(TimeoutError):

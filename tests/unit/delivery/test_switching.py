@@ -147,8 +147,9 @@ def test_what_is_dropped_says_nothing_of_its_domains_health(world):
     world.handler(must_not_run, domain="order")
     road = world.road()
     waves = PoisonWaveBreaker(
-        breakers=world.breakers, handlers=world.handlers, autopsy=road.judge.autopsy,
-        facts=road.settler.facts, clock=world.clock,
+        breakers=world.breakers, handlers=world.handlers,
+        letter_builder=road.failure_policy.letter_builder, facts=road.settler.facts,
+        clock=world.clock,
     )  # fmt: skip
     delivery = world.delivery()
     permit = waves.enter(delivery)

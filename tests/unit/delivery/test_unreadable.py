@@ -47,7 +47,7 @@ def salvage(letters, facts):
     handlers = Handlers()
     handlers.add(Handler(name="shop.sync", bind=None, domain="crm"))
     return UnreadableMessages(
-        autopsy=autopsy, handlers=handlers, dead_letters=letters, facts=facts, clock=Clock()
+        letter_builder=autopsy, handlers=handlers, dead_letters=letters, facts=facts, clock=Clock()
     )
 
 

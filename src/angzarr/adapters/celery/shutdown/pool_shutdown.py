@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
-from angzarr.delivery.async_runner import cut_shared
+from angzarr.delivery.async_runner import interrupt_shared
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -177,7 +177,7 @@ class ThreadsShutdown(PoolShutdown):
 
     def cut(self) -> None:
         """Cancel async handlers, and give back what goes on all the same."""
-        cut_shared()
+        interrupt_shared()
         if not self._wait(CUT_WITHIN):
             self.leaves_running = True
             left = self._abandon()

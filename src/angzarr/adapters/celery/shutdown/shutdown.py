@@ -135,7 +135,7 @@ class Shutdown:
         self._deadline = min(self._deadline, time.monotonic())
         if INTERRUPTER.inside:
             self._app.stopping.cut()
-            INTERRUPTER.strike()
+            INTERRUPTER.interrupt()
 
     def watch(self) -> None:
         """Keep the time, from a thread of its own: the main one may run a handler, or hang."""
@@ -295,7 +295,7 @@ def heed_cut(stopping: Stopping) -> None:
         if not stopping():
             time.sleep(WORD_WITHIN)
         if stopping.cutting:
-            INTERRUPTER.strike()
+            INTERRUPTER.interrupt()
         elif not stopping():  # else the parent says when this process ends
             _go_on(before, number, frame)
 

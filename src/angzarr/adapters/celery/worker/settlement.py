@@ -105,7 +105,7 @@ class Settlement:
 
     def tell_lane(self, message: Message, letter_id: str) -> None:
         """Let the lane of *message*, if it has one, know its letter; raises StoreUnavailable."""
-        self._road.settler.ordering.bury(message, letter_id)
+        self._road.settler.ordering.note_dead_letter(message, letter_id)
 
     def let_wait(
         self,
@@ -223,7 +223,7 @@ class Settlement:
     def _free(self, envelope: Envelope, *, counted: bool) -> None:
         delivery = delivery_of(self._app, envelope, (), {})
         release = Release(counted=counted, was_counted=not isinstance(delivery.answer, Claimed))
-        self._road.claiming.store.settle(delivery.key, delivery.token, release)
+        self._road.claimer.store.settle(delivery.key, delivery.token, release)
 
 
 def _what(message: Message) -> str:

@@ -152,7 +152,7 @@ class AngzarrTask(Task):
                 raise  # the process ends, and its parent frees a claim that is left
             # A pool of threads would neither end nor give the message back.
             if not its_own:
-                app.road.claiming.release(delivery, counted=False)
+                app.road.claimer.release(delivery, counted=False)
             told.append(False)
             raise Reject(error, requeue=True) from error
         finally:
@@ -168,7 +168,7 @@ class AngzarrTask(Task):
     def _take(self, delivery: Delivery, failed: Exception | None) -> Outcome | None:
         """Run the delivery; give it back if *failed* says that the machine lacked something."""
         if failed is not None and is_machine_fault(failed) and not isinstance(failed, OSError):
-            self.app.road.claiming.release(delivery, counted=False)  # files have their retries
+            self.app.road.claimer.release(delivery, counted=False)  # files have their retries
             msg = f"it could not begin: {failed!r}"
             raise GivenBack(msg) from failed
         taken: Outcome | None = self.app.road.take(delivery, failed)

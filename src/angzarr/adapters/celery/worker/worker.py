@@ -69,7 +69,7 @@ class Stopping:
     def reset(self) -> None:
         """Forget an earlier worker of this process."""
         self._page[0] = 0
-        INTERRUPTER.sheathe()
+        INTERRUPTER.reset()
 
     def __call__(self) -> bool:
         """True if the worker stops.
@@ -142,7 +142,7 @@ class MoverThread(PeriodicThread):
                 refuses=refuses,
                 for_good=refuses_for_good,
                 set_aside=set_aside,
-                bury=bury,
+                dead_letter=bury,
                 chance=random.random,
                 stopping=stopping,
             )

@@ -27,7 +27,7 @@ def no_requests():
     state.reset_state()
     yield
     state.reset_state()
-    INTERRUPTER.sheathe()
+    INTERRUPTER.reset()
 
 
 class Channel:

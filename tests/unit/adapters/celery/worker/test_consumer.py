@@ -144,9 +144,11 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
 
 
 def test_a_child_tells_its_parent_of_a_wave_where_no_fleet_shares_its_breakers(make_app, app):
-    assert app.road.waves.on_held == app.held_domains.hold
+    assert app.road.poison_wave_breaker.on_held == app.held_domains.hold
     fleet = make_app(flow={"store": "redis://127.0.0.1:1/0"})
-    assert fleet.road.waves.on_held is None, "it would keep a queue closed that a reset opens"
+    assert fleet.road.poison_wave_breaker.on_held is None, (
+        "it would keep a queue closed that a reset opens"
+    )
 
 
 def test_without_an_event_loop_it_is_turned_between_two_messages(consumer, monkeypatch):
@@ -183,7 +185,7 @@ def test_a_valve_that_fails_ends_no_worker_but_a_lost_connection_is_told(consume
 
 
 def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app, consumer, put):
-    store = app.settlement._road.claiming.store
+    store = app.settlement._road.claimer.store
     bounds = app.settings.message.bounds
     claim_batch = ClaimBatch(app.handlers, store, app.tenure, app.owner, lambda *_: None, bounds)
     message = Taken()

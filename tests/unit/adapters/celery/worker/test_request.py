@@ -192,9 +192,9 @@ def test_an_exit_in_a_pool_thread_counts_unless_the_grace_has_ended(
     app, monkeypatch, worker_does, counted
 ):
     released = []
-    settle = app.road.claiming.store.settle
+    settle = app.road.claimer.store.settle
     monkeypatch.setattr(
-        app.road.claiming.store,
+        app.road.claimer.store,
         "settle",
         lambda *given: (released.append(given[2]), settle(*given))[1],
     )
@@ -229,7 +229,7 @@ def test_an_exit_on_the_main_thread_ends_the_process_and_is_named_at_last(app, l
 
 def test_an_exit_that_its_parent_asked_a_child_for_is_no_word_of_the_handler(app, monkeypatch):
     released = []
-    monkeypatch.setattr(app.road.claiming.store, "settle", lambda *given: released.append(given))
+    monkeypatch.setattr(app.road.claimer.store, "settle", lambda *given: released.append(given))
     monkeypatch.setattr("angzarr.adapters.celery.worker.task.terminate_handler_fired", lambda: True)
 
     def leave():
@@ -245,7 +245,7 @@ def test_a_soft_time_limit_while_settling_lets_nothing_go(app, letters, monkeypa
         raise ValueError
 
     task = task_of(app, fail)
-    settle, strikes = app.road.claiming.store.settle, [SoftTimeLimitExceeded()]
+    settle, strikes = app.road.claimer.store.settle, [SoftTimeLimitExceeded()]
 
     def struck(*args):
         if strikes:
@@ -314,7 +314,7 @@ def test_what_goes_to_a_child_is_hardly_larger_than_what_celery_sends(app):
 def ended(app, request_of, monkeypatch):
     """A request whose message is watched: what it is told, in order, and what the store is told."""
     told = []
-    store = app.settlement._road.claiming.store
+    store = app.settlement._road.claimer.store
     settle = store.settle
     monkeypatch.setattr(
         store, "settle", lambda *given: told.append(given[2]) or settle(*given), raising=False
@@ -443,7 +443,7 @@ def test_what_celery_rejects_for_good_is_a_letter_first(app, ended):
 
 def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
     monkeypatch.setattr(
-        app.settlement._road.claiming.store, "settle", lambda *_: pytest.fail("twice")
+        app.settlement._road.claimer.store, "settle", lambda *_: pytest.fail("twice")
     )
     monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: None)
     request_of().on_failure(None, return_ok=True)
@@ -451,7 +451,7 @@ def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
 
 def test_a_store_that_is_away_keeps_the_message_until_it_is_back(ended, app, monkeypatch):
     request, told = ended()
-    store, outage = app.settlement._road.claiming.store, [StoreUnavailable("away")] * 3
+    store, outage = app.settlement._road.claimer.store, [StoreUnavailable("away")] * 3
     settle = store.settle
 
     def away(*given):
@@ -539,7 +539,7 @@ def test_what_no_child_can_be_sent_is_a_letter_and_frees_its_slot(app, ended, er
 
 def test_a_claim_that_could_not_be_given_back_is_the_next_tries_own(ended, app, monkeypatch, sent):
     put, refused = [], [OSError("the dead-letter queue is away")]
-    queue, store = app.settlement._road.settler.dead_letters, app.settlement._road.claiming.store
+    queue, store = app.settlement._road.settler.dead_letters, app.settlement._road.claimer.store
     settle = store.settle
 
     def put_later(letters):
