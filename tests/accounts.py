@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
 from angzarr.aggregates.book import Address, Book, Snapshot, numbered
 from angzarr.aggregates.command import Command, MergeStrategy, Origin
-from angzarr.aggregates.declaring import applies, handles, merge_strategy
+from angzarr.aggregates.decorators import applies, handles, merge_strategy
 from angzarr.errors import CommandRejectedError
 from angzarr.events.event import Event
 

@@ -15,7 +15,7 @@ from tests.hand_clock import START, HandClock
 from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryRejectionLog
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin, origin_headers
-from angzarr.aggregates.deciding import Decider
+from angzarr.aggregates.decider import Decider
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import read
 from angzarr.delivery.failure_policy import FailurePolicy
@@ -28,9 +28,9 @@ from angzarr.resilience.policies import POLICIES
 from angzarr.resilience.policy_rules import policy_rules
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
-from angzarr.sagas.flags import Flags
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.rejection import Rejection, notification_task, rejection_of, to_event
+from angzarr.sagas.rejection_answers import Flags
 
 POLICY = replace(POLICIES["default"], max_attempts=3)
 HANDLER = Handler(name="t", bind=lambda _delivery, _context: lambda: None, policy=POLICY)

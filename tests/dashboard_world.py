@@ -30,9 +30,9 @@ from angzarr.dashboard.site import build_site
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import BrokerUnavailable
-from angzarr.ordering.order import Order
+from angzarr.ordering.lane import Order
 from angzarr.projections.checkpoint import OrderingStores
-from angzarr.projections.ordered_handler import Ordered
+from angzarr.projections.ordered_handler import OrderedHandler
 from angzarr.resilience.breaker import BreakerSettings
 from angzarr.sagas.log import case_of
 from angzarr.sagas.story import Hiding
@@ -59,7 +59,7 @@ SETTINGS = DashboardSettings(
 
 
 #: A projection that the app registers.
-SALES = Ordered(
+SALES = OrderedHandler(
     "projection.sales",
     Order(domains=frozenset({"order", "stock"}), types=frozenset({"OrderPlaced"}), moves=True),
 )

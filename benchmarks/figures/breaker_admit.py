@@ -22,8 +22,7 @@ from purgatory import AsyncCircuitBreakerFactory, AsyncRedisUnitOfWork
 from angzarr.adapters.redis.breaker import RedisBreakers
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.resilience.breaker import Permit
-from angzarr.resilience.breaker_guard import BreakerGuard
-from angzarr.resilience.guarded import Guard
+from angzarr.resilience.breaker_guard import BreakerGuard, Guard
 
 #: Short blocks, many of them: what else the machine does falls on all sides alike.
 BLOCKS = 41

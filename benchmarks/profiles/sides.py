@@ -20,7 +20,7 @@ from angzarr.adapters.structlog.logs import dress
 from angzarr.adapters.structlog.own_lines import StructlogFactLog
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Claimed
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 from angzarr.wiring.stores import Claims
 
 #: No server: nothing connects to it.

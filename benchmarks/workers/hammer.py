@@ -24,8 +24,7 @@ from angzarr.adapters.redis.breaker import RedisBreakers
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.errors import CircuitOpenError
 from angzarr.resilience.breaker import BreakerSettings
-from angzarr.resilience.breaker_guard import BreakerGuard
-from angzarr.resilience.guarded import Guard
+from angzarr.resilience.breaker_guard import BreakerGuard, Guard
 
 PROCESSES, THREADS = 8, 8
 #: Longer than any blow lasts: who was let through waits for its answer.

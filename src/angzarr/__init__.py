@@ -72,9 +72,14 @@ __all__ = [
 if TYPE_CHECKING:
     from angzarr.aggregates.aggregate import Aggregate
     from angzarr.aggregates.book import Address
-    from angzarr.aggregates.command import Command, MergeStrategy
-    from angzarr.aggregates.declaring import applies, handles, merge_strategy, reacts_to, rejected
-    from angzarr.aggregates.execute import Intent, aexecute_with_retry, execute_with_retry
+    from angzarr.aggregates.command import (
+        Command,
+        Intent,
+        MergeStrategy,
+        aexecute_with_retry,
+        execute_with_retry,
+    )
+    from angzarr.aggregates.decorators import applies, handles, merge_strategy, reacts_to, rejected
     from angzarr.app.angzarr import Angzarr
     from angzarr.delivery.compensation import CompensationAction
     from angzarr.delivery.context import Context
@@ -93,10 +98,10 @@ if TYPE_CHECKING:
     from angzarr.resilience.limit import Limit
     from angzarr.resilience.policies import ExponentialBackoff, Filtered, NoRetry
     from angzarr.resilience.taxonomy import Category, Rule, Verdict, VerdictRule
-    from angzarr.sagas.context import CompensationContext
     from angzarr.sagas.escalation import SagaCompensationFailed
-    from angzarr.sagas.flags import Flags
+    from angzarr.sagas.rejection import CompensationContext
     from angzarr.sagas.rejection_answers import (
+        Flags,
         build_revoke_command_book,
         delegate_to_framework,
         emit_compensation_events,
@@ -115,15 +120,20 @@ else:  # hidden from type checkers, which would take every name for granted
         "angzarr.delivery.compensation": ("CompensationAction",),
         "angzarr.aggregates.aggregate": ("Aggregate",),
         "angzarr.aggregates.book": ("Address",),
-        "angzarr.aggregates.command": ("Command", "MergeStrategy"),
-        "angzarr.aggregates.declaring": (
+        "angzarr.aggregates.command": (
+            "Command",
+            "Intent",
+            "MergeStrategy",
+            "aexecute_with_retry",
+            "execute_with_retry",
+        ),
+        "angzarr.aggregates.decorators": (
             "applies",
             "handles",
             "merge_strategy",
             "reacts_to",
             "rejected",
         ),
-        "angzarr.aggregates.execute": ("Intent", "aexecute_with_retry", "execute_with_retry"),
         "angzarr.delivery.context": ("Context",),
         "angzarr.errors": (
             "AngzarrError",
@@ -140,10 +150,10 @@ else:  # hidden from type checkers, which would take every name for granted
         "angzarr.resilience.limit": ("Limit",),
         "angzarr.resilience.policies": ("ExponentialBackoff", "Filtered", "NoRetry"),
         "angzarr.resilience.taxonomy": ("Category", "Rule", "Verdict", "VerdictRule"),
-        "angzarr.sagas.context": ("CompensationContext",),
+        "angzarr.sagas.rejection": ("CompensationContext",),
         "angzarr.sagas.escalation": ("SagaCompensationFailed",),
-        "angzarr.sagas.flags": ("Flags",),
         "angzarr.sagas.rejection_answers": (
+            "Flags",
             "build_revoke_command_book",
             "delegate_to_framework",
             "emit_compensation_events",

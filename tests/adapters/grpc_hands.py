@@ -17,8 +17,8 @@ from tests.contracts.command_clients import Counter, Hands, Increment
 from angzarr.adapters.grpc.commands import AsyncGrpcCommandClient, CommandServer, GrpcCommandClient
 from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.aggregates.book import Address, Book
-from angzarr.aggregates.deciding import Decider
-from angzarr.aggregates.execute import Intent, aexecute_with_retry, execute_with_retry
+from angzarr.aggregates.command import Intent, aexecute_with_retry, execute_with_retry
+from angzarr.aggregates.decider import Decider
 from angzarr.clock import Clock, SystemClock
 from angzarr.events.event import Event
 

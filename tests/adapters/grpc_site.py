@@ -16,8 +16,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from angzarr.aggregates.book import Book
-from angzarr.aggregates.command import Command
-from angzarr.aggregates.execute import CommandClient
+from angzarr.aggregates.command import Command, CommandClient
 from angzarr.aggregates.wire_form import address_of, book_to_wire, command_from_wire
 from angzarr.errors import CommandAbortedError, CommandRejectedError, SequenceConflictError
 from angzarr.wire import book_pb2, dead_letter_pb2, identity_pb2

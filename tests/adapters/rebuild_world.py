@@ -27,7 +27,7 @@ from angzarr.adapters.sql.rebuild.in_place import RebuildInPlace
 from angzarr.adapters.sql.rebuild.shadow import SqlShadowTables
 from angzarr.adapters.sql.rebuild.space import digest
 from angzarr.aggregates.book import Address, Decision, Write
-from angzarr.aggregates.declaring import handles
+from angzarr.aggregates.decorators import handles
 from angzarr.clock import SystemClock
 from angzarr.errors import StoreUnavailable
 from angzarr.events.event import Event

@@ -35,8 +35,7 @@ from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.books import SqlEventBooks
 from angzarr.aggregates.book import Address, Book
-from angzarr.aggregates.command import Origin
-from angzarr.aggregates.execute import Intent
+from angzarr.aggregates.command import Intent, Origin
 from certificates import make_certificates
 
 

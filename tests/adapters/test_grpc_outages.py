@@ -29,7 +29,7 @@ from tests.contracts.command_clients import (
 
 from angzarr.adapters.memory.event_store import MemoryEventBooks
 from angzarr.aggregates.book import Book
-from angzarr.aggregates.execute import Intent
+from angzarr.aggregates.command import Intent
 from angzarr.clock import SystemClock
 from angzarr.errors import MaxRetriesExceededError
 from angzarr.resilience.category import Category

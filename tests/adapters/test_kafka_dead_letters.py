@@ -19,7 +19,7 @@ from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, TooLarge
 from angzarr.dead_letters.transfer import name_of
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from contracts.dead_letters import (
     CheckedDeadLetterQueueContract,
     CountedLettersContract,

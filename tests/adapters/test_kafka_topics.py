@@ -21,7 +21,7 @@ from angzarr.adapters.kafka.topics import (
     weaknesses,
 )
 from angzarr.dead_letters.names import queue_name
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from contracts.dead_letters import a_letter
 from polling import PATIENCE, wait_until
 

@@ -7,8 +7,8 @@ import pytest
 from tests.contracts.command_clients import CommandClientContract, Counter, Hands
 
 from angzarr.adapters.memory.event_store import MemoryEventBooks
-from angzarr.aggregates.deciding import Decider
-from angzarr.aggregates.execute import execute_with_retry
+from angzarr.aggregates.command import execute_with_retry
+from angzarr.aggregates.decider import Decider
 from angzarr.clock import SystemClock
 
 

@@ -28,7 +28,7 @@ from angzarr.adapters.redis.breaker import RedisBreakers
 from angzarr.adapters.redis.flow_line import FlowLine
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.breaker import Barred, BreakerSettings, Permit, Phase
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 from polling import wait_until
 
 QUICK = BreakerSettings(

@@ -24,7 +24,7 @@ from angzarr.resilience.breaker import (
     Transition,
     TransitionReason,
 )
-from angzarr.resilience.guarded import check_name, keyed
+from angzarr.resilience.breaker_guard import check_name, keyed
 from polling import PATIENCE, wait_until
 
 #: Open time, lease and ramp-up in tests that let them pass on a real server.

@@ -13,9 +13,8 @@ from pydantic import BaseModel
 
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Address, Book, Decision
-from angzarr.aggregates.command import Command, MergeStrategy
-from angzarr.aggregates.declaring import applies, handles, merge_strategy
-from angzarr.aggregates.execute import Intent
+from angzarr.aggregates.command import Command, Intent, MergeStrategy
+from angzarr.aggregates.decorators import applies, handles, merge_strategy
 from angzarr.errors import (
     CommandAbortedError,
     CommandRejectedError,

@@ -36,9 +36,8 @@ from angzarr.aggregates.book import (
     Write,
     WriteVerdict,
 )
-from angzarr.aggregates.command import Command, MergeStrategy, Origin
-from angzarr.aggregates.deciding import Decider, read
-from angzarr.aggregates.execute import Intent, execute_with_retry
+from angzarr.aggregates.command import Command, Intent, MergeStrategy, Origin, execute_with_retry
+from angzarr.aggregates.decider import Decider, read
 from angzarr.clock import SystemClock
 from angzarr.errors import (
     CommandAbortedError,

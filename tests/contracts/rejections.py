@@ -13,7 +13,6 @@ from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin
 from angzarr.events.event import Event, Priority
 from angzarr.events.headers import MAX_SEQUENCE
-from angzarr.sagas.flags import CompensationStep
 from angzarr.sagas.log import (
     CLOSED,
     ENDED,
@@ -27,6 +26,7 @@ from angzarr.sagas.log import (
     case_of,
 )
 from angzarr.sagas.rejection import Rejection, read_rejection, rejection_of
+from angzarr.sagas.rejection_answers import CompensationStep
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 LATER = AT + timedelta(minutes=5)

@@ -19,8 +19,7 @@ from angzarr.delivery.gap_monitor import LaneKeeper
 from angzarr.errors import GiveUp
 from angzarr.events import headers as names
 from angzarr.events.headers import number_or
-from angzarr.ordering.lane import Lane
-from angzarr.ordering.order import Order
+from angzarr.ordering.lane import Lane, Order
 from angzarr.resilience.backoff import Jitter, Policy
 from angzarr.resilience.idempotency import Release
 

@@ -21,7 +21,7 @@ from angzarr import (
     merge_strategy,
 )
 from angzarr.aggregates.book import Book, Decision
-from angzarr.aggregates.execute import AsyncCommandClient, CommandClient
+from angzarr.aggregates.command import AsyncCommandClient, CommandClient
 
 app = Angzarr("accounts")
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from angzarr.adapters.grpc.commands import AsyncGrpcCommandClient, CommandServer, GrpcCommandClient
 from angzarr.aggregates.book import Address, Book, Decision
-from angzarr.aggregates.execute import (
+from angzarr.aggregates.command import (
     AsyncCommandClient,
     CommandClient,
     Intent,

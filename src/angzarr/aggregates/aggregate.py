@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from types import GeneratorType
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, get_args, get_origin
 
-from google.protobuf.message import Message
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from angzarr.aggregates.book import Address, Book, Retention, Snapshot
-from angzarr.aggregates.command import Command, MergeStrategy, id_after
-from angzarr.aggregates.declaring import Method, Methods, methods_of
+from angzarr.aggregates.command import Command, MergeStrategy, check_event, id_after
+from angzarr.aggregates.decorators import Method, Methods, methods_of
 from angzarr.errors import (
     AngzarrError,
     BookUnreadable,
     ConfigurationError,
     DecodeError,
-    NotAnEvent,
     UnknownCommand,
     UnserializableEvent,
 )
-from angzarr.events.event import Event, Typed, adapter_for, decoder_for, event_type_of, to_json
+from angzarr.events.event import Event, adapter_for, decoder_for, event_type_of, to_json
 
 
 def written(state_type: Any, state: object) -> Any:
@@ -283,23 +281,6 @@ def listed(answered: Any) -> list[Any]:
     # A named tuple is one thing.
     several = type(answered) in (list, tuple) or isinstance(answered, GeneratorType)
     return list(answered) if several else [answered]
-
-
-def check_event(one: object) -> None:
-    """Refuse what has no type that names it, and means a mistake; raises NotAnEvent.
-
-    A class whose `__no_event__` says what it is instead is never one.
-    """
-    if other := getattr(type(one), "__no_event__", None):
-        msg = f"{type(one).__name__} is not an event or command but {other}"
-        raise NotAnEvent(msg)
-    named = hasattr(type(one), "__event_type__") or is_dataclass(one)
-    if isinstance(one, type) or not (named or isinstance(one, Typed | BaseModel | Message)):
-        msg = (
-            f"{type(one).__name__} is not an event or command: return a model, a dataclass or"
-            " a message"
-        )
-        raise NotAnEvent(msg)
 
 
 def _states_named(owner: type) -> Iterator[Any]:

@@ -25,20 +25,17 @@ from angzarr.app.projections import Projecting
 from angzarr.app.worker import Working
 from angzarr.clock import SystemClock
 from angzarr.delivery.admission import HeldHandlers
-from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.invoke import Hook
+from angzarr.delivery.invoke import Hook, run_eagerly
 from angzarr.delivery.step_retry import InPlace
 from angzarr.errors import ConfigurationError
 from angzarr.facts import FactLog
-from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.breaker_guard import BreakerGuard, Errors, guards, keyed
 from angzarr.resilience.claim_memory import Tenure
-from angzarr.resilience.guarded import Errors, guards, keyed
 from angzarr.resilience.taxonomy import Rule, VerdictRule
-from angzarr.runtime import per_process as forks
-from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime import processes as forks
+from angzarr.runtime.processes import OncePerProcess, PeriodicThread
 from angzarr.settings.settings import SETTINGS, Settings, load
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.delivery import (

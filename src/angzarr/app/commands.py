@@ -7,11 +7,19 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from angzarr.adapters.celery.publish.outbox import CeleryOutbox
-from angzarr.aggregates.aggregate import Aggregate, check_event
+from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Address, Book, Decision, check_address, root_text
-from angzarr.aggregates.command import Command, check_expected, origin_headers, task_of
-from angzarr.aggregates.deciding import CommandMismatch, Decider, read
-from angzarr.aggregates.execute import Build, Intent, execute_with_retry
+from angzarr.aggregates.command import (
+    Build,
+    Command,
+    Intent,
+    check_event,
+    check_expected,
+    execute_with_retry,
+    origin_headers,
+    task_of,
+)
+from angzarr.aggregates.decider import CommandMismatch, Decider, read
 from angzarr.app.sagas import Enlisting
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.letter import DeadLetter, Reason
@@ -22,8 +30,7 @@ from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.errors import SequenceMismatch
 from angzarr.events.event import Event, Priority, event_type_of, task_id_for, to_json
 from angzarr.events.publication import celery_message
-from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import OncePerProcess, PeriodicThread
 from angzarr.sagas.outbox import Outbox
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring.delivery import build_judge, build_relay

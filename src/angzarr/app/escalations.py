@@ -13,7 +13,7 @@ from angzarr.app.dlq_rules import Ruling
 from angzarr.app.registry import Registering
 from angzarr.dead_letters.masking import Words, compiled, masked
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 from angzarr.sagas.escalation import BREAKER, HANDLER, Escalation, deliver, shortened
 from angzarr.settings.sagas import SECTION, SagaCompensationSettings
 from angzarr.wiring import stores as wiring

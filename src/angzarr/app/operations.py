@@ -23,8 +23,7 @@ from angzarr.payloads.store import PayloadStore
 from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.switches import SwitchControls
-from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import OncePerProcess, PeriodicThread
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import dead_letters as payload_wiring
 from angzarr.wiring import event_store as books_wiring

@@ -12,11 +12,9 @@ from angzarr.clock import SystemClock
 from angzarr.delivery.gap_monitor import LaneKeeper
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Message
-from angzarr.ordering.order import Order
-from angzarr.projections.checkpoint import OrderingStores
-from angzarr.projections.lag import LagWatch
-from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.ordering.lane import Order
+from angzarr.projections.checkpoint import LagWatch, OrderingStores
+from angzarr.runtime.processes import OncePerProcess, PeriodicThread
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import stores as wiring
 

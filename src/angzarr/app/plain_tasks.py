@@ -25,9 +25,9 @@ from angzarr.adapters.celery.worker.task_classes import (
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.events.event import check_domain
-from angzarr.ordering.order import refuse_order
+from angzarr.ordering.lane import refuse_order
 from angzarr.resilience.backoff import Policy
-from angzarr.resilience.guarded import guards
+from angzarr.resilience.breaker_guard import guards
 from angzarr.resilience.limit import Limit, Limited, limits_of
 from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.settings.settings import Settings

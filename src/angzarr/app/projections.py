@@ -14,12 +14,12 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event, check_domain
+from angzarr.ordering.lane import Order, check_first
 from angzarr.ordering.lanes import Lanes
-from angzarr.ordering.order import Order, check_first
 from angzarr.projections.checkpoint import OrderingStores
 from angzarr.projections.projection import Projection, handler_name, policy_of
 from angzarr.resilience.backoff import Policy
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 
 P = TypeVar("P", bound=type[Projection])
 

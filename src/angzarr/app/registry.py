@@ -26,9 +26,9 @@ from angzarr.delivery.compensation import Undos
 from angzarr.delivery.handlers import Bind, Handler
 from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.events.event import check_domain, event_type_of
-from angzarr.ordering.order import Order, order_by, refuse_order
+from angzarr.ordering.lane import Order, order_by, refuse_order
 from angzarr.resilience.backoff import Policy
-from angzarr.resilience.guarded import Named, guards
+from angzarr.resilience.breaker_guard import Named, guards
 from angzarr.resilience.limit import Limited
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from angzarr.adapters.celery.worker.binding import body_of
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
 from angzarr.aggregates.command import is_command, task_of
-from angzarr.aggregates.declaring import Method
+from angzarr.aggregates.decorators import Method
 from angzarr.app.escalations import Escalating
 from angzarr.app.registry import called_directly, check_is, give_name
 from angzarr.delivery.context import Context
@@ -21,7 +21,7 @@ from angzarr.delivery.handlers import Bind
 from angzarr.errors import ConfigurationError, DecodeError, Skip
 from angzarr.events import headers as names
 from angzarr.events.event import Event, check_domain
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.escalation import FAILURE_HANDLER, LONGEST_REASON, SagaCompensationFailed, cut
 from angzarr.sagas.rejection import from_event, notification_task

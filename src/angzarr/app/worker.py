@@ -32,8 +32,7 @@ from angzarr.events.event import Message
 from angzarr.resilience.claim_memory import FleetDuty, Tenure
 from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.idempotency import owner_lease_key
-from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import OncePerProcess, PeriodicThread
 from angzarr.wiring import fleet as fleet_wiring
 from angzarr.wiring import health as health_wiring
 from angzarr.wiring import startup_checks as checks

@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
 from angzarr.ordering.lanes import Lanes
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
 from angzarr.wiring.application import Application
 from angzarr.wiring.ordering import open_ordering

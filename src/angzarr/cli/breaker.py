@@ -25,7 +25,7 @@ from angzarr.resilience.breaker import (
     state_json,
     transition_json,
 )
-from angzarr.resilience.guarded import check_full_name
+from angzarr.resilience.breaker_guard import check_full_name
 from angzarr.runtime.text import ago, printable, span_text
 from angzarr.wiring.analysis_worker import person
 

@@ -14,7 +14,7 @@ from angzarr.analysis.replay.skip import Skips
 from angzarr.cli.application import LOG_LEVEL, load_application, open_behind
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.dashboard import DashboardToken, Role
 from angzarr.wiring.analysis_worker import (
     follow_clock,

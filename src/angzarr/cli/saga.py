@@ -32,9 +32,9 @@ from angzarr.errors import BrokerUnavailable
 from angzarr.runtime.text import ago, printable
 from angzarr.sagas import log as pages
 from angzarr.sagas import story as story_json
-from angzarr.sagas.asking import Asking, under_way
 from angzarr.sagas.log import MAX_FLOW, Case, CaseFilter, Page, RejectionLog, RejectionStatus
 from angzarr.sagas.rejection import notification_task
+from angzarr.sagas.renotification import Renotifier, under_way
 from angzarr.sagas.saga import ProcessManager
 from angzarr.sagas.story import EventStores, HideData, Story, links_of, story_of
 from angzarr.wiring.analysis_worker import person
@@ -296,14 +296,14 @@ def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json
     _tell(app, asked, as_json=as_json)
 
 
-def _asking(app: Application, shelves: EventStores) -> Asking:
+def _asking(app: Application, shelves: EventStores) -> Renotifier:
     app.known_handlers()  # they name the queue of the source
-    return Asking(
+    return Renotifier(
         log=shelves.rejections, outbox=app.outbox, facts=lambda: app.facts, clock=SystemClock()
     )
 
 
-def _check_told(case: Case, asking: Asking, *, yes: bool) -> None:
+def _check_told(case: Case, asking: Renotifier, *, yes: bool) -> None:
     """Warn that the source was told and has not answered; refuse if that was just now."""
     if case.status is not RejectionStatus.TOLD:
         return

@@ -31,7 +31,7 @@ from angzarr.analysis.replay.job_limits import LOCAL
 from angzarr.clock import Clock
 from angzarr.dashboard.problem import Problem
 from angzarr.resilience.limit import Limit, LimitScope
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
 from angzarr.settings.dashboard import DashboardToken, Role
 

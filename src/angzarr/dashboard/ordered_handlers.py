@@ -19,11 +19,9 @@ from angzarr.clock import Clock
 from angzarr.dashboard.problem import Problem, asking, crash, not_found, problem_of
 from angzarr.errors import AngzarrError
 from angzarr.fleet import Member
-from angzarr.ordering.lane import Known
-from angzarr.ordering.order import Order
-from angzarr.projections.checkpoint import OrderingStores
-from angzarr.projections.lag import Lag, lag_of
-from angzarr.projections.ordered_handler import HandlerRow, Ordered, row_of
+from angzarr.ordering.lane import Known, Order
+from angzarr.projections.checkpoint import Lag, OrderingStores, lag_of
+from angzarr.projections.ordered_handler import HandlerRow, OrderedHandler, row_of
 from angzarr.projections.projection import handler_name
 
 _PROJECTION: Final = handler_name("")
@@ -37,14 +35,14 @@ class OrderedServices:
     """What is asked about ordered handlers. All raise AngzarrError."""
 
     #: What the app that this process was given registers: none of them, where it loads no handlers.
-    registered: Callable[[], Sequence[Ordered]]
+    registered: Callable[[], Sequence[OrderedHandler]]
     stores: Callable[[], OrderingStores]
     #: None: there are no event books.
     books: Callable[[], EventStore | None]
     #: The workers that run.
     members: Callable[[], Sequence[Member]]
 
-    def all(self) -> list[tuple[Ordered, bool]]:
+    def all(self) -> list[tuple[OrderedHandler, bool]]:
         """All handlers that the app registers or that have lanes, by name.
 
         With each whether the app registers it: of another one only that is known which its lanes
@@ -65,7 +63,7 @@ class OrderedServices:
         return {task: sum(task in one.handlers for one in members) for task in tasks}
 
 
-def _by_lanes(known: Known) -> Ordered:
+def _by_lanes(known: Known) -> OrderedHandler:
     """A handler that is not registered here: a projection, if it is called like one."""
     order = Order(
         domains=known.domains,
@@ -73,7 +71,7 @@ def _by_lanes(known: Known) -> Ordered:
         first=known.first,
         moves=known.handler.startswith(_PROJECTION),
     )
-    return Ordered(known.handler, order)
+    return OrderedHandler(known.handler, order)
 
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from angzarr.errors import (
     StoreUnavailable,
     Unavailable,
 )
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
 
 MEDIA_TYPE: Final = "application/problem+json"

@@ -20,9 +20,9 @@ from angzarr.dashboard.pages.route import pages, render
 from angzarr.dashboard.paging import next_link, next_query, sealed, text_after
 from angzarr.dashboard.services import Services
 from angzarr.errors import AngzarrError, ConfigurationError
-from angzarr.sagas.flags import CompensationStep
 from angzarr.sagas.log import SETTLED, Case, CaseFilter, Page, RejectionStatus
 from angzarr.sagas.rejection import told_id
+from angzarr.sagas.rejection_answers import CompensationStep
 from angzarr.sagas.story import links_of, page_json, story_json
 
 #: Letters of one telling; more than one is rare.

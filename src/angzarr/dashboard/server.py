@@ -26,7 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from angzarr.dashboard.access import is_loopback
 from angzarr.dashboard.site import DashboardSite
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from angzarr.settings.dashboard import DashboardSettings
 
 #: Seconds in which a header must have come whole.

@@ -29,7 +29,7 @@ from angzarr.dead_letters.queue import (
     put_all,
 )
 from angzarr.errors import AngzarrError, DeadLetterQueueUnavailable, text_of
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 #: A pause is between half of what it has grown to and all of it: from 1 s to 30 s.
 FIRST_PAUSE: Final = timedelta(seconds=2)

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from angzarr.dead_letters.signing import Signatures, Trust
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
 
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 
 from angzarr.dead_letters.queue import Letterbox, Outgoing, TooLarge, put_all
 from angzarr.errors import AngzarrError, DeadLetterQueueUnavailable, DecodeError
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 
 class Spooled(NamedTuple):

@@ -27,8 +27,8 @@ from angzarr.delivery.poison_wave import breaker_of
 from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import LimitExceededError, RetryBudgetSpentError
 from angzarr.resilience.breaker import Barred, Breakers, Permit
+from angzarr.resilience.breaker_guard import counted_within, next_call
 from angzarr.resilience.budget import Budgets
-from angzarr.resilience.guarded import counted_within, next_call
 from angzarr.resilience.limit import Limits, LimitScope
 from angzarr.resilience.switches import Selector, SwitchAction, Switches, wait_of
 from angzarr.resilience.taxonomy import ILLNESS

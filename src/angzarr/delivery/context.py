@@ -14,8 +14,7 @@ from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
 from angzarr.ordering.lanes import Turn
 from angzarr.resilience.backoff import Policy
-from angzarr.resilience.breaker_guard import BreakerGuard
-from angzarr.resilience.guarded import keyed
+from angzarr.resilience.breaker_guard import BreakerGuard, keyed
 
 T = TypeVar("T")
 

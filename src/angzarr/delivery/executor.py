@@ -1,4 +1,4 @@
-"""The road of one delivery: decide what becomes of it, make that true, then acknowledge.
+"""DeliveryExecutor: decides what becomes of one delivery, and has it made true.
 
 `DeliveryExecutor._decide` lists the steps in their order; each is a short function over one
 `DeliveryRun`. The first step that returns an outcome ends the list. Deciding touches nothing
@@ -113,13 +113,12 @@ class DeliveryExecutor:
     closed: Callable[[], bool] = lambda: False
 
     def take(self, delivery: Delivery, failed: Exception | None = None) -> Outcome | None:
-        """Return the outcome once it is true: the message may be acknowledged.
+        """The outcome, once it is true: the message may be acknowledged.
 
         *failed* is what went wrong before the handler could be called; it counts as its error.
-        None means that a successor owns the event (decisions 11): acknowledge and say nothing.
-        Raises GivenBack, and nothing else, when the message must not be acknowledged: the worker
-        stops before the handler began or while a server is away, its grace ended while the
-        handler ran, or an unforeseen error broke the road off.
+        None: a successor owns the event (decisions 11), so acknowledge and report nothing.
+        Raises only GivenBack, if the message must not be acknowledged: the worker stops before the
+        handler began or while a server is away, or an unforeseen error broke the steps off.
         """
         if failed is None and self.closed():
             if delivery.claimed_with_fetch:  # else it has no claim yet
@@ -149,8 +148,8 @@ class DeliveryExecutor:
         return outcome
 
     def decide(self, delivery: Delivery, failed: Exception | None = None) -> Outcome:
-        """Take the steps of the road; raises GivenBack if the worker stops first."""
-        run = DeliveryRun(delivery, failed)
+        """The outcome of the steps; raises GivenBack if the worker stops first."""
+        run, breaker = DeliveryRun(delivery, failed), self.poison_wave_breaker
         try:
             outcome = (
                 self._ask_wave(run)
@@ -174,22 +173,18 @@ class DeliveryExecutor:
             try:
                 self._leave(run)
             finally:
-                if self.poison_wave_breaker is not None:
-                    self.poison_wave_breaker.forgo(run.wave_permit)
+                if breaker is not None:
+                    breaker.forgo(run.wave_permit)
             raise
-        return (
-            outcome
-            if self.poison_wave_breaker is None
-            else self.poison_wave_breaker.judged(delivery, outcome, run.wave_permit)
-        )
+        return outcome if breaker is None else breaker.judged(delivery, outcome, run.wave_permit)
 
     def _ask_wave(self, run: DeliveryRun) -> Outcome | None:
         """A domain of which nearly all becomes letters is held back (27)."""
-        if self.poison_wave_breaker is None:
-            return None
-        if isinstance(entered := self.poison_wave_breaker.enter(run.delivery), Postponed):
-            return entered
-        run.wave_permit = entered
+        if self.poison_wave_breaker is not None:
+            entered = self.poison_wave_breaker.enter(run.delivery)
+            if isinstance(entered, Postponed):
+                return entered
+            run.wave_permit = entered
         return None
 
     def _rest(self, run: DeliveryRun) -> Outcome | None:
@@ -347,11 +342,10 @@ class DeliveryExecutor:
             outcome = replace(outcome, moved=run.turn.moved)
         if not (run.steps and run.steps.known):
             return outcome
-        if not run.poison:
-            return self.compensation_runner.after(run.steps, outcome, run.failed)
-        if run.claimed.starts > self.most_starts + 1:  # an undo kills: it is not called again
-            return self.compensation_runner.leave(run.steps, outcome)
-        return self.compensation_runner.after(run.steps, outcome)
+        if run.poison and run.claimed.starts > self.most_starts + 1:
+            return self.compensation_runner.leave(run.steps, outcome)  # its undo kills
+        failed = None if run.poison else run.failed
+        return self.compensation_runner.after(run.steps, outcome, failed)
 
     def _leave(self, run: DeliveryRun) -> None:
         """Let go of what the run alone may have; safe to repeat."""
@@ -362,7 +356,7 @@ class DeliveryExecutor:
             run.turn.leave()
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> Outcome | None:
-        """Return the outcome that was made true, None if a successor owns the event."""
+        """The outcome that was made true; None if a successor owns the event."""
         try:
             ours = self._settle_once(delivery, outcome)
         except LetterTooLarge as error:
@@ -401,7 +395,6 @@ class DeliveryExecutor:
 
         Its start counts. If none settles, the letter says what ended the last of them.
         """
-        letter = self.failure_policy.letter_builder.letter(
-            delivery, None, error, Reason.POISON, POISON
-        )
+        builder = self.failure_policy.letter_builder
+        letter = builder.letter(delivery, None, error, Reason.POISON, POISON)
         self.claimer.release(delivery, counted=True, last_words=write_last_words(letter))

@@ -30,8 +30,7 @@ from angzarr.events.event import Message
 from angzarr.facts import Fact, FactLog
 from angzarr.ordering.lane import Gap, Summary, Waiting, Why
 from angzarr.ordering.lanes import Lanes
-from angzarr.runtime.failures import FailureCounts, is_machine_fault
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import FailureCounts, LogThrottle, is_machine_fault
 
 _log = logging.getLogger("angzarr.ordering")
 

@@ -20,9 +20,9 @@ from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DecodeError, DuplicateHandler, EventDoesNotFit, InvalidDomainName
 from angzarr.events.event import Event, check_domain
-from angzarr.ordering.order import Order, lane_of
+from angzarr.ordering.lane import Order, lane_of
 from angzarr.resilience.backoff import Policy
-from angzarr.resilience.guarded import Guard
+from angzarr.resilience.breaker_guard import Guard
 from angzarr.resilience.limit import Limit
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 

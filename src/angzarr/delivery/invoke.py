@@ -1,32 +1,35 @@
-"""Calling: run a handler, and say how that ended. It decides nothing about what comes before.
+"""HandlerInvoker: runs a handler and says how that ended; `run_eagerly` does so without a worker.
 
-Hooks: watch each attempt and each settled delivery. They never decide and never fail one.
-
-Asked: what a run asked for while it went on. How the run ends is judged by it.
+Hooks watch each attempt and each settled delivery. They decide nothing and fail nothing.
 
 Celery's `self.retry` may be called and not be the end of a run: with ``throw=False`` it returns,
-and where no retry is left it raises an error that the task may catch.
+and where no retry is left it raises an error that the task may catch. `RetryRequest` keeps what a
+run asked for.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.async_runner import INTERRUPTER
 from angzarr.delivery.async_runner import run as run_coroutine
 from angzarr.delivery.claims import Results
+from angzarr.delivery.compensation import Undos, to_undo
+from angzarr.delivery.compensation_runner import POLICY, Steps, call_undo
 from angzarr.delivery.context import RUNNING, Context
-from angzarr.delivery.delivery import Delivery, Handled, Outcome, Postponed, Skipped
+from angzarr.delivery.delivery import Delivery, Handled, Outcome, Postponed, Skipped, read
 from angzarr.delivery.failure_policy import GIVEN_UP, FailurePolicy, cause_of, too_old
 from angzarr.delivery.handlers import Handler
+from angzarr.delivery.step_retry import InPlace
 from angzarr.errors import (
     CircuitOpenError,
     DeliveryError,
@@ -36,7 +39,9 @@ from angzarr.errors import (
     RetryLater,
     Skip,
 )
+from angzarr.events.event import Message
 from angzarr.resilience.breaker import Barred
+from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.breaker_rules import chance_of
 from angzarr.resilience.taxonomy import Classification
 
@@ -262,3 +267,59 @@ def _refused(error: CircuitOpenError, delivery: Delivery) -> Stopped:
 def _edited(error: Exception) -> bool:
     """Tell whether the handler asked to be retried with other arguments."""
     return isinstance(error, RetryLater) and error.body is not None
+
+
+_delivery_log = logging.getLogger("angzarr.delivery")
+
+
+def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
+    handler: Handler,
+    in_place: InPlace,
+    undos: Undos,
+    headers: Mapping[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    make_log: Callable[[Mapping[str, Any]], Any],
+    make_breaker: Callable[[str], BreakerGuard],
+) -> Any:
+    """Return the handler's value: decoded as in a worker, but neither claimed nor retried.
+
+    What the handler itself tries again (``ctx.retry``) it does here, too, and its finished steps
+    are undone where it raises, as long as this process lives.
+    """
+    message = Message(
+        body=b"",
+        content_type="application/json",
+        content_encoding="utf-8",
+        headers={**headers, "task": handler.name},
+        queue="",
+    )
+    delivery = read(message, args=args, kwargs=kwargs, token="", owner="")
+    failure_policy = in_place.failure_policy
+    retries = partial(in_place.retrying, delivery, handler, failure_policy.clock.now())
+    steps = Steps(delivery, handler, undos, None, retries)
+    context = Context(
+        delivery=delivery,
+        make_policy=partial(failure_policy.policy, delivery, handler),
+        make_log=make_log,
+        make_breaker=make_breaker,
+        make_retries=retries,
+        steps=steps,
+    )
+    running = RUNNING.set(delivery)
+    try:
+        value = handler.bind(delivery, context)()
+        return run_coroutine(value) if inspect.iscoroutine(value) else value
+    except Exception:
+        _undo(steps, undos)
+        raise
+    finally:
+        RUNNING.reset(running)
+
+
+def _undo(steps: Steps, undos: Undos) -> None:
+    for step in to_undo((), steps.unwritten):
+        try:
+            call_undo(undos, step, steps.retries(POLICY))
+        except Exception:  # noqa: BLE001 - one failing undo does not stop the rest
+            _delivery_log.exception("step_not_undone: %r", step.name)

@@ -29,7 +29,7 @@ from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Domains, Handler
 from angzarr.errors import DecodeError, SequenceMismatch, text_of
 from angzarr.events.event import Event
-from angzarr.ordering.order import lane_of
+from angzarr.ordering.lane import lane_of
 from angzarr.resilience.taxonomy import Classification
 
 #: Of letters whose handler ran for the attempt that they tell of.

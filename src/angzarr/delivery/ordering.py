@@ -32,10 +32,20 @@ from angzarr.delivery.schedule import FURTHEST, Schedule, read_row, row_of
 from angzarr.errors import BrokerUnavailable, DecodeError
 from angzarr.events.event import Event, Message
 from angzarr.events.headers import check_sequence, from_headers, skip_of
-from angzarr.ordering.lane import Full, Moved, Place, Ready, Step, Taken, Waiting, Why
+from angzarr.ordering.lane import (
+    Full,
+    Moved,
+    Order,
+    Place,
+    Ready,
+    Step,
+    Taken,
+    Waiting,
+    Why,
+    lane_of,
+)
 from angzarr.ordering.lanes import Lanes, Turn
-from angzarr.ordering.order import Order, lane_of
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.ordering")
 

@@ -23,9 +23,9 @@ from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.facts import FactLog
 from angzarr.resilience.breaker import Barred, Breakers, Permit
+from angzarr.resilience.breaker_guard import WAVE
 from angzarr.resilience.breaker_rules import PROBE_WAIT, chance_of
-from angzarr.resilience.guarded import WAVE
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.delivery")
 

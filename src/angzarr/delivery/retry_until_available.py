@@ -18,8 +18,7 @@ from typing import TypeVar
 from angzarr.clock import Clock
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DeliveryError, GivenBack, NotYet, is_absence, text_of
-from angzarr.runtime.failures import FailureCounts
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import FailureCounts, LogThrottle
 
 _log = logging.getLogger("angzarr.delivery")
 

@@ -17,8 +17,7 @@ from typing import Final
 from angzarr.delivery.schedule import REFUSED_FOR, DueMessages, Row, read_row
 from angzarr.errors import DecodeError, StoreUnavailable, Unavailable
 from angzarr.events.event import Message
-from angzarr.runtime.failures import FailureCounts, is_machine_fault
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import FailureCounts, LogThrottle, is_machine_fault
 
 _log = logging.getLogger("angzarr.schedule")
 

@@ -23,7 +23,7 @@ from angzarr.delivery.retry_until_available import NOTICE
 from angzarr.errors import CircuitOpenError, ConfigurationError, Directive, GivenBack
 from angzarr.resilience.backoff import Policy, next_delay
 from angzarr.resilience.taxonomy import Verdict
-from angzarr.resilience.taxonomy_sources import class_paths
+from angzarr.resilience.taxonomy_codes import class_paths
 
 _log = logging.getLogger("angzarr.delivery")
 

@@ -16,7 +16,7 @@ from angzarr.doctor_probes import DoctorTarget, databases, redis
 from angzarr.doctor_probes.databases import members
 from angzarr.errors import Unavailable
 from angzarr.maintenance.schema_versions import SchemaStanding
-from angzarr.projections.ordered_handler import Ordered
+from angzarr.projections.ordered_handler import OrderedHandler
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import ordering as ordering_wiring
 
@@ -70,12 +70,12 @@ def _waiting(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
         return {}
 
 
-def _ordered(target: DoctorTarget) -> list[Ordered]:
+def _ordered(target: DoctorTarget) -> list[OrderedHandler]:
     known = target.app.known_handlers()
-    return [Ordered(one.name, one.order) for one in known if one.order is not None]
+    return [OrderedHandler(one.name, one.order) for one in known if one.order is not None]
 
 
-def _over_history(target: DoctorTarget, ordered: list[Ordered]) -> Iterator[Finding]:
+def _over_history(target: DoctorTarget, ordered: list[OrderedHandler]) -> Iterator[Finding]:
     books, lanes = databases.standing(target, "books"), databases.standing(target, "ordering")
     if books is None or books.standing is not SchemaStanding.CURRENT:
         return  # no books, or tables that another probe tells of
@@ -89,7 +89,7 @@ def _over_history(target: DoctorTarget, ordered: list[Ordered]) -> Iterator[Find
     yield from fleet_rules.over_history(FleetSeen(at=_AT, over_history=over))
 
 
-def _events(target: DoctorTarget, store: EventStore, one: Ordered, *, made: bool) -> int:
+def _events(target: DoctorTarget, store: EventStore, one: OrderedHandler, *, made: bool) -> int:
     """Count the events before the lanes of a handler that has handled nothing; 0 if it has."""
     heads = list(islice(store.heads(sorted(one.order.domains), None, _BOOKS), _BOOKS))
     if not made:

@@ -1,7 +1,4 @@
-"""Lane view: a lane in which something waits, and why, for people. Pure but for the asking.
-
-Sample: what somebody last saw of an ordered handler, for metrics. A value.
-"""
+"""Lane views: lanes in which something waits, and why, for people and for metrics."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Lanes: where lanes are kept, moved and run (spec P3); a port.
 
-Turn: an event of an ordered handler whose lane has come to it (spec P3).
-
-Looked: a lane that was looked at, where its run needs nothing that begins before.
+A `Turn` is one delivery's use of its lane.
 """
 
 from __future__ import annotations

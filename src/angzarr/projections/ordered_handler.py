@@ -1,10 +1,6 @@
-"""Ordered: a projection, or another handler that takes events in order, as people know it.
+"""Ordered handlers as people and programs see them: rows, JSON, and the commands that help a lane.
 
-Ordered handlers as JSON, for programs.
-
-Row: an ordered handler, and how it does.
-
-What helps a lane on: the commands that a person types. What came from outside is quoted.
+A command is text for a shell: what came from outside is quoted.
 """
 
 from __future__ import annotations
@@ -15,12 +11,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from angzarr.aggregates.book import Address, Pending
-from angzarr.ordering.lane import Lane, Standing, Summary, Waiting
+from angzarr.ordering.lane import Lane, Order, Standing, Summary, Waiting
 from angzarr.ordering.lane_view import LaneState, LaneView, view_of
 from angzarr.ordering.lanes import Lanes
-from angzarr.ordering.order import Order
-from angzarr.projections.checkpoint import Checkpoint, Checkpoints
-from angzarr.projections.lag import Lag
+from angzarr.projections.checkpoint import Checkpoint, Checkpoints, Lag
 from angzarr.projections.projection import handler_name
 from angzarr.runtime.text import printable
 
@@ -28,7 +22,7 @@ from angzarr.runtime.text import printable
 _PROJECTION: Final = handler_name("")
 
 
-class Ordered(NamedTuple):
+class OrderedHandler(NamedTuple):
     """A projection, or another handler that takes events in order."""
 
     task: str
@@ -116,7 +110,9 @@ def story_json(
     }
 
 
-def lane_json(one: Ordered, view: LaneView, pending: Iterable[Pending] = ()) -> dict[str, Any]:
+def lane_json(
+    one: OrderedHandler, view: LaneView, pending: Iterable[Pending] = ()
+) -> dict[str, Any]:
     """Return a lane, what waits in it in order, what its book has more, and what helps."""
     return {
         **view.address._asdict(),
@@ -128,7 +124,7 @@ def lane_json(one: Ordered, view: LaneView, pending: Iterable[Pending] = ()) -> 
     }
 
 
-def standing_json(one: Ordered, standing: Standing) -> dict[str, Any]:
+def standing_json(one: OrderedHandler, standing: Standing) -> dict[str, Any]:
     """Return a lane in which something waits: how much, what first, and what helps."""
     view = view_of(standing)
     return {
@@ -161,7 +157,7 @@ def _moment(at: datetime | None) -> str | None:
 class HandlerRow(NamedTuple):
     """An ordered handler and how it does."""
 
-    one: Ordered
+    one: OrderedHandler
     summary: Summary
     checkpoint: Checkpoint | None
     #: None: nobody asked for it.
@@ -169,14 +165,14 @@ class HandlerRow(NamedTuple):
 
 
 def row_of(
-    one: Ordered, lanes: Lanes, checkpoints: Checkpoints, lag: Lag | None = None
+    one: OrderedHandler, lanes: Lanes, checkpoints: Checkpoints, lag: Lag | None = None
 ) -> HandlerRow:
     """Return how *one* does; counts its lanes. Raises StoreUnavailable."""
     (summary,) = lanes.summaries([one.task])
     return HandlerRow(one, summary, checkpoints.get(one.task), lag)
 
 
-def what_helps(one: Ordered, view: LaneView) -> list[str]:
+def what_helps(one: OrderedHandler, view: LaneView) -> list[str]:
     """Return the commands, or what else, that move a lane on."""
     if view.head is not None and view.state is LaneState.BLOCKED:
         return list(of_letter(one, view.head))
@@ -186,7 +182,7 @@ def what_helps(one: Ordered, view: LaneView) -> list[str]:
     return []
 
 
-def of_letter(one: Ordered, letter: Waiting) -> tuple[str, str]:
+def of_letter(one: OrderedHandler, letter: Waiting) -> tuple[str, str]:
     """Return the commands that replay and that skip a dead letter."""
     event_id = shlex.quote(printable(letter.event_id))
     which = f"--event {event_id} --handler {shlex.quote(one.task)}"

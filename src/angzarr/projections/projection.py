@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from angzarr.aggregates.declaring import Method, Methods, methods_of
+from angzarr.aggregates.decorators import Method, Methods, methods_of
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event, event_type_of
 from angzarr.resilience.backoff import Policy

@@ -1,7 +1,7 @@
-"""Green: the space into which a projection is rebuilt, beside the live one; port Green (spec P4).
+"""ShadowTable: a read model that is rebuilt beside the live one; a port (spec P4).
 
-It holds a read model of its own and how far that has come, both written in one transaction: a
-process that is killed at any moment goes on exactly there.
+It holds the tables and how far they have come, both written in one transaction: a rebuild that is
+killed at any moment goes on exactly there.
 """
 
 from __future__ import annotations

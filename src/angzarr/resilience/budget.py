@@ -1,15 +1,13 @@
 """Retry budgets: what a fleet may add to a dependency's load by retrying (spec D3).
 
 Within a rolling window the retries of a dependency cost at most a share of its first attempts and
-a few more. A retry takes a token; one that shows that the dependency is well gives it back, so a
-budget is spent by retries that fail and by nothing else. The nouns and the port; `budget_rules`
-says how many there are, and how long to wait for one.
-
-The rules of a retry budget: counts and times in, values out. Pure; `budget.lua` says the same.
+a few more. A retry takes a token; one that shows that the dependency is well gives it back, so that
+only retries that fail spend a budget.
 
 First attempts are counted in slices of the window, since there are many; retries one by one, since
-each may come back. A slice that is not wholly within the window any more counts for nothing, a
-retry until the window has left it: what is rounded makes a budget smaller, never larger.
+each may come back. A slice that is not wholly within the window counts for nothing, a retry until
+the window has left it: rounding makes a budget smaller, never larger. The rules are pure, and
+`budget.lua` says the same.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from angzarr.resilience.backoff import check_fields
-from angzarr.resilience.line import LineWait, next_place
+from angzarr.resilience.limit import LineWait, next_place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from angzarr.clock import follow, stands_in
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.health_report import Condition
-from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 

@@ -1,27 +1,52 @@
 """Limits: how often, and how many at a time, a fleet may run what shares a limit's name.
 
-Whoever is over a limit is told when to ask again: a place in line, so that those who wait do not
-all come back at once. The nouns and the port; `limit_rules` says who may go and where the places
-are.
-
-The rules of a limit: gauge and time in, gauge out. Pure; `limit.lua` says the same to Redis.
+A call over a limit gets a place in line, some pace behind the one before, so that not all ask again
+at once. If the line is too long its wait is by chance in the second half of the longest one: any
+number of calls then ask no more often than that.
 
 A rate is metered by the generic cell rate algorithm (ITU-T I.371): each call makes the next one
 due an interval later, and a call may come before it is due by as much as a burst needs. In any span
-of t seconds no more than burst + rate·t calls are let through. Times are seconds since the epoch.
+of t seconds no more than burst + rate·t calls are let through. The rules are pure, and `limit.lua`
+says the same to Redis. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from datetime import timedelta
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import check_fields
-from angzarr.resilience.guarded import check_name
-from angzarr.resilience.line import LineWait, next_place
+from angzarr.resilience.breaker_guard import check_name
+
+
+class LineWait(NamedTuple):
+    """How long to wait before asking again: at least so long, and up to `spread` longer."""
+
+    least: timedelta
+    spread: timedelta = timedelta(0)
+
+    def by(self, chance: float) -> timedelta:
+        """Return the wait that *chance* (0 to 1) gives."""
+        return self.least + self.spread * chance
+
+
+def next_place(
+    line: float, soonest: float, *, pace: float, longest: float
+) -> tuple[float | None, LineWait]:
+    """Return the end of the line behind one more who joins it, None: he does not; and his wait.
+
+    *line* is where the next place would be, *soonest* how early there can be one.
+    """
+    place = max(line, soonest)
+    if place > longest:
+        half = timedelta(seconds=longest / 2)
+        return None, LineWait(half, half)
+    return place + pace, LineWait(timedelta(seconds=place))
+
 
 #: What a limit may be counted apart by.
 Per: TypeAlias = Literal["tenant", "event_type", "handler", "root"]

@@ -17,8 +17,8 @@ from angzarr.resilience.category import (
     retryable,
     verdict_for,
 )
+from angzarr.resilience.taxonomy_codes import class_paths
 from angzarr.resilience.taxonomy_evidence import DEPTH, evidence
-from angzarr.resilience.taxonomy_sources import class_paths
 
 __all__ = [
     "ILLNESS",

@@ -19,8 +19,7 @@ from typing import Any, TypeAlias
 from angzarr.errors import CircuitOpenError, RetryLater, WebhookError
 from angzarr.resilience import retry_after, taxonomy_codes
 from angzarr.resilience.category import Category, Classification
-from angzarr.resilience.taxonomy_codes import of_reply
-from angzarr.resilience.taxonomy_sources import CONNECTION, SOURCES, class_paths
+from angzarr.resilience.taxonomy_codes import CONNECTION, SOURCES, class_paths, of_reply
 
 #: A 409 of this problem type means: again after this span, with the same key (spec D2).
 IDEMPOTENCY_CONFLICT = "idempotency-conflict"

@@ -1,16 +1,15 @@
-"""Machine faults: errors of a process that lacks threads, memory or open files.
+"""Failures: faults of the machine, how often something failed in a row, how often that is logged.
 
-They say nothing about the message that was in hand. So no message becomes a dead letter for one:
-it goes back, or its step is tried again. Pure.
-
-FailureCounts: how often each of many things failed in a row, so that some end is put to it.
+A machine fault is an error of a process that lacks threads, memory or open files. It says nothing
+about the message in hand: that goes back, or its step is tried again. It is no dead letter.
 """
 
 from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Hashable, Iterator
+import time
+from collections.abc import Callable, Hashable, Iterator
 from typing import Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
@@ -101,3 +100,39 @@ class FailureCounts:
     def __len__(self) -> int:
         """Return how many keys are counted."""
         return len(self._counts)
+
+
+#: Seconds between two lines about the same outage.
+A_MINUTE: Final = 60.0
+
+
+class LogThrottle:
+    """Says yes at most once in so many seconds for each cause, the first time at once.
+
+    It remembers a cause for two such spans at most, so there may be many over time.
+    """
+
+    def __init__(
+        self, seconds: float = A_MINUTE, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._next: dict[str, float] = {}
+        self._forget_at = float("-inf")
+
+    def now(self, cause: str = "") -> bool:
+        """Return whether it is time to speak of *cause* again."""
+        moment = self._monotonic()
+        if moment < self._next.get(cause, float("-inf")):
+            return False
+        if moment >= self._forget_at:
+            self._forget(moment)
+        self._next[cause] = moment + self._seconds
+        return True
+
+    def _forget(self, moment: float) -> None:
+        """Forget the causes of which it may be spoken."""
+        for cause, again_at in self._next.copy().items():
+            if again_at <= moment:
+                self._next.pop(cause, None)
+        self._forget_at = moment + self._seconds

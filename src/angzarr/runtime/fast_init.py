@@ -1,4 +1,4 @@
-"""Quick init: objects of a frozen class that are cheap to build.
+"""fast_init: frozen dataclasses that are cheap to build.
 
 The `__init__` that `dataclass` writes for a frozen class sets each field by `object.__setattr__`,
 which looks its name up. This one sets the slot, which takes half as long: a worker builds an event

@@ -1,7 +1,4 @@
-"""Report: the conditions of a probe, and whether all of them hold.
-
-Pulse: when something last moved. It is beaten often and looked at seldom.
-"""
+"""Health: the conditions of a probe, its report as JSON, and a heartbeat that threads share."""
 
 from __future__ import annotations
 

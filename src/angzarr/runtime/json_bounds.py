@@ -1,7 +1,7 @@
-"""Bounds of what JSON parses to, told from its text before anything is made of it. Pure.
+"""Bounds of what JSON parses to, read from its text before it is parsed. Pure.
 
-Bytes bound nothing: ``[],`` is three of them and sixty once parsed. What is told here costs no
-object for each value, and a fraction of the time that parsing takes.
+Bytes bound nothing: ``[],`` is three of them and sixty once parsed. Counting here makes no object
+for each value, and takes a fraction of the time of parsing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Printable: what came from outside, as text that neither a terminal nor a log acts on.
+"""Text for people: printable forms of what came from outside, spans of time, misspelt names.
 
-Ages: how long something was ago, in words for people.
-
-Spelling: what is said of a name that nothing has.
+Printable text is text that neither a terminal nor a log acts on.
 """
 
 from __future__ import annotations

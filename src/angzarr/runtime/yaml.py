@@ -1,4 +1,4 @@
-"""YAML files of users: read so that a slip is told with its line, and nothing is dropped."""
+"""YAML files of users. An error names its line, and a key that stands twice is an error."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from angzarr.aggregates.aggregate import AggregateType
 from angzarr.aggregates.book import Book, Decision, EventBooks, check_address
 from angzarr.aggregates.command import Command, Origin, id_after, origin_of
-from angzarr.aggregates.deciding import Decider, decide_once
+from angzarr.aggregates.decider import Decider, decide_once
 from angzarr.clock import Clock
 from angzarr.delivery.context import Context
 from angzarr.errors import (

@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
 from angzarr.aggregates.book import Book, Decision, EventBooks, Stale, Write, check_address
 from angzarr.aggregates.command import id_after
-from angzarr.aggregates.deciding import Races, decide_once
-from angzarr.aggregates.declaring import Rejected
+from angzarr.aggregates.decider import Races, decide_once
+from angzarr.aggregates.decorators import Rejected
 from angzarr.aggregates.wire_form import address_of
 from angzarr.clock import Clock
 from angzarr.errors import (
@@ -32,9 +32,7 @@ from angzarr.errors import (
 from angzarr.events.event import Event
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.policies import POLICIES
-from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.escalation import failure_event
-from angzarr.sagas.flags import CompensationStep, Flags, Result
 from angzarr.sagas.log import (
     MAX_TEXT,
     KeptFlags,
@@ -45,8 +43,16 @@ from angzarr.sagas.log import (
     written_flags,
 )
 from angzarr.sagas.outbox import Outbox, check_depth, deeper, read_commands, written_commands
-from angzarr.sagas.rejection import Rejection, to_event
-from angzarr.sagas.rejection_answers import Compensation, Forward, answer_of, revoke_command
+from angzarr.sagas.rejection import CompensationContext, Rejection, to_event
+from angzarr.sagas.rejection_answers import (
+    Compensation,
+    CompensationStep,
+    Flags,
+    Forward,
+    Result,
+    answer_of,
+    revoke_command,
+)
 from angzarr.sagas.saga import ProcessManager, command_of
 from angzarr.wire.rejection_pb2 import Notification
 

@@ -1,8 +1,7 @@
-"""Escalation: a person is told that a saga's step could not be undone (spec C5, C7).
+"""Escalation: a person hears that a saga's step could not be undone (spec C5, C7).
 
 It is an event of its own, so that a webhook that is down is tried again and never forgotten.
-
-SagaCompensationFailed: the event by which all others hear that nothing was undone (spec C5).
+SagaCompensationFailed is the event by which everybody else hears of it.
 """
 
 from __future__ import annotations

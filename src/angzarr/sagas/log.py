@@ -1,12 +1,7 @@
-"""RejectionLog: what became of each rejected command, for people; port (spec C4, C5).
+"""RejectionLog: what became of each rejected command, for people; a port (spec C4, C5).
 
-It decides nothing: the books do. It is written before a delivery is acknowledged.
-
-Flags as they are kept beside the book of whoever answered them (spec C5). Pure.
-
-A delivery that comes again repeats them: an event that says that nobody compensates may be out.
-
-Pages of cases: a part of the log at a time, and the cursor that leads to the next one.
+It decides nothing: the books do. It is written before a delivery is acknowledged. The flags that a
+source answered with are kept beside its book, so that a delivery that comes again repeats them.
 """
 
 from __future__ import annotations
@@ -21,8 +16,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from angzarr.aggregates.book import Address, Decision
 from angzarr.events.headers import time_of
-from angzarr.sagas.flags import CompensationStep, Flags
 from angzarr.sagas.rejection import Rejection, written_rejection
+from angzarr.sagas.rejection_answers import CompensationStep, Flags
 
 #: Characters of a text that is kept.
 MAX_TEXT: Final = 2_000

@@ -1,6 +1,6 @@
-"""Outbox: port by which sagas and aggregates send what follows from a decision.
+"""Outbox: the port by which sagas and aggregates send what follows from a decision.
 
-Depth: how many events and commands a chain may have before a circle is suspected. Pure.
+A chain of events and commands that is too deep is refused: it is probably a circle.
 """
 
 from __future__ import annotations

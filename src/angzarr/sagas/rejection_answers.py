@@ -1,6 +1,6 @@
-"""Revoking: the protobuf forms of a rejection and of what is answered, for other languages (C4).
+"""Answers to a rejection: events, a notification, or flags that hand it to the framework (spec C5).
 
-Answer: what an aggregate said to a rejection, whatever form it used (spec C5). Pure.
+An aggregate may answer in Python or in the protobuf forms that other languages use (C4). Pure.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, TypeAlias, TypeGuard
+from enum import StrEnum
+from typing import ClassVar, NamedTuple, TypeAlias, TypeGuard
 
-from angzarr.aggregates.aggregate import check_event, listed
+from angzarr.aggregates.aggregate import listed
+from angzarr.aggregates.command import check_event
 from angzarr.aggregates.wire_form import command_to_wire, cover_of, pack, unpack
 from angzarr.errors import DecodeError, NotAnEvent
 from angzarr.events.event import Typed, event_type_of, to_json
-from angzarr.sagas.context import SAGA_NAME, CompensationContext
-from angzarr.sagas.flags import CompensationStep, Flags, Result
+from angzarr.sagas.rejection import SAGA_NAME, CompensationContext
 from angzarr.sagas.saga import Send
 from angzarr.wire.book_pb2 import CommandBook, EventBook
 from angzarr.wire.rejection_pb2 import (
@@ -25,6 +26,62 @@ from angzarr.wire.rejection_pb2 import (
     RevocationResponse,
     RevokeEventCommand,
 )
+
+
+class CompensationStep(StrEnum):
+    """What a flag leads to, in the order in which it is done."""
+
+    DEAD_LETTER = "dead_letter"
+    ESCALATE = "escalate"
+    ABORT = "abort"
+    REVOKE = "revoke"
+
+
+class Result(StrEnum):
+    """How the compensation of a rejected command ended."""
+
+    #: The aggregate appended events.
+    COMPENSATED = "compensated"
+    #: `SagaCompensationFailed` was emitted.
+    REVOKED = "revoked"
+    #: Nobody undoes anything.
+    DECLINED = "declined"
+    #: The chain was stopped.
+    ABORTED = "aborted"
+    #: The aggregate answered with a notification, which was sent on.
+    FORWARDED = "forwarded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """The wire calls it a RevocationResponse."""
+
+    __no_event__: ClassVar[str] = "the answer to a rejection"
+
+    emit_system_revocation: bool = False
+    send_to_dead_letter_queue: bool = False
+    escalate: bool = False
+    abort: bool = False
+    reason: str = ""
+
+    def steps(self) -> Iterator[CompensationStep]:
+        """Yield what is done, in order: an abort ends it."""
+        if self.send_to_dead_letter_queue:
+            yield CompensationStep.DEAD_LETTER
+        if self.escalate:
+            yield CompensationStep.ESCALATE
+        if self.abort:
+            yield CompensationStep.ABORT
+            return
+        if self.emit_system_revocation:
+            yield CompensationStep.REVOKE
+
+    @property
+    def result(self) -> Result:
+        """How it ends: without an abort and a system revocation, whatever else is set, declined."""
+        if self.abort:
+            return Result.ABORTED
+        return Result.REVOKED if self.emit_system_revocation else Result.DECLINED
 
 
 @dataclass(frozen=True, slots=True)

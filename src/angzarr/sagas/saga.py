@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from angzarr.aggregates.aggregate import Aggregate, check_event, listed
+from angzarr.aggregates.aggregate import Aggregate, listed
 from angzarr.aggregates.book import Address, check_address, root_text
-from angzarr.aggregates.command import Command, Origin, check_expected, id_after
-from angzarr.aggregates.declaring import Methods, methods_of
+from angzarr.aggregates.command import Command, Origin, check_event, check_expected, id_after
+from angzarr.aggregates.decorators import Methods, methods_of
 from angzarr.errors import ConfigurationError, InvalidRoot
 from angzarr.events.event import Event, event_type_of, to_json
 

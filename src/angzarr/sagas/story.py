@@ -1,10 +1,7 @@
 """Story: everything that is known of a rejected command, in the order in which it happened.
 
-Cases of rejected commands as JSON, for programs. Names do not change.
-
-Links: what is known of a rejected command as a chain, one line after the other, for people.
-
-What a person may see of rejected commands: texts and data as letters are redacted (spec L3).
+It is shown to people as lines and to programs as JSON, whose names do not change. Texts and data
+are redacted as in letters (spec L3).
 """
 
 from __future__ import annotations
@@ -21,9 +18,9 @@ from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Message
 from angzarr.sagas.escalation import escalation_id, failure_id
-from angzarr.sagas.flags import CompensationStep
 from angzarr.sagas.log import Case, Page, RejectionLog, RejectionStatus
 from angzarr.sagas.rejection import Rejection, read_rejection
+from angzarr.sagas.rejection_answers import CompensationStep
 
 #: Returns an event's data without what is hidden.
 HideData: TypeAlias = Callable[[Event], Any]

@@ -21,9 +21,9 @@ from angzarr.delivery.handlers import ALL
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Priority, check_domain
 from angzarr.resilience.breaker import BreakerSettings
+from angzarr.resilience.breaker_guard import check_name
 from angzarr.resilience.budget import BudgetSettings
 from angzarr.resilience.category import Category
-from angzarr.resilience.guarded import check_name
 from angzarr.resilience.limit import Limit, Per
 from angzarr.resilience.policies import policies_from
 from angzarr.resilience.policy_rules import PolicyRules, policy_rules

@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from angzarr.errors import ConfigurationError
-from angzarr.sagas.flags import Flags
+from angzarr.sagas.rejection_answers import Flags
 from angzarr.settings.base import Section, checked_domain, said
 from angzarr.settings.dlq_urls import QUEUE_FORMS, QUEUE_SCHEMES, read_url
 from angzarr.settings.webhooks import check_address, keys_of

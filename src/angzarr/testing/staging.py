@@ -18,7 +18,7 @@ from angzarr.adapters.memory import dead_letters, facts
 from angzarr.app.angzarr import Angzarr
 from angzarr.clock import Clock, standing_in
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 from angzarr.runtime.text import unknown
 from angzarr.settings.dead_letters import PayloadSettings, SpoolSettings
 from angzarr.settings.settings import Settings

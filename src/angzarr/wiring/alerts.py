@@ -19,7 +19,7 @@ from angzarr.analysis.alerts.alert_text import Speaker
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.policies import named, policies_from
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.analysis import AlertSettings, WebhookSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import stores as wiring

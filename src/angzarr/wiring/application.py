@@ -36,7 +36,7 @@ from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.policy_rules import PolicyRules
 from angzarr.resilience.switches import SwitchControls
 from angzarr.resilience.taxonomy import Rule, VerdictRule
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import PeriodicThread
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.story import EventStores
 

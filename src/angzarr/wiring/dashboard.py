@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from angzarr.aggregates.book import EventStore
 from angzarr.errors import ConfigurationError
-from angzarr.projections.ordered_handler import Ordered
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.projections.ordered_handler import OrderedHandler
+from angzarr.runtime.processes import OncePerProcess
 from angzarr.sagas.story import Hiding
 from angzarr.wiring.application import Application
 from angzarr.wiring.event_store import open_event_store
@@ -21,9 +21,11 @@ def hiding_of(app: Application) -> Hiding:
     return Hiding(app.letter_protection().redaction)
 
 
-def ordered(app: Application) -> list[Ordered]:
+def ordered(app: Application) -> list[OrderedHandler]:
     """Return what takes events in order, as a worker would know it, by name."""
-    found = [Ordered(one.name, one.order) for one in app.known_handlers() if one.order is not None]
+    found = [
+        OrderedHandler(one.name, one.order) for one in app.known_handlers() if one.order is not None
+    ]
     return sorted(found, key=lambda one: one.name)
 
 

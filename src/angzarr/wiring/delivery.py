@@ -24,8 +24,7 @@ from angzarr.adapters.celery.shutdown.shutdown import heed_cut
 from angzarr.adapters.celery.worker.settlement import Settlement
 from angzarr.adapters.celery.worker.task_events import install_error_log
 from angzarr.adapters.memory.schedule import MemorySchedule
-from angzarr.aggregates.deciding import Decider
-from angzarr.aggregates.relay import Relay
+from angzarr.aggregates.decider import Decider, Relay
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.admission import Admission, SwitchGate
 from angzarr.delivery.claims import Claimer, LastStarts, Results

@@ -15,8 +15,8 @@ from angzarr.clock import SystemClock
 from angzarr.dead_letters.depth import DepthDuty, DepthWatch
 from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.dead_letters.queue import DeadLetterQueue
-from angzarr.runtime.log_throttle import LogThrottle
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.failures import LogThrottle
+from angzarr.runtime.processes import PeriodicThread
 from angzarr.runtime.text import printable
 from angzarr.settings.dead_letters import PayloadSettings
 from angzarr.settings.dlq_urls import read_url

@@ -16,9 +16,8 @@ from angzarr.delivery.handlers import Handler
 from angzarr.delivery.poison_wave import breaker_of
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import BreakerControls, Breakers, BreakerSettings, Watches
-from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.breaker_guard import BreakerGuard, Guard, check_full_name
 from angzarr.resilience.budget import Budgets
-from angzarr.resilience.guarded import Guard, check_full_name
 from angzarr.resilience.limit import Limits
 from angzarr.resilience.switches import SwitchControls, Switches
 from angzarr.resilience.taxonomy import ILLNESS, classify

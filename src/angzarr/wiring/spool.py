@@ -13,7 +13,7 @@ from angzarr.clock import SystemClock
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.dead_letters import SpoolSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring

@@ -21,7 +21,7 @@ from angzarr.facts import FactLog
 from angzarr.fleet import Fleet
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, OwnerLeases
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 from angzarr.settings.settings import Settings
 from angzarr.wiring.telemetry import METRICS
 

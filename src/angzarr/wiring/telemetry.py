@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from angzarr.adapters.http.health_server import HttpAnswer
 from angzarr.errors import MissingExtra
-from angzarr.runtime.per_process import OncePerProcess
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import OncePerProcess, PeriodicThread
 
 _log = logging.getLogger("angzarr.health")
 

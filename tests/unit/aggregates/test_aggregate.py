@@ -25,7 +25,7 @@ from tests.accounts import merging as accounts
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Book, Snapshot
 from angzarr.aggregates.command import Command, MergeStrategy
-from angzarr.aggregates.declaring import applies, handles
+from angzarr.aggregates.decorators import applies, handles
 from angzarr.errors import (
     BookUnreadable,
     CommandRejectedError,

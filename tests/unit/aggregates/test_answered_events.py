@@ -24,7 +24,7 @@ from tests.accounts import (
 )
 
 from angzarr.aggregates.book import Address, Book
-from angzarr.aggregates.declaring import applies
+from angzarr.aggregates.decorators import applies
 from angzarr.errors import (
     CommandRejectedError,
     DecodeError,

@@ -25,7 +25,7 @@ from tests.accounts import merging as accounts
 from angzarr.aggregates.aggregate import Aggregate, is_one
 from angzarr.aggregates.book import Book, Retention
 from angzarr.aggregates.command import MergeStrategy
-from angzarr.aggregates.declaring import applies
+from angzarr.aggregates.decorators import applies
 from angzarr.events.event import Event
 
 

@@ -17,15 +17,14 @@ from tests.hand_clock import START
 from angzarr import Limit
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Address
-from angzarr.aggregates.command import Command, MergeStrategy, Origin
-from angzarr.aggregates.declaring import (
+from angzarr.aggregates.command import Command, Intent, MergeStrategy, Origin
+from angzarr.aggregates.decorators import (
     applies,
     handles,
     merge_strategy,
     reacts_to,
     rejected,
 )
-from angzarr.aggregates.execute import Intent
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Skipped, read
 from angzarr.errors import (
@@ -47,9 +46,8 @@ from angzarr.events import headers as names
 from angzarr.events.event import Event, Message, Priority, Typed, task_id_for
 from angzarr.events.headers import MAX_SEQUENCE
 from angzarr.resilience.policies import POLICIES
-from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.escalation import failure_event
-from angzarr.sagas.rejection import from_event, to_event
+from angzarr.sagas.rejection import CompensationContext, from_event, to_event
 from angzarr.sagas.saga import ProcessManager, Saga, Send
 
 
@@ -734,7 +732,7 @@ def test_an_intent_that_is_never_taken_is_a_letter(room, monkeypatch):
     def refuse(_self, _command):
         raise SequenceConflictError("stale")
 
-    monkeypatch.setattr("angzarr.aggregates.deciding.Decider.execute", refuse)
+    monkeypatch.setattr("angzarr.aggregates.decider.Decider.execute", refuse)
     with pytest.raises(MaxRetriesExceededError):
         room.execute_with_retry(
             Intent(address=Address("player", "p-1"), id="i-1"), lambda *_: Reserve()

@@ -32,10 +32,9 @@ from angzarr.errors import (
 )
 from angzarr.events import headers as names
 from angzarr.events.event import Message
-from angzarr.ordering.lane import Elsewhere, Lane, Moved, Step
+from angzarr.ordering.lane import Elsewhere, Lane, Moved, Order, Step
 from angzarr.ordering.lanes import Turn
-from angzarr.ordering.order import Order
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 from angzarr.wiring.delivery import build_judge
 
 TASK = "projection.totals"

@@ -11,7 +11,7 @@ from angzarr import Angzarr, CompensationAction, GiveUp, Limit, Saga, reacts_to
 from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.delivery.invoke import handler_call
 from angzarr.errors import ConfigurationError, DecodeError, DuplicateHandler
-from angzarr.ordering.order import Order
+from angzarr.ordering.lane import Order
 from angzarr.resilience.budget import BudgetSettings
 
 CRM = Limit("crm", rate=50, concurrency=8)

@@ -25,7 +25,7 @@ from angzarr.analysis.worker.intake import OtherApps
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.errors import BrokerUnavailable
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.analysis import AutomaticSettings
 from angzarr.settings.base import HealthSettings
 

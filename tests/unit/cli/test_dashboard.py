@@ -18,7 +18,7 @@ from angzarr.dashboard import server as serving
 from angzarr.dashboard.access import hash_of
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.clock_watch import ClockWatch
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.dashboard import DashboardSettings
 from contracts.dead_letters import letters_of
 from dashboard_caller import Client

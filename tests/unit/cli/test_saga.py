@@ -25,8 +25,8 @@ from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import BrokerUnavailable
 from angzarr.events.event import Event
-from angzarr.sagas.flags import CompensationStep
 from angzarr.sagas.log import SETTLED, RejectionStatus, case_of
+from angzarr.sagas.rejection_answers import CompensationStep
 from angzarr.wiring.event_store import Shelves
 from apps import module_with
 

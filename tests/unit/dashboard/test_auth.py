@@ -23,7 +23,7 @@ from angzarr.dashboard.server import MOST_EACH, GuardedConnection, bind, is_prox
 from angzarr.dashboard.shell import is_proxied
 from angzarr.dashboard.site import live
 from angzarr.errors import BrokerUnavailable, LedgerUnavailable, StoreUnavailable
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
 from contracts.ledger import letter_of
 from dashboard_caller import HOST, Client, api, browser, form_token, opened

@@ -13,9 +13,9 @@ from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import ConfigurationError, LedgerUnavailable, StoreUnavailable
 from angzarr.events.event import Event
-from angzarr.sagas.flags import CompensationStep
 from angzarr.sagas.log import RejectionStatus
 from angzarr.sagas.rejection import told_id
+from angzarr.sagas.rejection_answers import CompensationStep
 from angzarr.settings.dashboard import Role
 from contracts.books import deciding
 from contracts.ledger import letter_of

@@ -37,9 +37,8 @@ from angzarr.delivery.unsettled import UnsettledOutcomes
 from angzarr.errors import BrokerUnavailable, DeadLetterQueueUnavailable
 from angzarr.events import headers as names
 from angzarr.events.event import Message
-from angzarr.resilience.breaker_guard import BreakerGuard
+from angzarr.resilience.breaker_guard import BreakerGuard, Guard, guards
 from angzarr.resilience.claim_memory import LEASE, Tenure
-from angzarr.resilience.guarded import Guard, guards
 from angzarr.resilience.policies import POLICIES
 from angzarr.resilience.policy_rules import policy_rules
 from angzarr.resilience.taxonomy import ILLNESS, classify

@@ -17,7 +17,7 @@ from angzarr.delivery.handlers import (
 )
 from angzarr.errors import DecodeError, EventDoesNotFit
 from angzarr.events.event import Event
-from angzarr.ordering.order import Order
+from angzarr.ordering.lane import Order
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 

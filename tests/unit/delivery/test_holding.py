@@ -10,8 +10,8 @@ from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.delivery.admission import HeldHandlers
 from angzarr.delivery.handlers import Handler
-from angzarr.ordering.order import Order
-from angzarr.resilience.guarded import guards
+from angzarr.ordering.lane import Order
+from angzarr.resilience.breaker_guard import guards
 from angzarr.resilience.switches import Selector, SwitchAction
 
 PAUSE, DROP = SwitchAction.PAUSE, SwitchAction.DROP

@@ -9,7 +9,7 @@ from angzarr.dead_letters.letter import HANDLER, ORDERED_HANDLER, PROJECTOR, Rea
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.events import headers as names
-from angzarr.ordering.order import Order
+from angzarr.ordering.lane import Order
 from angzarr.resilience.taxonomy import classify
 
 PLACE = {names.DOMAIN: "order", names.ROOT: "o-1", names.SEQUENCE: 3}

@@ -16,8 +16,7 @@ from angzarr.errors import GiveUp, Postpone
 from angzarr.events import headers as names
 from angzarr.resilience.breaker import BreakerSettings, Permit
 from angzarr.resilience.budget import BudgetSettings
-from angzarr.resilience.limit import Exceeded, Limit, LimitScope
-from angzarr.resilience.line import LineWait
+from angzarr.resilience.limit import Exceeded, Limit, LimitScope, LineWait
 
 ONE = Limit("crm", concurrency=1)
 #: One call every ten seconds.

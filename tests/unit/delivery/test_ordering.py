@@ -45,9 +45,8 @@ from angzarr.errors import (
     StoreUnavailable,
 )
 from angzarr.events import headers as names
-from angzarr.ordering.lane import Elsewhere, Lane, Moved, Place, Step, Waiting, Why
+from angzarr.ordering.lane import Elsewhere, Lane, Moved, Order, Place, Step, Waiting, Why
 from angzarr.ordering.lanes import Looked
-from angzarr.ordering.order import Order
 from angzarr.resilience.backoff import Jitter, Policy
 from angzarr.resilience.claim_memory import LEASE
 

@@ -18,8 +18,7 @@ from angzarr.analysis.worker.intake import ReplayResults
 from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Parked, Skipped
 from angzarr.errors import DecodeError, GiveUp
 from angzarr.events import headers as names
-from angzarr.ordering.lane import Lane
-from angzarr.ordering.order import Order
+from angzarr.ordering.lane import Lane, Order
 from sqlite_ledger import SqliteLedger
 
 ORDER = Order(domains=frozenset({"order"}), types=frozenset({"Paid"}))

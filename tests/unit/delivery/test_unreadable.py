@@ -17,7 +17,7 @@ from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.delivery.unreadable import UnreadableMessages, damaged
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event, Message
-from angzarr.ordering.order import Order
+from angzarr.ordering.lane import Order
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 RAW = b"\xff{not json"

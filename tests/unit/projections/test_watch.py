@@ -12,8 +12,8 @@ from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.errors import StoreUnavailable
 from angzarr.events.event import Event
-from angzarr.ordering.order import Order
-from angzarr.projections.lag import LagWatch
+from angzarr.ordering.lane import Order
+from angzarr.projections.checkpoint import LagWatch
 
 NAME = "projection.totals"
 ORDERS = {NAME: Order(domains=frozenset({"order"}), types=frozenset({"Placed"}))}

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from angzarr.runtime import per_process as forks
+from angzarr.runtime import processes as forks
 
 _FORKING = """
 import os, signal, sys, threading, time
@@ -26,7 +26,7 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0)
 
 @pytest.mark.parametrize(
     ("guard", "hangs"),
-    [("from angzarr.runtime import per_process as forks; forks.guard()", False), ("", True)],
+    [("from angzarr.runtime import processes as forks; forks.guard()", False), ("", True)],
 )
 def test_a_child_can_import_what_a_thread_of_its_parent_imported_at_the_fork(
     tmp_path, guard, hangs
@@ -60,7 +60,7 @@ def test_a_fork_waits_for_no_import_for_ever(tmp_path, monkeypatch):
 
 def test_an_import_of_the_forking_thread_itself_is_not_waited_for(tmp_path, monkeypatch):
     (tmp_path / "forks_amid_import.py").write_text(
-        "from angzarr.runtime import per_process as forks\n"
+        "from angzarr.runtime import processes as forks\n"
         "waited_well = forks.wait_for_imports(0.05)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))

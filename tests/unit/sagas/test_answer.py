@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from angzarr.errors import AngzarrError, DecodeError, NotAnEvent
 from angzarr.events.event import Typed
-from angzarr.sagas.flags import Flags
 from angzarr.sagas.rejection_answers import (
     Compensation,
+    Flags,
     Forward,
     answer_of,
     delegate_to_framework,

@@ -15,7 +15,7 @@ from tests.hand_clock import START
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Decision, Write
 from angzarr.aggregates.command import MergeStrategy, Origin
-from angzarr.aggregates.declaring import applies, handles, merge_strategy, reacts_to, rejected
+from angzarr.aggregates.decorators import applies, handles, merge_strategy, reacts_to, rejected
 from angzarr.errors import (
     BrokerUnavailable,
     ChainTooDeep,
@@ -35,11 +35,9 @@ from angzarr.errors import (
 from angzarr.events.event import Event, Priority
 from angzarr.events.publication import NotAllPublished
 from angzarr.sagas.command_handlers import AWAY, LONGEST_WAIT
-from angzarr.sagas.context import CompensationContext
-from angzarr.sagas.flags import Flags
 from angzarr.sagas.log import RejectionStatus
-from angzarr.sagas.rejection import from_event
-from angzarr.sagas.rejection_answers import notification_of
+from angzarr.sagas.rejection import CompensationContext, from_event
+from angzarr.sagas.rejection_answers import Flags, notification_of
 from angzarr.sagas.saga import ProcessManager, Saga, Send
 
 

@@ -13,7 +13,7 @@ from tests.chain_world import World, a_command, a_rejection, address
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Stale
 from angzarr.aggregates.command import Origin
-from angzarr.aggregates.declaring import applies, handles, reacts_to, rejected
+from angzarr.aggregates.decorators import applies, handles, reacts_to, rejected
 from angzarr.errors import (
     BrokerUnavailable,
     ChainTooDeep,
@@ -26,12 +26,12 @@ from angzarr.errors import (
 )
 from angzarr.events.event import Priority, Typed, decoder_for
 from angzarr.events.headers import REPLAY
-from angzarr.sagas.context import CompensationContext
 from angzarr.sagas.escalation import SagaCompensationFailed
-from angzarr.sagas.flags import Flags, Result
 from angzarr.sagas.log import MAX_TEXT, RejectionStatus
-from angzarr.sagas.rejection import from_event, to_event
+from angzarr.sagas.rejection import CompensationContext, from_event, to_event
 from angzarr.sagas.rejection_answers import (
+    Flags,
+    Result,
     delegate_to_framework,
     emit_compensation_events,
     notification_of,

@@ -17,8 +17,7 @@ from angzarr.aggregates.command import Command, Origin
 from angzarr.aggregates.wire_form import command_to_wire
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event
-from angzarr.sagas.context import CompensationContext
-from angzarr.sagas.rejection import rejection_of
+from angzarr.sagas.rejection import CompensationContext, rejection_of
 from angzarr.sagas.rejection_answers import notification_of, revoke_command
 from angzarr.wire.identity_pb2 import Cover
 from angzarr.wire.rejection_pb2 import Notification, RejectionNotification, RevokeEventCommand

@@ -12,7 +12,7 @@ from tests.chain_world import address
 
 from angzarr.aggregates.book import Book
 from angzarr.aggregates.command import Origin
-from angzarr.aggregates.declaring import reacts_to
+from angzarr.aggregates.decorators import reacts_to
 from angzarr.errors import ConfigurationError, DecodeError, InvalidRoot
 from angzarr.events.event import Event, Typed
 from angzarr.sagas.saga import (

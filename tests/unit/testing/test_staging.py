@@ -10,7 +10,7 @@ from tests.unit.testing.shop import Placed
 
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 from angzarr.testing import FakeClock
 from angzarr.testing.staging import overlaid, staged
 from angzarr.testing.worker import open_in_process

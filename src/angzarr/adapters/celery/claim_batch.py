@@ -29,8 +29,8 @@ from angzarr.resilience.idempotency import (
     Release,
     key_for,
 )
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 

@@ -25,13 +25,12 @@ from angzarr.adapters.grpc.exchange import (
     told,
 )
 from angzarr.aggregates.book import Address, Book, Decision
-from angzarr.aggregates.command import Command
-from angzarr.aggregates.execute import AsyncCommandClient, CommandClient
+from angzarr.aggregates.command import AsyncCommandClient, Command, CommandClient
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.policies import POLICIES
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 
 #: The methods of our own service.
 EXECUTE: Final = "/angzarr.Commands/Execute"

@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 
 from angzarr.aggregates.book import Address, Book, Decision
 from angzarr.aggregates.command import Command, MergeStrategy
-from angzarr.aggregates.deciding import MAX_REASON
+from angzarr.aggregates.decider import MAX_REASON
 from angzarr.aggregates.wire_form import (
     FOREIGN_STATE,
     address_of,

@@ -25,7 +25,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 _SELDOM: Final = LogThrottle()

@@ -19,7 +19,7 @@ from angzarr.dead_letters.codec import Form
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.names import ANALYSIS_GROUP, queue_name
 from angzarr.dead_letters.queue import Outgoing, Receipt
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -36,8 +36,7 @@ from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.dead_letters.record import bounded
-from angzarr.runtime.failures import is_machine_fault
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
 _LOG: Final = logging.getLogger(__name__)
 #: Where a name is no UTF-8 confluent-kafka returns a list with holes *and* sets an exception.

@@ -16,7 +16,7 @@ from angzarr.adapters.kafka.topics import KafkaTopics
 from angzarr.dead_letters.codec import MAX_LETTER_BYTES, Form, encode, partition_key
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import Outgoing, TooLarge
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 #: The header that names the letter's form.

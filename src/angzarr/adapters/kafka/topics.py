@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from angzarr.adapters.kafka.client import KafkaCluster, reason_of
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 

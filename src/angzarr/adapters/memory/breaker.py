@@ -21,7 +21,7 @@ from angzarr.resilience.breaker import (
     Watches,
     settings_of,
 )
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _DEFAULTS = BreakerSettings()
 _NEW = BreakerState()

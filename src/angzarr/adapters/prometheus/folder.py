@@ -21,7 +21,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from angzarr.adapters.prometheus.snapshot import MetricsSnapshot, snapshot_of
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.health")
 

@@ -17,7 +17,7 @@ from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.dead_letters.record import ForeignRecord
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 #: Letters that the broker hands out ahead, per domain; who has as many in hand asks for each. Twice

@@ -37,7 +37,7 @@ from angzarr.resilience.breaker import (
     Watches,
     settings_of,
 )
-from angzarr.runtime.log_throttle import A_MINUTE, LogThrottle
+from angzarr.runtime.failures import A_MINUTE, LogThrottle
 
 _STEP: Final = Script("breaker.lua")
 _DEFAULTS: Final = BreakerSettings()

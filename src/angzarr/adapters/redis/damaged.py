@@ -15,9 +15,8 @@ from angzarr.adapters.redis.session import AWAY, LONGEST_JOIN, Session
 from angzarr.adapters.redis.step import Fetched
 from angzarr.errors import LetterTooLarge
 from angzarr.events.received import ENVELOPE, DamagedEnvelope, check_envelope
-from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.failures import LogThrottle, is_machine_fault
 from angzarr.runtime.json_bounds import TooMuch, check_json
-from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.transport")
 

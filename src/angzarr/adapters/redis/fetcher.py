@@ -21,7 +21,7 @@ from angzarr.adapters.redis.keyspace_listener import KeyspaceListener
 from angzarr.adapters.redis.link import Argument, Link
 from angzarr.adapters.redis.session import Session
 from angzarr.adapters.redis.step import STEP, Done, Ending, Fetched, Lists, flat
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 
 class StepErrors:

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from angzarr.adapters.redis.link import Connection, RedisClient
 from angzarr.errors import StoreUnavailable
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.flow")
 

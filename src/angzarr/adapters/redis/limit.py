@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 from angzarr.adapters.redis.flow_line import FlowLine, flow_key
 from angzarr.adapters.redis.link import Argument, Script
 from angzarr.resilience.idempotency import key_part
-from angzarr.resilience.limit import Exceeded, LimitScope
-from angzarr.resilience.line import LineWait
+from angzarr.resilience.limit import Exceeded, LimitScope, LineWait
 
 _SCRIPT: Final = Script("limit.lua")
 

@@ -19,7 +19,7 @@ from kombu.transport.redis import MultiChannelPoller
 from kombu.utils.eventio import ERR, READ
 
 from angzarr.adapters.redis.session import AWAY
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 
 class Nudge:

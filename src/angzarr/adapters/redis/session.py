@@ -22,8 +22,8 @@ from redis.exceptions import RedisError, ResponseError
 from angzarr.adapters.redis.link import Argument, Link, Script
 from angzarr.adapters.redis.step import STEP, after_death, with_deaths_of, without_deaths
 from angzarr.events.received import ENVELOPE
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.json_bounds import check_json
-from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.transport")
 

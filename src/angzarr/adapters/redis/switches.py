@@ -35,7 +35,7 @@ from angzarr.resilience.switches import (
     check_switch,
     too_many,
 )
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _MS: Final = timedelta(milliseconds=1)
 _SAID: Final = frozenset({"selector", "action", "by", "reason"})

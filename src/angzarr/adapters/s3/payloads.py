@@ -22,7 +22,7 @@ from angzarr.payloads.store import (
     sha256_of,
     verified,
 )
-from angzarr.runtime.per_process import OncePerProcess
+from angzarr.runtime.processes import OncePerProcess
 
 FAILURES: Final = (BotoCoreError, ClientError)
 

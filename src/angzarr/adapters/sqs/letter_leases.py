@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from angzarr.adapters.sqs.client import FAILURES, reason_of
 from angzarr.adapters.sqs.letter_messages import BATCH
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 

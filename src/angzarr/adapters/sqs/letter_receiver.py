@@ -27,7 +27,7 @@ from angzarr.adapters.sqs.queues import SqsQueues
 from angzarr.dead_letters.codec import read_receipt
 from angzarr.dead_letters.queue import BATCH_BYTES, Receipt, Room
 from angzarr.errors import DeadLetterQueueUnavailable
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageTypeDef

@@ -21,7 +21,7 @@ from kombu.asynchronous.aws.connection import AsyncHTTPSConnection
 from kombu.asynchronous.http.curl import CurlClient
 from kombu.transport import SQS as stock  # noqa: N811 - a module
 
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 #: Polls at a time; each queue that is consumed has one. kombu's 10 would let others wait for them.
 MOST_POLLS: Final = 64

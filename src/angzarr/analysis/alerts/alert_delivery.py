@@ -21,7 +21,7 @@ from angzarr.clock import Clock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.backoff import Jitter, Policy, next_delay
 from angzarr.resilience.breaker import Barred, Breakers, BreakerSettings
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
 from angzarr.webhooks import PostResult
 

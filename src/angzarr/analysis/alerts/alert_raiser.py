@@ -53,7 +53,7 @@ from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.worker.worker import report
 from angzarr.clock import Clock
 from angzarr.maintenance.retention import Removed
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.analysis")
 

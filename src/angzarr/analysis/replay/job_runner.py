@@ -35,8 +35,7 @@ from angzarr.analysis.worker.worker import may_pass
 from angzarr.dead_letters.letter import Refusal
 from angzarr.errors import DecodeError, text_of
 from angzarr.resilience.breaker import Phase
-from angzarr.runtime.failures import is_machine_fault
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
 _log = logging.getLogger("angzarr.analysis")
 #: Jobs worked on in one turn.

@@ -35,7 +35,7 @@ from angzarr.analysis.worker.decisions import DecisionMaker
 from angzarr.analysis.worker.worker import report
 from angzarr.clock import Clock
 from angzarr.errors import Unavailable
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 #: From one job of a group to the next, at first; doubled for each that went wrong in a row.
 FIRST_PAUSE: Final = timedelta(minutes=10)

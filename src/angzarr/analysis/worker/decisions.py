@@ -19,7 +19,7 @@ from angzarr.analysis.replay.skip import place_of
 from angzarr.analysis.worker.worker import report
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import Unavailable
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 #: Within this a job that goes on has noted that a replay of its own failed.
 _SEEN_BY_JOB: Final = timedelta(seconds=30)

@@ -22,8 +22,7 @@ from angzarr.analysis.worker.decisions import DecisionMaker
 from angzarr.analysis.worker.worker import may_pass, report
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, Unavailable
 from angzarr.resilience.idempotency import RECORD_LIFE
-from angzarr.runtime.failures import is_machine_fault
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
 #: Replays that the broker may refuse in one turn before it counts as away.
 MOST_REFUSED: Final = 3

@@ -44,7 +44,6 @@ from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.errors import DeadLetterQueueUnavailable, Unavailable
 from angzarr.runtime.failures import is_machine_fault
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 
 _log = logging.getLogger("angzarr.analysis")

@@ -20,9 +20,8 @@ from angzarr.errors import (
     PayloadStoreUnavailable,
     Unavailable,
 )
-from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.failures import LogThrottle, is_machine_fault
 from angzarr.runtime.health_report import Condition, Heartbeat, Report, since
-from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.analysis")
 

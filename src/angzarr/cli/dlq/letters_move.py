@@ -38,7 +38,7 @@ from angzarr.dead_letters.transfer import (
     carry_into,
     waiting,
 )
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import stopped_by_signal
 

@@ -27,9 +27,8 @@ from angzarr.cli.terminal import JSON, print_json
 from angzarr.errors import StoreUnavailable, text_of
 from angzarr.ordering.lane_view import lane_at, views
 from angzarr.projections import ordered_handler as ordered_json
-from angzarr.projections.checkpoint import OrderingStores
-from angzarr.projections.lag import Lag, lag_of
-from angzarr.projections.ordered_handler import HandlerRow, Ordered, row_of
+from angzarr.projections.checkpoint import Lag, OrderingStores, lag_of
+from angzarr.projections.ordered_handler import HandlerRow, OrderedHandler, row_of
 from angzarr.runtime.text import printable
 from angzarr.wiring.dashboard import ordered
 
@@ -40,7 +39,7 @@ _MOST_SHOWN: Final = 1_000
 
 @click.group()
 def projection() -> None:
-    """Ordered handlers: how far they are, and what holds them up."""
+    """OrderedHandler handlers: how far they are, and what holds them up."""
 
 
 @projection.command("list")
@@ -114,12 +113,15 @@ projection.add_command(reset)
 projection.add_command(skip)
 
 
-def _row(one: Ordered, stores: OrderingStores, lag: Lag | None = None) -> HandlerRow:
+def _row(one: OrderedHandler, stores: OrderingStores, lag: Lag | None = None) -> HandlerRow:
     return row_of(one, stores.lanes, stores.checkpoints, lag)
 
 
 def _lag(
-    one: Ordered, stores: OrderingStores, books: EventStore | None, types: tuple[str, ...] = ()
+    one: OrderedHandler,
+    stores: OrderingStores,
+    books: EventStore | None,
+    types: tuple[str, ...] = (),
 ) -> Lag:
     return lag_of(
         one.task,
@@ -141,7 +143,7 @@ def _with_lags(
         return rows, text_of(away)
 
 
-def _check_types(one: Ordered, found: Lag, types: tuple[str, ...]) -> None:
+def _check_types(one: OrderedHandler, found: Lag, types: tuple[str, ...]) -> None:
     """Refuse an unknown event type: 0 would look like good news."""
     known = one.order.types | {pending.type for pending in found.by_type}
     for unknown in sorted(set(types) - known):
@@ -150,7 +152,7 @@ def _check_types(one: Ordered, found: Lag, types: tuple[str, ...]) -> None:
         raise click.ClickException(printable(msg))
 
 
-def _show_all(one: Ordered, stores: OrderingStores, limit: int, *, as_json: bool) -> None:
+def _show_all(one: OrderedHandler, stores: OrderingStores, limit: int, *, as_json: bool) -> None:
     row, by_type = _row(one, stores), stores.checkpoints.by_type(one.task)
     found = stores.lanes.waiting(one.task, limit=limit + 1)
     shown = found[:limit]
@@ -168,7 +170,7 @@ def _show_all(one: Ordered, stores: OrderingStores, limit: int, *, as_json: bool
 
 
 def _show_lane(
-    one: Ordered,
+    one: OrderedHandler,
     stores: OrderingStores,
     books: EventStore | None,
     place: Address,
@@ -191,7 +193,7 @@ def _show_lane(
 
 
 def _is_known(
-    one: Ordered, stores: OrderingStores, books: EventStore | None, place: Address
+    one: OrderedHandler, stores: OrderingStores, books: EventStore | None, place: Address
 ) -> bool:
     if stores.lanes.places(one.task, [place]):
         return True

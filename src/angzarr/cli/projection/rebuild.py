@@ -18,7 +18,7 @@ from angzarr.clock import SystemClock
 from angzarr.projections.rebuild import BATCH, Ending, Rebuild, RebuildStanding, RebuildStopped
 from angzarr.projections.shadow_table import Compared, Failure
 from angzarr.projections.shadow_table import Progress as SoFar
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import stopped_by_signal
 from angzarr.wiring.projections import Site, open_site

@@ -24,9 +24,8 @@ from angzarr.cli.terminal import JSON, YES, print_json
 from angzarr.ordering.lane import Place as LanePlace
 from angzarr.ordering.lane import Waiting, Why
 from angzarr.ordering.lane_view import LaneState, LaneView, lane_at
-from angzarr.projections.checkpoint import OrderingStores
-from angzarr.projections.lag import bookless_of
-from angzarr.projections.ordered_handler import Ordered, of_letter
+from angzarr.projections.checkpoint import OrderingStores, bookless_of
+from angzarr.projections.ordered_handler import OrderedHandler, of_letter
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import person
 from angzarr.wiring.application import Application
@@ -66,7 +65,7 @@ class Passing:
         return f", {self.in_book} of which a worker would send again from the event book"
 
 
-def over_gap(one: Ordered, view: LaneView) -> Passing:
+def over_gap(one: OrderedHandler, view: LaneView) -> Passing:
     """Return the skip to the first event that waits behind a gap; refuses where there is none."""
     if view.state is LaneState.GAP and view.first_behind is not None:
         return Passing(view=view, to=view.first_behind.sequence)
@@ -81,7 +80,7 @@ def over_gap(one: Ordered, view: LaneView) -> Passing:
     raise click.ClickException(msg)
 
 
-def up_to(one: Ordered, view: LaneView, sequence: int, *, in_book: bool) -> Passing:
+def up_to(one: OrderedHandler, view: LaneView, sequence: int, *, in_book: bool) -> Passing:
     """Return the skip to *sequence*; refuses to go back, past a dead letter or past what is known.
 
     *in_book*: whether the book of the aggregate has the event before *sequence*.
@@ -105,7 +104,7 @@ def up_to(one: Ordered, view: LaneView, sequence: int, *, in_book: bool) -> Pass
     return passing
 
 
-def _refusal(one: Ordered, letter: Waiting) -> str:
+def _refusal(one: OrderedHandler, letter: Waiting) -> str:
     place = letter.lane.address
     _, skip = of_letter(one, letter)
     return f"#{letter.sequence} of {place} is a dead letter, which is skipped with: {skip}"
@@ -155,7 +154,7 @@ def skip(
 
 
 def _chosen(
-    one: Ordered, view: LaneView, books: EventStore | None, sequence: int | None
+    one: OrderedHandler, view: LaneView, books: EventStore | None, sequence: int | None
 ) -> Passing:
     if sequence is None:
         passing = over_gap(one, view)
@@ -222,7 +221,7 @@ def reset(app_name: str | None, name: str, *, force: bool, yes: bool, as_json: b
         click.echo(f"{one.name} is reset: {lanes} lanes begin anew. {_what_now(one)}")
 
 
-def _check_books(app: Application, one: Ordered) -> None:
+def _check_books(app: Application, one: OrderedHandler) -> None:
     """Refuse where lanes would wait for events that no longer exist."""
     with opened_lanes(app) as stores, opened_books(app) as books:
         lost = bookless_of(
@@ -237,7 +236,7 @@ def _check_books(app: Application, one: Ordered) -> None:
         raise click.ClickException(msg)
 
 
-def _what_now(one: Ordered) -> str:
+def _what_now(one: OrderedHandler) -> str:
     if one.order.moves:
         return f"Fill it with: angzarr projection rebuild {shlex.quote(one.name)}"
     return "It takes events again from the first one of each aggregate on, as they come"
@@ -289,7 +288,7 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
 
 
 def _new(
-    one: Ordered, stores: OrderingStores, books: EventStore
+    one: OrderedHandler, stores: OrderingStores, books: EventStore
 ) -> Iterator[tuple[Address, int, int]]:
     """Yield aggregates of which nothing was handled: where they are, and where their books end.
 
@@ -304,7 +303,7 @@ def _new(
                 yield address, place, end
 
 
-def _pages(one: Ordered, books: EventStore) -> Iterator[list[Head]]:
+def _pages(one: OrderedHandler, books: EventStore) -> Iterator[list[Head]]:
     after: Address | None = None
     while page := list(books.heads(sorted(one.order.domains), after, _RESET_PAGE)):
         yield page

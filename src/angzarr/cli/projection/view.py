@@ -1,4 +1,4 @@
-"""Ordered handlers for people, and which handler and lanes a command is about.
+"""OrderedHandler handlers for people, and which handler and lanes a command is about.
 
 Text that came from outside is shown, never obeyed.
 """
@@ -18,9 +18,8 @@ from angzarr.cli.terminal import console, moment, pairs, safe
 from angzarr.errors import ConfigurationError, InvalidDomainName, InvalidRoot
 from angzarr.ordering.lane import Waiting, Why
 from angzarr.ordering.lane_view import LaneState, LaneView
-from angzarr.projections.checkpoint import Checkpoint, OrderingStores
-from angzarr.projections.lag import Lag
-from angzarr.projections.ordered_handler import HandlerRow, Ordered, what_helps
+from angzarr.projections.checkpoint import Checkpoint, Lag, OrderingStores
+from angzarr.projections.ordered_handler import HandlerRow, OrderedHandler, what_helps
 from angzarr.runtime.text import ago, printable, span_text
 from angzarr.wiring.application import Application
 from angzarr.wiring.dashboard import ordered
@@ -146,7 +145,7 @@ def _processed(checkpoint: Checkpoint | None) -> dict[str, object]:
     }
 
 
-def print_lane(one: Ordered, view: LaneView, pending: Sequence[Pending]) -> None:
+def print_lane(one: OrderedHandler, view: LaneView, pending: Sequence[Pending]) -> None:
     """Print where one lane is, and what its book has more."""
     console().print(
         pairs(
@@ -161,7 +160,7 @@ def print_lane(one: Ordered, view: LaneView, pending: Sequence[Pending]) -> None
     )
 
 
-def print_waiting(one: Ordered, lanes: Iterable[LaneView], now: datetime) -> None:
+def print_waiting(one: OrderedHandler, lanes: Iterable[LaneView], now: datetime) -> None:
     """Print what waits in *lanes*, in which order and why, then what helps."""
     out, helps = console(), []
     table = Table("aggregate", "#", "event", "why", "since", "details")
@@ -200,7 +199,7 @@ def _words(why: Why) -> str:
     return {Why.EARLY: "parked", Why.RETRYING: "retrying", Why.DEAD_LETTER: "dead letter"}[why]
 
 
-def find(app: Application, name: str) -> Ordered:
+def find(app: Application, name: str) -> OrderedHandler:
     """Return the one that is called *name*, or has it as task name; refuses an unknown name."""
     known = ordered(app)
     for one in known:
@@ -249,7 +248,7 @@ class AggregateParam(click.ParamType[Address]):
             self.fail(f"{value!r} is not a DOMAIN/ROOT[@EDITION]: {error}", param, ctx)
 
 
-def check_domain_of(one: Ordered, address: Address) -> Address:
+def check_domain_of(one: OrderedHandler, address: Address) -> Address:
     """Return *address* if *one* takes events of its domain, else refuse it."""
     if address.domain not in one.order.domains:
         listed = ", ".join(sorted(one.order.domains))

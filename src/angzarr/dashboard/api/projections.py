@@ -34,7 +34,7 @@ from angzarr.ordering.lane import Standing, Waiting, Why
 from angzarr.ordering.lane_view import LaneState, LaneView, lane_at
 from angzarr.projections.checkpoint import Checkpoint
 from angzarr.projections.ordered_handler import (
-    Ordered,
+    OrderedHandler,
     checkpoint_json,
     lag_json,
     lane_json,
@@ -70,7 +70,7 @@ class Letters(NamedTuple):
 
 
 def lane_page(
-    services: Services, one: Ordered, *, after: str, limit: int, blocked: bool
+    services: Services, one: OrderedHandler, *, after: str, limit: int, blocked: bool
 ) -> LanePage:
     """A page of lanes of *one* behind the cursor *after*; raises Problem, ConfigurationError."""
     place = _address_in(after) if after else None
@@ -82,7 +82,7 @@ def lane_page(
     return LanePage(shown, more)
 
 
-def lane_story(services: Services, one: Ordered, address: Address, limit: int) -> LaneStory:
+def lane_story(services: Services, one: OrderedHandler, address: Address, limit: int) -> LaneStory:
     """The lane of *one* at *address*; raises Problem, ConfigurationError."""
     try:
         check_address(address)
@@ -97,7 +97,7 @@ def lane_story(services: Services, one: Ordered, address: Address, limit: int) -
     return LaneStory(shown, more, _pending(services, shown))
 
 
-def by_type(services: Services, one: Ordered) -> Mapping[str, Checkpoint]:
+def by_type(services: Services, one: OrderedHandler) -> Mapping[str, Checkpoint]:
     """The checkpoints of *one* by type of event; raises Problem, ConfigurationError."""
     with asking(LANES):
         return services.ordered.stores().checkpoints.by_type(one.task)

@@ -31,7 +31,7 @@ from angzarr.dashboard.services import Services
 from angzarr.errors import AngzarrError
 from angzarr.ordering.lane import Standing
 from angzarr.ordering.lane_view import LaneState, view_of
-from angzarr.projections.ordered_handler import Ordered, what_helps
+from angzarr.projections.ordered_handler import OrderedHandler, what_helps
 from angzarr.settings.dashboard import Role
 
 router = pages()
@@ -130,7 +130,7 @@ def _story(request: Request, services: Services, name: str) -> dict[str, Any]:
     }
 
 
-def _told(one: Ordered, lane: Standing, letters: Letters) -> tuple[Any, ...]:
+def _told(one: OrderedHandler, lane: Standing, letters: Letters) -> tuple[Any, ...]:
     """A lane, how it stands, the commands that help, and the entry that holds it up."""
     view = view_of(lane)
     letter = view.head if view.state is LaneState.BLOCKED else None

@@ -161,7 +161,7 @@ def test_all_that_take_events_in_order_are_listed(said, lanes, books):
 
 
 def test_a_quick_list_reads_no_books(said, shown, monkeypatch):
-    monkeypatch.setattr("angzarr.projections.lag.lag_of", None)
+    monkeypatch.setattr("angzarr.projections.checkpoint.lag_of", None)
     monkeypatch.setattr("angzarr.cli.projection.main.lag_of", None)
     assert ["lag" in one for one in said("list", "--quick")] == [False, False]
     assert "sales" in shown("list", "--quick")

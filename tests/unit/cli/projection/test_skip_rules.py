@@ -9,13 +9,12 @@ from tests.hand_clock import START
 
 from angzarr.aggregates.book import Address
 from angzarr.cli.projection.skip import over_gap, up_to
-from angzarr.ordering.lane import Lane, Waiting, Why
+from angzarr.ordering.lane import Lane, Order, Waiting, Why
 from angzarr.ordering.lane_view import LaneState, LaneView
-from angzarr.ordering.order import Order
-from angzarr.projections.ordered_handler import Ordered
+from angzarr.projections.ordered_handler import OrderedHandler
 
 PLACE = Address("order", "o-1")
-ONE = Ordered(
+ONE = OrderedHandler(
     "projection.sales",
     Order(domains=frozenset({"order"}), types=frozenset(), moves=True),
 )

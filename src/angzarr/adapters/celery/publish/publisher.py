@@ -22,7 +22,7 @@ from angzarr.delivery.schedule import REFUSED_FOR, SLEPT, Schedule, rest_headers
 from angzarr.errors import BrokerUnavailable, Unroutable
 from angzarr.events import headers as names
 from angzarr.events.event import Message
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.schedule")
 

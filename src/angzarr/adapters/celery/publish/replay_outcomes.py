@@ -15,8 +15,8 @@ from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable, DecodeError
 from angzarr.events.event import Message
 from angzarr.events.headers import NoNumber, read_number
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.json_bounds import Bounds, check_json
-from angzarr.runtime.log_throttle import LogThrottle
 from angzarr.runtime.text import printable
 
 _log = logging.getLogger("angzarr.analysis")

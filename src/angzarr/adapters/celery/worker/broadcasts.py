@@ -27,8 +27,8 @@ from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.adapters.celery.worker.message_limits import take_in
 from angzarr.errors import DecodeError, text_of
 from angzarr.events.headers import NoNumber, read_number
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 

@@ -25,9 +25,8 @@ from celery.worker.state import maybe_shutdown
 from angzarr.adapters.celery.message_check import check_message
 from angzarr.adapters.celery.worker.pools import SteadyExecutor
 from angzarr.errors import text_of
-from angzarr.runtime.failures import FailureCounts, is_machine_fault
+from angzarr.runtime.failures import FailureCounts, LogThrottle, is_machine_fault
 from angzarr.runtime.health_report import Heartbeat
-from angzarr.runtime.log_throttle import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 

@@ -21,7 +21,7 @@ from angzarr.errors import StoreUnavailable
 from angzarr.fleet import SAID_AGAIN, Fleet, Member
 from angzarr.resilience.claim_memory import LEASE, Tenure
 from angzarr.resilience.clock_watch import ClockWatch
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 

@@ -23,8 +23,7 @@ from typing import Any, Final, TypeVar
 
 from celery.concurrency.asynpool import AsynPool
 
-from angzarr.runtime.failures import is_machine_fault
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
 

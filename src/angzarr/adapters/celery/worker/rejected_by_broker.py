@@ -33,7 +33,7 @@ from angzarr.delivery.unsettled import TOO_LARGE_WAIT
 from angzarr.errors import DeliveryError, LetterTooLarge
 from angzarr.events import headers as names
 from angzarr.events.event import Message
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
 

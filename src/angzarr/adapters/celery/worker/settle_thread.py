@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from angzarr.delivery.retry_until_available import FIRST_WAIT, LONGEST_WAIT, MOST_TRIES
 from angzarr.errors import NotYet, is_absence
-from angzarr.runtime.failures import is_machine_fault
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
 

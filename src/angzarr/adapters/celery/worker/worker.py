@@ -24,7 +24,7 @@ from angzarr.delivery.schedule import DueMessages
 from angzarr.delivery.schedule_mover import Mover
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Message
-from angzarr.runtime.periodic_thread import PeriodicThread
+from angzarr.runtime.processes import PeriodicThread
 
 _log = logging.getLogger("angzarr.worker")
 #: What `Stopping` says besides 0.

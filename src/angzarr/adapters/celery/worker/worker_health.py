@@ -14,8 +14,8 @@ from typing import Final
 from angzarr.adapters.celery.worker.consumer_state import ConsumerState
 from angzarr.adapters.celery.worker.settle_thread import Trouble
 from angzarr.errors import text_of
+from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.health_report import Condition, Report, since
-from angzarr.runtime.log_throttle import LogThrottle
 
 #: Seconds that a queue may go unserved, or a slot empty, before a worker is not ready. A child
 #: that ended is replaced within a second.

@@ -18,7 +18,7 @@ from datetime import timedelta
 from itertools import islice
 
 from angzarr.facts import Fact
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.facts")
 

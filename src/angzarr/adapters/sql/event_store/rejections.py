@@ -17,7 +17,6 @@ from angzarr.adapters.sql.engine.schema import SchemaDatabase
 from angzarr.adapters.sql.engine.statements import insert_into, utc
 from angzarr.adapters.sql.event_store.tables import BOOKS, prune_rejections, rejected_commands
 from angzarr.aggregates.book import Address
-from angzarr.sagas.flags import CompensationStep
 from angzarr.sagas.log import (
     AskedAgain,
     Case,
@@ -27,6 +26,7 @@ from angzarr.sagas.log import (
     asked_again,
     noted,
 )
+from angzarr.sagas.rejection_answers import CompensationStep
 
 _ADDRESSES: Final = ("source", "target")
 #: Times, numbers, and what is read and written by itself.

@@ -36,7 +36,7 @@ from angzarr.projections.shadow_table import (
     Plan,
     SwitchedOver,
 )
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.projections")
 

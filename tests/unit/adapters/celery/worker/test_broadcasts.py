@@ -15,7 +15,7 @@ from kombu import Consumer, Producer
 from angzarr import Angzarr
 from angzarr.adapters.celery.worker import broadcasts
 from angzarr.adapters.celery.worker.broadcasts import MOST_WAITING, ONCE, BroadcastQueue, heed
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 
 GOOD = {"method": "ping", "arguments": {}, "destination": None}
 LISTS = b"[" + b"[]," * 2_000_000 + b"[]]"

@@ -8,7 +8,7 @@ import pytest
 from tests.contracts.facts import facts_of
 
 from angzarr.adapters.sql.delivery.fact_spool import FactSpool
-from angzarr.runtime.log_throttle import LogThrottle
+from angzarr.runtime.failures import LogThrottle
 from polling import wait_until
 
 

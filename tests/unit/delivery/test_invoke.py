@@ -10,9 +10,9 @@ from tests.hand_clock import HandClock
 
 from angzarr.delivery.compensation import CompensationAction, Undos
 from angzarr.delivery.context import RUNNING, no_breaker
-from angzarr.delivery.eager import run_eagerly
 from angzarr.delivery.failure_policy import FailurePolicy
 from angzarr.delivery.handlers import Handler
+from angzarr.delivery.invoke import run_eagerly
 from angzarr.delivery.step_retry import InPlace
 from angzarr.errors import RetryLater
 from angzarr.events import headers as names

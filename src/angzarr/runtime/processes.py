@@ -1,18 +1,17 @@
-"""OncePerProcess: a value that every process makes for itself, once, whatever thread asks first.
+"""Processes: values that each process makes once, threads that work in turns, and safe forks.
 
-Connections, loops and threads do not survive a fork: a prefork child must not use its parent's.
+Connections, loops and threads do not survive a fork: a child must not use its parent's.
 
-Forks: none while another thread imports a module.
-
-A forked child has one thread, but all locks of its parent's threads, held as they were. Where one
-of them was in the middle of an import, that module stays locked in the child, and whoever imports
-it there waits for ever: a slot is lost, and its message with it until the worker ends. CPython
-renews its global import lock in a child, but not the lock of each module (the same hang, seen by
-others: iloveitaly/celery-healthcheck#45).
+A forked child has one thread, but all locks of its parent's threads, held as they were. If one of
+these threads was importing a module, that module stays locked in the child: an import of it hangs,
+and its slot and message are lost until the worker ends. CPython renews its global import lock in a
+child, but not the lock of each module (the same hang: iloveitaly/celery-healthcheck#45). So `guard`
+lets a fork wait for imports.
 """
 
 from __future__ import annotations
 
+import atexit
 import concurrent.futures.thread  # noqa: F401 - first: see `guard`
 import logging
 import os
@@ -21,9 +20,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import cache
 from importlib import _bootstrap  # where the locks of modules are
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -119,3 +119,59 @@ def guard() -> None:
     module is imported here, before most can set up an SDK.
     """
     os.register_at_fork(before=_before)
+
+
+class Turns(Protocol):
+    """What is done in turns."""
+
+    def turn(self) -> timedelta:
+        """Do some work; return how long to wait before the next turn. Never raises."""
+
+    def leave(self) -> None:
+        """Finish, after the last turn."""
+
+
+class PeriodicThread:
+    """Takes turns until the process ends; children that are forked meanwhile have none.
+
+    *make* is given what tells whether to stop. A stop waits for the turn that is under way, but no
+    longer than *patience*.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Callable[[], bool]], Turns],
+        patience: timedelta = timedelta(seconds=2),
+    ) -> None:
+        self._ended = threading.Event()
+        self._pid = os.getpid()
+        self._patience = patience
+        self._turns = make(self._ended.is_set)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+        atexit.register(self.end)
+
+    def turn(self) -> None:
+        """Take one turn here and now, for who does not start the thread."""
+        self._turns.turn()
+
+    def end(self) -> None:
+        """Take no more turns; one that takes too long is left to end with the process."""
+        if self._ended.is_set() or os.getpid() != self._pid:
+            return
+        self._ended.set()
+        if self._thread.ident is None:  # never started: turns were taken by hand, if at all
+            self._turns.leave()
+            return
+        atexit.unregister(self.end)
+        self._thread.join(self._patience.total_seconds())
+
+    def _run(self) -> None:
+        wait = timedelta(0)
+        while not self._ended.wait(wait.total_seconds()):
+            wait = self._turns.turn()
+        self._turns.leave()

@@ -1,4 +1,4 @@
-"""Declaring: the decorators by which a class says what its methods are for (spec C2, C4)."""
+"""Decorators: a class says by them what its methods are for (spec C2, C4)."""
 
 from __future__ import annotations
 

@@ -13,10 +13,9 @@ from tests.hand_clock import START as NOW
 
 from angzarr.adapters.memory.event_store import MemoryEventBooks, MemoryEventStore
 from angzarr.aggregates.book import Address, Pending
-from angzarr.ordering.lane import Summary
-from angzarr.ordering.order import Order
-from angzarr.projections import lag
-from angzarr.projections.lag import lag_of
+from angzarr.ordering.lane import Order, Summary
+from angzarr.projections import checkpoint as lag
+from angzarr.projections.checkpoint import lag_of
 
 HANDLER = "projection.sales"
 

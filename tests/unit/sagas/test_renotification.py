@@ -16,14 +16,14 @@ from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.aggregates.command import id_after
-from angzarr.aggregates.declaring import applies, rejected
+from angzarr.aggregates.decorators import applies, rejected
 from angzarr.errors import BrokerUnavailable, CompensationFailed
 from angzarr.events.event import Event
-from angzarr.sagas.asking import PATIENCE, Asking, NotAsked, under_way
 from angzarr.sagas.compensating import Compensating, CompensationTurn
-from angzarr.sagas.flags import CompensationStep, Flags
 from angzarr.sagas.log import MAX_TEXT, SETTLED, RejectionStatus, case_of
 from angzarr.sagas.rejection import Rejection, from_event, to_event
+from angzarr.sagas.rejection_answers import CompensationStep, Flags
+from angzarr.sagas.renotification import PATIENCE, NotAsked, Renotifier, under_way
 from angzarr.sagas.story import story_of
 
 PLAYER = Address("player", "p-1")
@@ -102,7 +102,7 @@ class World:
         self.clock, self.sent, self.facts = HandClock(), Sent(), MemoryFactLog()
         self.books, self.log = MemoryEventBooks(), MemoryRejectionLog()
         self.rejection = replace(a_rejection(sequence=0), rejected_at=self.clock.now())
-        self.asking = Asking(
+        self.asking = Renotifier(
             log=self.log, outbox=self.sent, facts=lambda: self.facts, clock=self.clock
         )
         self.compensating = Compensating(

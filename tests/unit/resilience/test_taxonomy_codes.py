@@ -572,7 +572,7 @@ def _fetch_of_nothing() -> None:
 def test_every_listed_class_exists() -> None:
     import importlib
 
-    from angzarr.resilience.taxonomy_sources import SOURCES
+    from angzarr.resilience.taxonomy_codes import SOURCES
 
     for path in SOURCES:
         module, _, name = path.rpartition(".")

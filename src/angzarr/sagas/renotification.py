@@ -1,8 +1,8 @@
-"""Asking: a person has the source of a rejected command asked anew, after a bug was mended (C4).
+"""Renotification: a person has the source of a rejected command notified again (spec C4).
 
-The log counts first, then the notification is sent under an id of this asking, so that no claim
-of an earlier one stops it. What the source decides is kept under the rejection's own id: however
-often it is asked, it compensates once.
+That helps after a bug was fixed. The log counts first. Then the notification is sent under an id of
+its own, so that no claim of an earlier one stops it. The source's decision is kept under the
+rejection's own id: however often it is notified, it compensates once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NotAsked(AngzarrError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class Renotifier:
     """Asks sources anew."""
 
     log: RejectionLog

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.command import MergeStrategy
-from angzarr.aggregates.declaring import (
+from angzarr.aggregates.decorators import (
     Rejected,
     applies,
     handles,
