@@ -1,7 +1,7 @@
-"""Time as a port, so that rules take no clock and tests need not wait.
+"""Clock: time as a port, so that rules take no clock and tests need not wait.
 
-The fleet has one clock, its claim store's: a worker whose machine says something else goes by the
-store's (`follow`), so that no time that one machine wrote is judged by another's.
+The fleet has one clock, its claim store's. A worker whose machine says something else goes by the
+store's (`follow`): no time that one machine wrote is compared with another's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Clock(Protocol):
     """What the time is, and how to let it pass."""
 
     def now(self) -> datetime:
-        """Return the time, UTC-aware."""
+        """The time, UTC-aware."""
 
     def sleep(self, span: timedelta) -> None:
         """Let *span* pass; zero or less returns at once."""
@@ -33,7 +33,7 @@ class SystemClock:
     """The fleet's time as this machine knows it, or what stands in for it (`standing_in`)."""
 
     def now(self) -> datetime:
-        """Return the machine's time in UTC, or the store's where the machine's is wrong."""
+        """The machine's time in UTC, or the store's where the machine's is wrong."""
         if _STANDS_IN:
             return _STANDS_IN[-1].now()
         ahead = _FOLLOWED[0]
@@ -71,7 +71,7 @@ def follow(there: datetime | None) -> None:
 
 
 def stands_in() -> bool:
-    """Return whether the time of this process is a test's."""
+    """True if the time of this process is a test's."""
     return bool(_STANDS_IN)
 
 

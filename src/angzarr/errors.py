@@ -63,7 +63,7 @@ from typing import Any
 
 
 def text_of(error: BaseException) -> str:
-    """Return what *error* says; an error that cannot even say it must not stop its letter."""
+    """What *error* says; an error that cannot even say it must not stop its letter."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - somebody else's __str__
@@ -142,7 +142,7 @@ class Unavailable(AngzarrError):
 
 
 def is_absence(error: BaseException) -> bool:
-    """Tell whether *error* says that a server or the way to it is away: waiting helps.
+    """True if *error* says that a server or the way to it is away: waiting helps.
 
     A refusal for good is none, nor is an error that nobody foresaw: it may be ours and come back
     for ever.

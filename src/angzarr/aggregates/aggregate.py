@@ -1,8 +1,7 @@
 """Aggregate: a state made of the events of a book, and the methods that decide commands (C1).
 
-It decides on its state alone: no I/O, so that a command may be decided again on fresh state.
-
-State ↔ the JSON of a snapshot, and JSON of one's own. Pure.
+It decides on its state alone: no I/O, so that a command may be decided again on fresh state. A
+snapshot keeps the state as JSON. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from angzarr.events.event import Event, adapter_for, decoder_for, event_type_of,
 
 
 def written(state_type: Any, state: object) -> Any:
-    """Return *state* as JSON from which it can be read; raises UnserializableEvent.
+    """*state* as JSON from which it can be read; raises UnserializableEvent.
 
     What is not read back as an equal state is refused: fields that are left out, keys that JSON
     makes text, and types that compare nothing.
@@ -49,12 +48,12 @@ def written(state_type: Any, state: object) -> Any:
 
 
 def read(state_type: Any, data: Any) -> Any:
-    """Return the state that *data* is, which shares nothing with it; raises DecodeError."""
+    """The state that *data* is, which shares nothing with it; raises DecodeError."""
     return decoder_for(state_type)(copied(data))
 
 
 def is_one(state_type: Any, state: object) -> bool:
-    """Tell whether *state* is of its type, as far as Python can tell."""
+    """True if *state* is of its type, as far as Python can tell."""
     if not isinstance(state_type, type):
         return True
     try:
@@ -64,7 +63,7 @@ def is_one(state_type: Any, state: object) -> bool:
 
 
 def copied(data: Any) -> Any:
-    """Return the JSON value *data*, which shares nothing with it that could be changed."""
+    """The JSON value *data*, which shares nothing with it that could be changed."""
     if isinstance(data, dict):
         return {key: copied(value) for key, value in data.items()}
     return [copied(value) for value in data] if isinstance(data, list) else data
@@ -160,7 +159,7 @@ class Aggregate(Generic[State]):
         self.state = state
 
     def decide(self, command: Command) -> tuple[Event, ...]:
-        """Return the events that *command* leads to; they have no sequence yet.
+        """The events that *command* leads to; they have no sequence yet.
 
         Raises UnknownCommand, DecodeError, and what the method raises: CommandRejectedError.
         """
@@ -174,7 +173,7 @@ class Aggregate(Generic[State]):
 
     @classmethod
     def method(cls, command_type: str) -> Method:
-        """Return the method that decides commands of a type; raises UnknownCommand."""
+        """The method that decides commands of a type; raises UnknownCommand."""
         found = cls.methods.handles.get(command_type)
         if found is None:
             msg = f"{cls.__qualname__} of domain {cls.domain!r} handles no {command_type!r}"
@@ -183,7 +182,7 @@ class Aggregate(Generic[State]):
 
     @classmethod
     def merge(cls, command: Command) -> MergeStrategy:
-        """Return what is done if *command* is stale: its method's word, else its sender's."""
+        """What is done if *command* is stale: its method's word, else its sender's."""
         declared = cls.method(command.event.type).merge
         if declared is not None:
             return declared
@@ -211,7 +210,7 @@ class Aggregate(Generic[State]):
             )
 
     def snapshot_after(self, events: Iterable[Event]) -> Snapshot | None:
-        """Return a snapshot of the state after *events*, if one is due; applies them.
+        """A snapshot of the state after *events*, if one is due; applies them.
 
         There is none of a state that could not be read from it.
         """
@@ -235,7 +234,7 @@ class Aggregate(Generic[State]):
 
     @classmethod
     def reads(cls, snapshot: Snapshot) -> bool:
-        """Tell whether *snapshot* is of the state as it is declared now."""
+        """True if *snapshot* is of the state as it is declared now."""
         try:
             cls._read(snapshot)
         except DecodeError:
@@ -250,7 +249,7 @@ class Aggregate(Generic[State]):
         return read(cls.state_type, snapshot.state)
 
     def _first_state(self, book: Book) -> tuple[State, int]:
-        """Return the state before the events of *book*, and how many it covers."""
+        """The state before the events of *book*, and how many it covers."""
         snapshot = book.snapshot
         if snapshot is None:
             return self.state_type(), 0
@@ -261,7 +260,7 @@ class Aggregate(Generic[State]):
             raise BookUnreadable(msg) from error
 
     def _written(self, one: Any) -> tuple[str, Any]:
-        """Return the type and the data of an event; a book with one that does not fit is lost."""
+        """The type and the data of an event; a book with one that does not fit is lost."""
         check_event(one)
         name, data = event_type_of(one), to_json(one)
         try:
@@ -275,7 +274,7 @@ class Aggregate(Generic[State]):
 
 
 def listed(answered: Any) -> list[Any]:
-    """Return what a method answered as a list: nothing, one thing or several."""
+    """What a method answered as a list: nothing, one thing or several."""
     if answered is None:
         return []
     # A named tuple is one thing.

@@ -1,10 +1,7 @@
-"""Book: the events of one aggregate in order; port EventBooks (spec C1).
+"""Book: the events of one aggregate in order; the ports of their stores (C1, P2, P4).
 
-Sequences count from 0, so that `next_sequence` is how many events the book has.
-
-EventStore: all event books read as one, for whoever follows many aggregates (spec P2, P4).
-
-Only what is in books is there: events that were published without one are not.
+Sequences count from 0, so that `next_sequence` is how many events the book has. The event store
+reads all books as one. Events that were published without a book are in none.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ class Address(NamedTuple):
 
 
 def check_address(address: Address) -> Address:
-    """Return *address* if a store can keep it; raises InvalidDomainName, InvalidRoot."""
+    """*address* if a store can keep it; raises InvalidDomainName, InvalidRoot."""
     check_domain(address.domain)
     _check_key("root", address.root)
     if address.edition:
@@ -47,7 +44,7 @@ def check_address(address: Address) -> Address:
 
 
 def root_text(root: object) -> str:
-    """Return the root of an address as text; raises InvalidRoot for what is neither text nor UUID.
+    """The root of an address as text; raises InvalidRoot for what is neither text nor UUID.
 
     ``str`` would make one aggregate of all whose root was lost.
     """
@@ -171,7 +168,7 @@ class EventBooks(Protocol):
     def read(
         self, address: Address, /, *, cause: str | None = None, whole: bool = False
     ) -> Reading:
-        """Return the book at *address*, from its newest snapshot on; *whole*: from the beginning.
+        """The book at *address*, from its newest snapshot on; *whole*: from the beginning.
 
         Both answers are of one moment. A book that nobody wrote is empty.
         """
@@ -185,7 +182,7 @@ class EventBooks(Protocol):
 
     @abstractmethod
     def unsent(self, before: datetime, limit: int, /) -> Sequence[Unsent]:
-        """Return decisions of before *before* whose events count as unsent, the oldest first."""
+        """Decisions of before *before* whose events count as unsent, the oldest first."""
 
     @abstractmethod
     def sent(self, address: Address, cause: str, /) -> None:
@@ -205,7 +202,7 @@ class EventBooks(Protocol):
 
 
 def numbered(events: Sequence[Event], address: Address, first: int) -> tuple[Event, ...]:
-    """Return *events* as pages of the book at *address*, the first with sequence *first*."""
+    """*events* as pages of the book at *address*, the first with sequence *first*."""
     return tuple(
         replace(
             event,
@@ -238,14 +235,14 @@ class EventStore(Protocol):
 
     @abstractmethod
     def heads(self, domains: Sequence[str], after: Address | None, limit: int, /) -> Sequence[Head]:
-        """Return where the books of *domains* are, in an order of addresses, those behind *after*.
+        """Where the books of *domains* are, in an order of addresses, those behind *after*.
 
         The order is the store's own, and stays as it is.
         """
 
     @abstractmethod
     def scan(self, domains: Sequence[str], start: Head | None, limit: int, /) -> Sequence[Event]:
-        """Return events of *domains* in the order of `heads`, each book's in sequence.
+        """Events of *domains* in the order of `heads`, each book's in sequence.
 
         They begin with the one at *start*, or the next one that is there; None: with the first.
         """

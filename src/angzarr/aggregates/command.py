@@ -64,7 +64,7 @@ _ON_CONFLICT = {
 
 
 def merge_ruling(strategy: MergeStrategy, expected: int | None, actual: int) -> MergeRuling:
-    """Return what is done with a command that expects *expected* where the book is at *actual*.
+    """What is done with a command that expects *expected* where the book is at *actual*.
 
     A command that expects nothing is decided on whatever is there.
     """
@@ -117,7 +117,7 @@ class Command:
 
 
 def check_expected(expected: object) -> int | None:
-    """Return where a book is believed to be; raises ValueError for what can be no sequence.
+    """Where a book is believed to be; raises ValueError for what can be no sequence.
 
     A header that cannot be read counts as absent: a stale command would be carried out.
     """
@@ -130,23 +130,23 @@ def check_expected(expected: object) -> int | None:
 
 
 def task_of(domain: str, command_type: str) -> str:
-    """Return the task that carries out commands of a type; whoever sends one need not import it."""
+    """The task that carries out commands of a type; whoever sends one need not import it."""
     return f"command.{domain}.{command_type}"
 
 
 def is_command(task: str) -> bool:
-    """Tell whether *task* carries out commands."""
+    """True if *task* carries out commands."""
     return task.startswith("command.")
 
 
 def id_after(cause: str, *parts: object) -> str:
-    """Return the id of what follows from *cause*: the same parts give the same id."""
+    """The id of what follows from *cause*: the same parts give the same id."""
     named = "\x00".join((key_part(cause), *map(str, parts)))
     return str(uuid.uuid5(_IDS, named.encode(errors="backslashreplace").decode()))
 
 
 def origin_headers(origin: Origin | None) -> dict[str, Any]:
-    """Return the headers that carry *origin*."""
+    """The headers that carry *origin*."""
     if origin is None:
         return {}
     told = {
@@ -180,7 +180,7 @@ class CommandClient(Protocol):
 
     @abstractmethod
     def book(self, address: Address, /) -> Book:
-        """Return the whole book at *address*; an empty one if nobody wrote it."""
+        """The whole book at *address*; an empty one if nobody wrote it."""
 
     @abstractmethod
     def execute(self, command: Command, /) -> Decision:
@@ -233,7 +233,7 @@ class Intent:
     data: Any = None
 
     def command(self, payload: object, expected: int | None = None) -> Command:
-        """Return the command that carries *payload*, for a book that is at *expected*.
+        """The command that carries *payload*, for a book that is at *expected*.
 
         Raises NotAnEvent for what has no type, such as what somebody forgot to return.
         """
@@ -335,7 +335,7 @@ class _Course:
         return built
 
     def after(self) -> timedelta | None:
-        """Return the pause before the next attempt, None if this was the last."""
+        """The pause before the next attempt, None if this was the last."""
         delay = next_delay(self.policy, self.attempt, self.chance())
         self.attempt += 1
         return delay

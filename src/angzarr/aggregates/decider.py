@@ -94,7 +94,7 @@ class Decider:
     for_review: Callable[[CommandMismatch], None] = lambda _mismatch: None
 
     def book(self, address: Address) -> Book:
-        """Return the whole book at *address*; raises StoreUnavailable."""
+        """The whole book at *address*; raises StoreUnavailable."""
         return self.books.read(check_address(address), whole=True).book
 
     def execute(self, command: Command) -> Decision:
@@ -114,7 +114,7 @@ class Decider:
         return found
 
     def races(self) -> Races:
-        """Return what counts the races that one decision loses, and pauses after each."""
+        """What counts the races that one decision loses, and pauses after each."""
         return Races(self.policy, self.clock, self.chance)
 
     def _try(self, command: Command) -> Decision | Stale:
@@ -134,7 +134,7 @@ class Decider:
         return written if isinstance(written, Stale) else _same(command, written.decision)
 
     def aggregate(self, domain: str) -> AggregateType:
-        """Return the class for the aggregates of *domain*; raises UnknownCommand."""
+        """The class for the aggregates of *domain*; raises UnknownCommand."""
         kind = self.aggregates.get(domain)
         if kind is None:
             known = ", ".join(sorted(self.aggregates)) or "none"
@@ -160,7 +160,7 @@ class Decider:
         raise CommandAbortedError(said, expected=expected, actual=actual, review=review)
 
     def _decision(self, kind: AggregateType, book: Book, command: Command) -> Decision:
-        """Return what the aggregate decides; a rejection is kept where a saga hears of it.
+        """What the aggregate decides; a rejection is kept where a saga hears of it.
 
         Whoever sends a command without an origin may send it again.
         """
@@ -180,7 +180,7 @@ class Decider:
 
 
 def _same(command: Command, decision: Decision) -> Decision:
-    """Return *decision* if it is of *command*; raises IdempotencyConflictError if of another.
+    """*decision* if it is of *command*; raises IdempotencyConflictError if of another.
 
     A command that is rebuilt from fresh state, which says where that was, may have other data.
     """
@@ -198,7 +198,7 @@ def _same(command: Command, decision: Decision) -> Decision:
 def read(
     books: EventBooks, kind: AggregateType, address: Address, cause: str | None = None
 ) -> Reading:
-    """Return the book for *kind*: from its beginning where its snapshot is of another state."""
+    """The book for *kind*: from its beginning where its snapshot is of another state."""
     reading = books.read(address, cause=cause)
     snapshot = reading.book.snapshot
     if snapshot is None or kind.reads(snapshot):
@@ -215,7 +215,7 @@ def decide_once(
     decide: Callable[[Book], Decision | T],
     races: Races,
 ) -> Decision | T:
-    """Return what was decided of *cause*, or what *decide* makes of the book as it is now.
+    """What was decided of *cause*, or what *decide* makes of the book as it is now.
 
     A decision is kept, and made anew as long as others append meanwhile; anything else is
     returned as it is. Raises SequenceConflictError once *races* are lost too often.
@@ -235,7 +235,7 @@ def decide_once(
 def write_of(
     kind: AggregateType, book: Book, decision: Decision, clock: Clock, *, expected: int | None
 ) -> Write:
-    """Return what keeps *decision*, made on *book*, with a snapshot where one is due."""
+    """What keeps *decision*, made on *book*, with a snapshot where one is due."""
     now = clock.now()
     events: tuple[Event, ...] = tuple(replace(one, occurred_at=now) for one in decision.events)
     snapshot = None

@@ -125,7 +125,7 @@ class Methods:
 
 
 def methods_of(owner: type) -> Methods:
-    """Return what the methods of *owner* and its bases declare.
+    """What the methods of *owner* and its bases declare.
 
     A method that overrides one and says nothing takes what that one takes. Raises
     ConfigurationError where two methods take one type.

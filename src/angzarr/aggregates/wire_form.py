@@ -1,9 +1,7 @@
-"""Books and commands ↔ protobuf, as other languages exchange them. Pure.
+"""Books, commands and payloads ↔ protobuf, as other languages exchange them. Pure.
 
-Payloads ↔ protobuf's Any, for the types of events, commands and states. Pure.
-
-A payload whose type protobuf knows here travels as that message; any other as a JsonMessage. What
-nobody here knows is kept as it came.
+A payload whose type protobuf knows here travels as that message; any other as a JsonMessage. One
+of a type that is unknown here is kept as it came.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _URL_END: Final = re.compile("[^/]+")
 
 
 def pack(type_name: str, data: Any) -> any_pb2.Any:
-    """Return the payload *data* of a type as an Any; raises UnserializableEvent."""
+    """The payload *data* of a type as an Any; raises UnserializableEvent."""
     packed = any_pb2.Any()
     try:
         if (kept := _kept(type_name, data)) is not None:
@@ -50,7 +48,7 @@ def pack(type_name: str, data: Any) -> any_pb2.Any:
 
 
 def unpack(packed: any_pb2.Any) -> tuple[str, Any]:
-    """Return the type and the JSON data of a payload; raises DecodeError if it is malformed."""
+    """The type and the JSON data of a payload; raises DecodeError if it is malformed."""
     name = packed.type_url.rpartition("/")[2]
     if not name:
         msg = "a payload has no type"
@@ -90,7 +88,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _kept(type_name: str, data: Any) -> bytes | None:
-    """Return the bytes of a payload that was kept as it came; None for any other."""
+    """The bytes of a payload that was kept as it came; None for any other."""
     if not isinstance(data, dict) or data.keys() != {_OPAQUE} or not _URL_END.fullmatch(type_name):
         return None
     try:
@@ -116,7 +114,7 @@ _STRATEGIES: Final = {
 
 
 def cover_of(address: Address, correlation_id: str | None = None) -> identity_pb2.Cover:
-    """Return the cover of *address*; raises UnserializableEvent for what it cannot carry."""
+    """The cover of *address*; raises UnserializableEvent for what it cannot carry."""
     try:
         cover = identity_pb2.Cover(domain=address.domain, correlation_id=correlation_id or "")
         if address.root:
@@ -130,7 +128,7 @@ def cover_of(address: Address, correlation_id: str | None = None) -> identity_pb
 
 
 def address_of(cover: identity_pb2.Cover) -> Address:
-    """Return the address that *cover* names; what is no UUID is text; raises DecodeError."""
+    """The address that *cover* names; what is no UUID is text; raises DecodeError."""
     raw = cover.root.value
     try:
         root = str(UUID(bytes=raw)) if len(raw) == _UUID_BYTES else raw.decode()
@@ -157,7 +155,7 @@ def _root_bytes(root: str) -> bytes:
 
 
 def book_to_wire(book: Book) -> book_pb2.EventBook:
-    """Return *book* as protobuf; the cover has the correlation id of its first event.
+    """*book* as protobuf; the cover has the correlation id of its first event.
 
     Raises UnserializableEvent.
     """
@@ -200,7 +198,7 @@ def _page(event: Event) -> book_pb2.EventPage:
 def _event(
     page: book_pb2.EventPage, place: int, address: Address, cover: identity_pb2.Cover
 ) -> Event:
-    """Return the event on *page*, whose id is that of its sequence, else of its *place*."""
+    """The event on *page*, whose id is that of its sequence, else of its *place*."""
     if page.WhichOneof("payload") != "event":
         msg = f"a page of {address} holds no event"
         raise DecodeError(msg)
@@ -259,7 +257,7 @@ def _time(stamp: Timestamp) -> Any:
 
 
 def command_to_wire(command: Command) -> book_pb2.CommandBook:
-    """Return *command* as a book of one page; an origin takes the place of its expectation.
+    """*command* as a book of one page; an origin takes the place of its expectation.
 
     Raises UnserializableEvent.
     """

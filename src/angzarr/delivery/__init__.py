@@ -1,1 +1,1 @@
-"""The heart: one delivery in, one outcome out, made true before the message is let go."""
+"""One delivery in, one outcome out, made true before its message is acknowledged."""

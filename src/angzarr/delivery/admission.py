@@ -1,16 +1,12 @@
-"""Admission: whether a delivery may call its handler now, and who is told how the call ended.
+"""Admission: whether a delivery may call its handler now.
 
-It stands between claim and handler. Whoever is stopped here holds no slot and has used no attempt.
-Switches are asked first, then breakers, the retry budget and limits: what is refused costs those
-behind it nothing, and whatever was taken before is given back.
+It stands between claim and handler. A delivery that is stopped here holds no slot and has used no
+attempt. Switches are asked first, then breakers, the retry budget and limits. A refusal costs those
+behind it nothing, and what was taken before it is given back. A delivery that a person paused never
+grows too old.
 
-Switching: whether a person paused or dropped a delivery; asked before all else.
-
-A pause is a person's word: who waits for it uses no attempt and never grows too old.
-
-Holding: why a handler is held back as a whole, so that its queue need not be consumed.
-
-By a person, for a poison wave in its domain, or for a breaker that its settings let pause queues.
+`HeldHandlers` says which handlers are held back as a whole, so that their queues need not be
+consumed: by a person, a poison wave, or a breaker that may pause queues.
 """
 
 from __future__ import annotations
@@ -38,13 +34,13 @@ _log = logging.getLogger("angzarr.delivery")
 
 @dataclass(slots=True)
 class Permits:
-    """What a delivery was let through by; whoever has one must `leave` or `forgo` it, once."""
+    """What let a delivery through; it must `leave` or `forgo` that, once."""
 
     token: str = ""
     #: Its number among guarded calls.
     number: int = 0
     #: By breaker, in the handler's order.
-    permits: list[Permit] = field(default_factory=list)
+    breakers: list[Permit] = field(default_factory=list)
     #: The dependencies whose budgets it took a token from, since it is a retry.
     retried: tuple[str, ...] = ()
     #: Where it counts towards limits.
@@ -67,108 +63,108 @@ class Admission:
     sleep: Callable[[timedelta], object]
 
     def enter(self, delivery: Delivery, handler: Handler) -> Permits | Stopped | Skipped:
-        """Return the passage of *delivery*, or what stops or drops it; then nothing is held."""
+        """The permits of *delivery*, or what stops or drops it; then nothing is held."""
         if (halted := self.switch_gate.halt(delivery, handler)) is not None:
             return halted
         if not (handler.breakers or handler.limits):
             return FREE
-        passage = Permits(delivery.token, next_call())
+        permits = Permits(delivery.token, next_call())
         try:
-            stopped = self._ask(passage, delivery, handler)
+            stopped = self._ask(permits, delivery, handler)
         except BaseException:
-            self.forgo(passage)
+            self.forgo(permits)
             raise
         if stopped is None:
-            return passage
-        self.forgo(passage)
+            return permits
+        self.forgo(permits)
         return stopped
 
-    def leave(self, passage: Permits, handler: Handler, ended: Ended, took: timedelta) -> None:
-        """Tell those who let it through how the call ended; raises nothing.
+    def leave(self, permits: Permits, handler: Handler, ended: Ended, took: timedelta) -> None:
+        """Report how the call ended to what let it through; raises nothing.
 
         An error's own code may fail when it is looked at, and the call is over.
         """
         try:
-            self._leave(passage, handler, ended, took)
+            self._leave(permits, handler, ended, took)
         except Exception:  # noqa: BLE001 - the delivery has its outcome
             _log.exception("admission_not_told")
 
-    def _leave(self, passage: Permits, handler: Handler, ended: Ended, took: timedelta) -> None:
+    def _leave(self, permits: Permits, handler: Handler, ended: Ended, took: timedelta) -> None:
         if isinstance(ended.outcome, Postponed | Stopped):
-            self.forgo(passage)  # the handler says that it did not call
+            self.forgo(permits)  # the handler says that it did not call
             return
-        if passage.scopes:
-            self.limits.release(passage.scopes, passage.token)
+        if permits.scopes:
+            self.limits.release(permits.scopes, permits.token)
         ill = ended.seen is not None and ended.seen.category in ILLNESS
         harmed = {guard.name for guard in handler.breakers if ill and guard.counts(ended.error)}
-        for guard, permit in zip(handler.breakers, passage.permits, strict=True):
+        for guard, permit in zip(handler.breakers, permits.breakers, strict=True):
             if ill and guard.name not in harmed:
                 self.breakers.forgo(permit)  # ill is another dependency of this handler
-            elif ill and counted_within(ended.error, passage.number):
-                self.breakers.forgo(permit)  # whoever stood nearer to the call has counted it
+            elif ill and counted_within(ended.error, permits.number):
+                self.breakers.forgo(permit)  # a breaker nearer to the call has counted it
             else:
                 self.breakers.record(permit, ok=not ill, took=took)
-        if passage.retried:
-            well = [name for name in passage.retried if name not in harmed]
-            self.budgets.returned(well, passage.token)
+        if permits.retried:
+            well = [name for name in permits.retried if name not in harmed]
+            self.budgets.returned(well, permits.token)
         else:
             self.budgets.first(_names(handler))
 
-    def forgo(self, passage: Permits) -> None:
+    def forgo(self, permits: Permits) -> None:
         """Give back what was let through and is not called."""
-        for permit in passage.permits:
+        for permit in permits.breakers:
             self.breakers.forgo(permit)
-        if passage.retried:
-            self.budgets.returned(passage.retried, passage.token)
-        if passage.scopes:
-            self.limits.release(passage.scopes, passage.token)
+        if permits.retried:
+            self.budgets.returned(permits.retried, permits.token)
+        if permits.scopes:
+            self.limits.release(permits.scopes, permits.token)
 
-    def _ask(self, passage: Permits, delivery: Delivery, handler: Handler) -> Stopped | None:
-        """Return what stops *delivery*; *passage* has what is held, also if this breaks off."""
+    def _ask(self, permits: Permits, delivery: Delivery, handler: Handler) -> Stopped | None:
+        """What stops *delivery*; *permits* has what is held, also if this breaks off."""
         return (
-            self._ask_breakers(passage, delivery, handler)
-            or self._ask_budgets(passage, delivery, handler)
-            or self._ask_limits(passage, delivery, handler)
+            self._ask_breakers(permits, delivery, handler)
+            or self._ask_budgets(permits, delivery, handler)
+            or self._ask_limits(permits, delivery, handler)
         )
 
     def _ask_breakers(
-        self, passage: Permits, delivery: Delivery, handler: Handler
+        self, permits: Permits, delivery: Delivery, handler: Handler
     ) -> Stopped | None:
         for guard in handler.breakers:
-            answer = self.breakers.admit(guard.name, passage.token, delivery.turn)
+            answer = self.breakers.admit(guard.name, permits.token, delivery.turn)
             if isinstance(answer, Barred):
                 return stopped_by(guard.name, answer, delivery)
-            passage.permits.append(answer)
+            permits.breakers.append(answer)
         return None
 
     def _ask_budgets(
-        self, passage: Permits, delivery: Delivery, handler: Handler
+        self, permits: Permits, delivery: Delivery, handler: Handler
     ) -> Stopped | None:
         if delivery.attempt == 1 or not handler.breakers:
             return None
-        passage.retried = _names(handler)
-        spent = self.budgets.retry(passage.retried, passage.token)
+        permits.retried = _names(handler)
+        spent = self.budgets.retry(permits.retried, permits.token)
         if spent is None:
             return None
-        passage.retried = ()
+        permits.retried = ()
         return Stopped(
             spent.wait.by(self.chance()),
             f"the retry budget of {spent.name} is spent",
             RetryBudgetSpentError(spent.name),
         )
 
-    def _ask_limits(self, passage: Permits, delivery: Delivery, handler: Handler) -> Stopped | None:
+    def _ask_limits(self, permits: Permits, delivery: Delivery, handler: Handler) -> Stopped | None:
         """Ask the limits; a wait that a slot may sleep is slept, and they are asked again (15)."""
         if not handler.limits:
             return None
-        passage.scopes = tuple(
+        permits.scopes = tuple(
             LimitScope(limit, limit.key(delivery.event, handler.name)) for limit in handler.limits
         )
         left = SLEPT
-        while exceeded := self.limits.take(passage.scopes, passage.token):
+        while exceeded := self.limits.take(permits.scopes, permits.token):
             wait = exceeded.wait.by(self.chance())
             if wait > left:
-                passage.scopes = ()
+                permits.scopes = ()
                 # Who has slept waits on the schedule from here on, not in its slot.
                 return _reached(exceeded.name, wait if wait > SLEPT else wait + SLEPT)
             left -= wait
@@ -194,7 +190,7 @@ class SwitchGate:
     chance: Callable[[], float]
 
     def halt(self, delivery: Delivery, handler: Handler) -> Stopped | Skipped | None:
-        """Return what a switch makes of *delivery*, None if there is none for it."""
+        """What a switch makes of *delivery*, None if there is none for it."""
         if not self.switches.any():
             return None  # nearly always
         event = delivery.event
@@ -220,7 +216,7 @@ class HeldHandlers:
     domains: Collection[str] = ()
 
     def why(self, handler: Handler) -> str | None:
-        """Return why *handler* is held back, or None: it is not."""
+        """Why *handler* is held back, or None: it is not."""
         # Without a tenant: only what holds for the handler as a whole holds it back. An ordered one
         # is sent events of all types, and those that it does not take move its lanes on.
         event_type = handler.event_type if handler.order is None else None

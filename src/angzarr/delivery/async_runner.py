@@ -1,10 +1,9 @@
-"""Colour: run a coroutine from a synchronous worker, and leave nothing pending (decisions 6).
+"""Runs coroutines of handlers from synchronous workers, and interrupts handlers (decisions 6, 16).
 
-Cut: end a handler that still runs when its worker must go, and nothing but a handler (16).
-
-Signals strike the main thread, where prefork children and solo workers run handlers. What strikes
-before the handler waits for it; what strikes after it comes too late: the outcome is being made
-true, and is let be.
+No coroutine is left pending. A handler that still runs when its worker must go is interrupted, and
+nothing but a handler: a signal strikes the main thread, where prefork children and solo workers
+run handlers. One that comes before a handler waits for it; one that comes after it is too late,
+since the outcome is being made true.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Interrupt(BaseException):
 
 
 class HandlerInterrupter:
-    """Cuts the handler that runs on this process's main thread."""
+    """Interrupts the handler that runs on this process's main thread."""
 
     def __init__(self) -> None:
         self._inside = False
@@ -35,18 +34,18 @@ class HandlerInterrupter:
         return self._inside
 
     def interrupt(self) -> None:
-        """Cut the handler that runs here, or the next one; call it from a signal handler."""
+        """Interrupt the handler that runs here, or the next one; call it from a signal handler."""
         self._raised = True
         if self._inside:
-            self._inside = False  # once: what the handler does to clean up is let be
+            self._inside = False  # once: the handler may clean up
             raise Interrupt
 
     def reset(self) -> None:
-        """Forget a strike: another worker begins in this process."""
+        """Forget an interrupt: another worker begins in this process."""
         self._inside = self._raised = False
 
     def __enter__(self) -> None:
-        """Begin a handler; raises Interrupt if there was a strike already."""
+        """Begin a handler; raises Interrupt if there was an interrupt already."""
         if threading.current_thread() is not threading.main_thread():
             return
         if self._raised:

@@ -1,7 +1,4 @@
-"""BreakerLog: what breakers do, as facts and log lines (spec D5, O4).
-
-SwitchLog: what is done with switches, as facts and log lines.
-"""
+"""Facts and log lines of what breakers and switches do (spec D5, O4)."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ class BreakerLog:
 
 
 def transition_fact(transition: Transition) -> Fact:
-    """Return the fact of *transition*; its id is the same whoever tells of it."""
+    """The fact of *transition*; its id is the same whoever tells of it."""
     return Fact(
         id=f"breaker:{transition.name}:{transition.era}:{transition.at.isoformat()}",
         type="lifecycle",
@@ -72,7 +69,7 @@ def transition_fact(transition: Transition) -> Fact:
 
 
 def refusal_fact(refusal: BreakerRefusal) -> Fact:
-    """Return the fact that a breaker refuses calls."""
+    """The fact that a breaker refuses calls."""
     return Fact(
         id=f"breaker:{refusal.name}:refused:{refusal.at.isoformat()}",
         type="error",
@@ -114,7 +111,7 @@ class SwitchLog:
 
 
 def change_fact(change: SwitchChange) -> Fact:
-    """Return the fact of *change*."""
+    """The fact of *change*."""
     selector = change.selector or Selector()
     return Fact(
         id=f"switch:{change.switch_id}:{change.id}",

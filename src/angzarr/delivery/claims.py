@@ -1,8 +1,7 @@
-"""Claiming: ask the claim store for an event, and whether it is still ours.
+"""Claims of deliveries: asks the claim store for an event, and whether it is still held (spec D4).
 
-Last starts: an event that may kill its process is told from those that ran beside it (4).
-
-Results: the values and errors of finished events as JSON text, kept for duplicates (D4).
+`LastStarts` runs an event that may kill its process beside no other such event (4). `Results` are
+the values and errors of finished events as JSON text, kept for duplicates.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Claimer:
     retry: RetryUntilAvailable
 
     def ask(self, delivery: Delivery, claim: Claim) -> ClaimAnswer:
-        """Return the store's answer to *claim*, which may be sent any number of times."""
+        """The store's answer to *claim*, which may be sent any number of times."""
         for pause in (*(ASKED_AGAIN if delivery.position.hop else ()), None):
             (answer,) = self.retry.until_done(
                 lambda: self.tenure.claim(self.store, [claim]),
@@ -58,11 +57,11 @@ class Claimer:
         return answer
 
     def is_sure(self, claimed: Claimed) -> bool:
-        """Tell whether `holds` need not ask."""
+        """True if `holds` need not ask."""
         return not self.tenure.is_over(claimed.sure_until)
 
     def holds(self, delivery: Delivery, claimed: Claimed) -> bool:
-        """Tell whether *delivery* holds its event still; asks if its lease may have ended since.
+        """True if *delivery* holds its event still; asks if its lease may have ended since.
 
         Whoever else claimed the event meanwhile took this worker for dead (decisions 2).
         """
@@ -136,7 +135,7 @@ class Results:
     loads: Callable[[str], Any]
 
     def write(self, value: Any) -> str | None:
-        """Return *value* as text; None for what is too large or is no JSON, and so not kept."""
+        """*value* as text; None for what is too large or is no JSON, and so not kept."""
         if value is None:
             return "null"
         try:
@@ -160,13 +159,13 @@ class Results:
 
     @staticmethod
     def write_error(error: BaseException, shown: str = "") -> str:
-        """Return what a duplicate is told about *error*, its text as *shown* in its letter."""
+        """What a duplicate is told about *error*, its text as *shown* in its letter."""
         message = (shown or text_of(error))[:1000]
         return json.dumps({"type": type(error).__name__, "message": message})
 
     @staticmethod
     def read_error(text: str) -> DeliveryError:
-        """Return an error that tells what `write_error` wrote, in this or another release."""
+        """An error that tells what `write_error` wrote, in this or another release."""
         try:
             told = dict(json.loads(text))
         except (ValueError, TypeError):

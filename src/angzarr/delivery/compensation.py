@@ -1,7 +1,7 @@
 """Compensation: the steps that a handler has finished, and what undoes each (spec D8).
 
-A step is in a durable log before its handler goes on, so that whoever has the event after a kill
-knows what to undo. The log names functions, it never holds them: what is called is registered.
+A step is in a durable log before its handler goes on: after a kill, the next delivery knows what to
+undo. The log names functions, it never holds them: what is called is registered.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class StepLog(Protocol):
         """
 
     def read(self, place: StepLogKey, /) -> Logged:
-        """Return what the log holds, whoever holds the claim."""
+        """What the log holds, whoever holds the claim."""
 
     def mark_undoing(
         self, place: StepLogKey, cause: str | None, /
@@ -118,15 +118,15 @@ class Undos:
         self._by_name[name] = Undo(name, function, inspect.iscoroutinefunction(function))
 
     def get(self, name: str) -> Undo | None:
-        """Return what is registered as *name*."""
+        """What is registered as *name*."""
         return self._by_name.get(name)
 
     def asynchronous(self) -> list[str]:
-        """Return the names of those that are coroutine functions."""
+        """The names of those that are coroutine functions."""
         return [undo.name for undo in self._by_name.values() if undo.is_async]
 
     def step(self, action: CompensationAction) -> FinishedStep:
-        """Return *action* as the log keeps it.
+        """*action* as the log keeps it.
 
         Raises ConfigurationError for a function that is not registered and UnserializableEvent for
         data that are no JSON.
@@ -155,14 +155,14 @@ class Undone(NamedTuple):
 
 
 def step_log_key(delivery: Delivery) -> StepLogKey:
-    """Return where the steps of *delivery* are."""
+    """Where the steps of *delivery* are."""
     return StepLogKey(delivery.key, delivery.token, delivery.position.replay)
 
 
 def to_undo(
     logged: Sequence[FinishedStep], unwritten: Mapping[str, FinishedStep]
 ) -> list[FinishedStep]:
-    """Return the steps in the order in which they are undone: the last one first.
+    """The steps in the order in which they are undone: the last one first.
 
     *unwritten* are those of which no store said that it has them; they were finished last.
     """
@@ -171,7 +171,7 @@ def to_undo(
 
 
 def too_many(name: str) -> ConfigurationError:
-    """Return what a log says that is full."""
+    """What a log says that is full."""
     return ConfigurationError(
         f"step {name!r} is one more than the {MOST_STEPS} that a delivery may have: register one"
         " step for many, with a list as its data"

@@ -1,9 +1,8 @@
-"""Undoing: after a failed run its finished steps are undone, the last one first (spec D8).
+"""CompensationRunner: undoes the finished steps of a failed run, the last one first (spec D8).
 
-Before the outcome is made true, and once more after a kill amid it. What an undo raises is
-recorded; it never stops the others, nor changes what becomes of the delivery.
-
-Steps: what one delivery finished, and knows of what earlier runs of its event finished.
+It does so before the outcome is made true, and once more after a kill amid it. What an undo raises
+is recorded; it never stops the others, nor changes what becomes of the delivery. `Steps` are what
+one delivery finished, and what it knows of those of earlier runs.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class Steps:
             self._written(step, ours=done)
 
     def _noted(self, action: CompensationAction) -> FinishedStep:
-        """Return the step, which is undone from here on should the log not get it."""
+        """The step, which is undone from here on should the log not get it."""
         step = self._undos.step(action)
         self.unwritten.pop(step.name, None)
         self.unwritten[step.name] = step
@@ -148,7 +147,7 @@ class CompensationRunner:
     def open(
         self, delivery: Delivery, handler: Handler, retries: Callable[[str], StepRetries]
     ) -> Steps:
-        """Return the steps of *delivery*, of which nothing is known yet."""
+        """The steps of *delivery*, of which nothing is known yet."""
         return Steps(delivery, handler, self.undos, self.log, retries)
 
     def meet(self, steps: Steps, *, left_some: bool) -> None:
@@ -177,7 +176,7 @@ class CompensationRunner:
         return None
 
     def after(self, steps: Steps, outcome: Outcome, failed: Exception | None = None) -> Outcome:
-        """Return *outcome* once the steps are undone that it leaves behind, if it is a failure.
+        """*outcome* once the steps are undone that it leaves behind, if it is a failure.
 
         *failed* is how the delivery ended outside its handler.
         """
@@ -194,7 +193,7 @@ class CompensationRunner:
                 return outcome
 
     def leave(self, steps: Steps, outcome: Outcome) -> Outcome:
-        """Return *outcome*; its letter, if it is one, says which steps nobody undoes any more."""
+        """*outcome*; its letter, if it is one, says which steps nobody undoes any more."""
         if not (steps.known and isinstance(outcome, DeadLettered)):
             return outcome
         left = [step.name for step in reversed(self._read(steps).steps)]
@@ -259,7 +258,7 @@ class CompensationRunner:
         return self._hold(steps, "forget a step", lambda: self.log.remove(steps.place, step.name))
 
     def _undo(self, steps: Steps, step: FinishedStep) -> Exception | None:
-        """Return what went wrong, None if it is undone."""
+        """What went wrong, None if it is undone."""
         try:
             with INTERRUPTER:
                 call_undo(self.undos, step, steps.retries(POLICY))
@@ -302,13 +301,13 @@ def call_undo(undos: Undos, step: FinishedStep, retries: StepRetries) -> None:
 
 
 def _cause_of(delivery: Delivery, error: Exception) -> str:
-    """Return what `_revived` makes *error* of again, and which copy it struck."""
+    """What `_revived` makes *error* of again, and which copy it struck."""
     limits = [arg for arg in error.args if isinstance(arg, int | float)]
     return json.dumps([delivery.position.hop, *limits])
 
 
 def _told(outcome: Outcome, undone: Undone) -> Outcome:
-    """Return *outcome*, whose letter says what became of the steps."""
+    """*outcome*, whose letter says what became of the steps."""
     if not isinstance(outcome, DeadLettered):
         return outcome
     keys = (STEPS_UNDONE, STEPS_NOT_UNDONE, STEPS_LEFT)

@@ -32,10 +32,10 @@ class StepRetries(Protocol):
     """Tries one step of a handler again, while it runs."""
 
     def call(self, step: Callable[[], T], /) -> T:
-        """Return what *step* returns."""
+        """What *step* returns."""
 
     async def acall(self, step: Callable[[], Awaitable[T]], /) -> T:
-        """Return what awaiting *step* returns."""
+        """What awaiting *step* returns."""
 
 
 def no_retries(_policy: Policy | str) -> StepRetries:
@@ -82,7 +82,7 @@ class Context:
     turn: Turn | None = None
 
     def breaker(self, name: str, *, key: object = None) -> BreakerGuard:
-        """Return the breaker *name*, for one call inside the handler: ``with ctx.breaker("crm"):``.
+        """The breaker *name*, for one call inside the handler: ``with ctx.breaker("crm"):``.
 
         Each *key*, such as a tenant or a host, has a breaker of its own with the settings of
         *name*. It may be any text; None and "" stand for the breaker that has no key.
@@ -136,7 +136,7 @@ class Context:
         await self.steps.aregister(action)
 
     def is_final(self, error: Exception) -> bool:
-        """Tell whether the event would be handled no more if the handler raised *error* now.
+        """True if the event would be handled no more if the handler raised *error* now.
 
         By the category of the error, the policy and the attempts that are left.
         """

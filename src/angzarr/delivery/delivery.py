@@ -1,6 +1,6 @@
-"""Delivery: one message in the hands of one worker, read but not yet judged.
+"""Delivery: one message in the hands of one worker, read but without an outcome.
 
-Outcome: what becomes of one delivery (spec D6): a closed union; settle makes it true.
+Outcome: what becomes of it (spec D6), a closed union; settle makes it true.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Delivery:
         return f"{self.key}#{self.attempt}"
 
     def held_for(self, now: datetime) -> timedelta:
-        """Return how long it has been held back."""
+        """How long it has been held back."""
         return now - self.held_since if self.held_since is not None else timedelta(0)
 
     @property
@@ -121,7 +121,7 @@ def read(
 
 
 def position_of(found: Mapping[str, Any]) -> Position:
-    """Return the position that a message's headers tell (10)."""
+    """The position that a message's headers tell (10)."""
     return Position(
         number_or(found.get(names.REPLAY), 0),
         number_or(found.get(names.HOP), 0),
@@ -129,7 +129,7 @@ def position_of(found: Mapping[str, Any]) -> Position:
 
 
 def fingerprint_of(position: Position, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return the digest of the body; empty for a copy, which is our own word for word (10, 12).
+    """The digest of the body; empty for a copy, which is our own word for word (10, 12).
 
     A user's own `self.retry(args=…)` changes a copy's body on purpose, so only what a
     publisher or a person sent (hop 0) is compared.
@@ -138,7 +138,7 @@ def fingerprint_of(position: Position, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def data_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return an event's data (its only argument), or all arguments of a plain task."""
+    """An event's data (its only argument), or all arguments of a plain task."""
     if len(args) == 1 and not kwargs:
         return args[0]
     return {"args": list(args), "kwargs": dict(kwargs)}
@@ -284,5 +284,5 @@ WORDS: dict[type[Outcome], str] = {
 
 
 def ended_early(outcome: Outcome | None) -> bool:
-    """Tell whether what was to follow *outcome* never will, although it is no failure."""
+    """True if what was to follow *outcome* never will, although it is no failure."""
     return isinstance(outcome, Skipped) or (isinstance(outcome, Duplicate) and outcome.skipped)

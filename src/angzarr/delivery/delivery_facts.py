@@ -1,4 +1,4 @@
-"""Record: the fact of a settled delivery (spec F1). Pure."""
+"""The facts of a settled delivery, of its steps and of poison waves (spec F1). Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FAILED = (Retried, DeadLettered)
 
 
 def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
-    """Return the fact that *delivery* ended as *outcome*; its id is the same when repeated."""
+    """The fact that *delivery* ended as *outcome*; its id is the same when repeated."""
     word = WORDS[type(outcome)]
     return Fact(
         id=f"{delivery.token}:{word}",
@@ -40,7 +40,7 @@ def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
 
 
 def fenced_fact(delivery: Delivery, at: datetime) -> Fact:
-    """Return the fact that a late owner found its event taken over and let go (decisions 11)."""
+    """The fact that a late owner found its event taken over and let go (decisions 11)."""
     return Fact(
         id=f"{delivery.token}:fenced",
         type="lifecycle",
@@ -74,7 +74,7 @@ def step_fact(  # noqa: PLR0917 - the last three say what went wrong
     seen: Classification | None = None,
     shown: str | None = None,
 ) -> Fact:
-    """Return the fact that a finished step was undone, or that it was not because of *error*.
+    """The fact that a finished step was undone, or that it was not because of *error*.
 
     *shown* is what may be told of the error's text; None: all.
     """
@@ -98,7 +98,7 @@ def step_fact(  # noqa: PLR0917 - the last three say what went wrong
 
 
 def wave_fact(letter: DeadLetter, at: datetime) -> Fact:
-    """Return the fact that the domain of *letter*, which is not sent, is held back (27)."""
+    """The fact that the domain of *letter*, which is not sent, is held back (27)."""
     return Fact(
         id=f"{letter.id}:poison_wave:{at.isoformat()}",
         type="error",
@@ -110,7 +110,7 @@ def wave_fact(letter: DeadLetter, at: datetime) -> Fact:
 
 
 def details_of(letter: DeadLetter) -> dict[str, Any]:
-    """Return what the fact of *letter* says of it."""
+    """What the fact of *letter* says of it."""
     return {
         "error_code": letter.error_code,
         "error_message": letter.error_message[:1000],

@@ -1,6 +1,7 @@
-"""Judge: what becomes of a delivery whose handler failed. By rule and policy, touching nothing.
+"""FailurePolicy: what becomes of a delivery whose handler failed, by rule and policy (spec D2, D3).
 
-Diagnosis: what the road itself finds wrong with a delivery, in the taxonomy's words.
+It touches nothing. What the executor itself finds wrong with a delivery is classified here, in the
+taxonomy's words.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ EXPIRED = Classification(
 
 
 def too_old(error: DeliveryError) -> Classification:
-    """Return what is wrong with what waited longer than its maximum age, for *error*."""
+    """What is wrong with what waited longer than its maximum age, for *error*."""
     return Classification(
         category=Category.EXTERNAL,
         code=_WAITED_FOR[type(error)],
@@ -97,7 +98,7 @@ class FailurePolicy:
     def policy(
         self, delivery: Delivery, handler: Handler, category: Category | None = None
     ) -> Policy:
-        """Return the backoff policy, as the most specific rule says (spec D3).
+        """The backoff policy, as the most specific rule says (spec D3).
 
         *category* is that of the error; before there is one, rules for categories do not hold.
         """
@@ -123,7 +124,7 @@ class FailurePolicy:
         )
 
     def _time_left(self, delivery: Delivery) -> timedelta | None:
-        """Return the time until *delivery*'s message expires, negative afterwards; None: never."""
+        """The time until *delivery*'s message expires, negative afterwards; None: never."""
         if delivery.expires_at is None:
             return None
         return delivery.expires_at - self.clock.now()
@@ -131,14 +132,14 @@ class FailurePolicy:
     def failed(
         self, delivery: Delivery, handler: Handler, error: Exception
     ) -> tuple[Outcome, Classification]:
-        """Return what becomes of *delivery* after *error*, and what kind of error it is."""
+        """What becomes of *delivery* after *error*, and what kind of error it is."""
         seen = self.classify(delivery, handler, cause_of(error))
         return self._judge(delivery, handler, error, seen), seen
 
     def exhausted(
         self, delivery: Delivery, handler: Handler, error: Exception
     ) -> tuple[Outcome, Classification]:
-        """Return the same where the run knew that it had no retry left: nothing is tried again."""
+        """The same where the run knew that it had no retry left: nothing is tried again."""
         if isinstance(error, RetryLater):
             return self.failed(delivery, handler, error)  # it asks for another run all the same
         outcome, seen = self.failed(delivery, handler, error)
@@ -147,7 +148,7 @@ class FailurePolicy:
         return self.dead(delivery, handler, error, Reason.EXHAUSTED, seen), seen
 
     def is_final(self, delivery: Delivery, handler: Handler, error: Exception) -> bool:
-        """Tell whether *error* would end *delivery*: nothing follows, be it an attempt or not."""
+        """True if *error* would end *delivery*: nothing follows, be it an attempt or not."""
         if isinstance(cause_of(error), Postpone | CircuitOpenError):
             return False  # to wait uses no attempt
         return not isinstance(self.failed(delivery, handler, error)[0], Retried)
@@ -162,12 +163,12 @@ class FailurePolicy:
         *,
         claimed: bool = True,
     ) -> DeadLettered:
-        """Return a dead letter as the outcome."""
+        """A dead letter as the outcome."""
         letter = self.letter_builder.letter(delivery, handler, error, reason, seen)
         return DeadLettered(letter=letter, error=error, claimed=claimed)
 
     def ended(self, delivery: Delivery, handler: Handler, error: Exception) -> Outcome:
-        """Return what becomes of *delivery*, which *error* ended and not its handler's return."""
+        """What becomes of *delivery*, which *error* ended and not its handler's return."""
         match error:
             case RevokedError():
                 return self.dead(delivery, handler, error, Reason.REVOKED, REVOKED)
@@ -177,7 +178,7 @@ class FailurePolicy:
                 return self.failed(delivery, handler, error)[0]
 
     def conflict(self, delivery: Delivery, handler: Handler) -> DeadLettered:
-        """Return the letter of an event whose id was used before for another body."""
+        """The letter of an event whose id was used before for another body."""
         error = IdempotencyConflictError(
             f"event id {delivery.event.id!r} was used before for another body"
         )
@@ -201,7 +202,7 @@ class FailurePolicy:
         error: Exception,
         seen: Classification,
     ) -> DeadLettered:
-        """Return the letter of a delivery that no handler can take, or that none is there for."""
+        """The letter of a delivery that no handler can take, or that none is there for."""
         return self.dead(
             delivery,
             handler,
@@ -212,7 +213,7 @@ class FailurePolicy:
         )
 
     def classify(self, delivery: Delivery, handler: Handler, error: Exception) -> Classification:
-        """Return what kind of error it is, by the handler's rules and the app's."""
+        """What kind of error it is, by the handler's rules and the app's."""
         return classify(
             error,
             handler.rules,
@@ -225,7 +226,7 @@ class FailurePolicy:
     def verdict(
         self, delivery: Delivery, handler: Handler, category: Category, *, named: bool = False
     ) -> Verdict:
-        """Return what is done about errors of *category*; *named*: the policy names its type."""
+        """What is done about errors of *category*; *named*: the policy names its type."""
         return verdict_for(
             category,
             (*self.verdicts, *handler.verdicts),
@@ -281,7 +282,7 @@ class FailurePolicy:
         return self._retried(delivery, handler, retried)
 
     def _retried(self, delivery: Delivery, handler: Handler, retried: Retried) -> Outcome:
-        """Return *retried*, or a letter where its run would begin after the message expired."""
+        """*retried*, or a letter where its run would begin after the message expired."""
         left = self._time_left(delivery)
         if left is None or retried.delay < left:
             shown = self.letter_builder.shown(delivery, retried.error, retried.seen)
@@ -290,5 +291,5 @@ class FailurePolicy:
 
 
 def cause_of(error: Exception) -> Exception:
-    """Return what the handler's own `RetryLater` was raised for, or the error itself."""
+    """What the handler's own `RetryLater` was raised for, or the error itself."""
     return (isinstance(error, RetryLater) and error.cause) or error

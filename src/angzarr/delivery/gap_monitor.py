@@ -1,9 +1,9 @@
-"""LaneKeeper: looks after lanes beside the road (spec P3).
+"""LaneKeeper: looks after lanes beside the deliveries (spec P3).
 
-It lets come what a process left that died between moving a lane and publishing what was parked
-there, and it finds lanes that wait for an event of which nobody knows. Mostly one keeper in the
-fleet is on duty, of those that keep the same handlers. Where there are two for a while, each event
-is lent, and each gap taken, by one of them.
+It publishes what was parked behind a lane that a process moved before it died, and it finds lanes
+that wait for an event that nobody knows of. Mostly one keeper in the fleet is on duty, of those
+that keep the same handlers. Where there are two for a while, each event is lent to, and each gap
+taken by, one of them.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class LaneKeeper:
                 left -= self._mend_one(gap, left, now)
 
     def _mend_one(self, gap: Gap, most: int, now: datetime) -> int:
-        """Return how many events were sent; whoever notes a gap first sends them."""
+        """How many events were sent; whoever notes a gap first sends them."""
         taken = gap._replace(sent_until=now + self.gap_after)
         if not self.lanes.sending(gap, gap.sent, now + self.gap_after):
             return 0
@@ -246,7 +246,7 @@ class LaneKeeper:
 
 
 def gap_fact(gap: Gap, at: datetime) -> Fact:
-    """Return the fact that an event is missing; it is one however often it is found."""
+    """The fact that an event is missing; it is one however often it is found."""
     lane = gap.lane
     return Fact(
         id=f"{lane.handler}:{lane.address}:{gap.missing}:sequence_gap",

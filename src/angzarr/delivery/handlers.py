@@ -1,11 +1,8 @@
-"""Handlers: who takes which event, and by which rules.
+"""Handlers: who takes which event, and by which rules. Pure.
 
-Domains: whose a delivery is, and into whose queue its letter goes (decisions 20).
-
-Both are the handler's, else the event's, else the queue's, else the app's own. They differ in what
-an event may say: its domain is a header that any publisher writes.
-
-Fan-out: who gets an event. One message for each handler (decisions 13). Pure.
+Fan-out makes one message for each handler (decisions 13). A delivery's domain is the handler's,
+else the event's, else the queue's, else the app's own (decisions 20). An event's domain is a header
+that any publisher writes, so it names a dead-letter queue only if that queue is read.
 """
 
 from __future__ import annotations
@@ -98,23 +95,23 @@ class Handlers:
             self._by_type.setdefault(handler.event_type, []).append(handler)
 
     def get(self, name: str) -> Handler | None:
-        """Return the handler registered as *name*."""
+        """The handler registered as *name*."""
         return self._by_name.get(name)
 
     def of_type(self, event_type: str) -> Sequence[Handler]:
-        """Return every handler of *event_type* that takes events as they come, in order."""
+        """Every handler of *event_type* that takes events as they come, in order."""
         return tuple(self._by_type.get(event_type, ()))
 
     def ordered(self, domain: str) -> Sequence[Handler]:
-        """Return every ordered handler of *domain*'s events, in order of registration."""
+        """Every ordered handler of *domain*'s events, in order of registration."""
         return tuple(self._ordered.get(domain, ()))
 
     def ordered_of_type(self, event_type: str) -> Sequence[Handler]:
-        """Return every ordered handler that takes *event_type*, of whatever domain, in order."""
+        """Every ordered handler that takes *event_type*, of whatever domain, in order."""
         return tuple(self._ordered_by_type.get(event_type, ()))
 
     def domains(self) -> Mapping[str, list[Handler]]:
-        """Return the handlers of each domain that some handler names."""
+        """The handlers of each domain that some handler names."""
         found: dict[str, list[Handler]] = {}
         for handler in self:
             if handler.domain is not None:
@@ -139,11 +136,11 @@ class Domains:
     default: str = UNKNOWN_DOMAIN
 
     def of_delivery(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
-        """Return the domain by which people mean a delivery; nothing is named after it."""
+        """The domain by which people mean a delivery; nothing is named after it."""
         return self._first(handler, of_event if _is_valid(of_event) else None, queue)
 
     def of_letter(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
-        """Return the domain whose letter it is; an event's own counts only if it is read.
+        """The domain whose letter it is; an event's own counts only if it is read.
 
         Else the letter would wait where nobody looks, and whoever sends messages could make up
         any number of queues.
@@ -180,7 +177,7 @@ def subscriptions(
     handlers: Handlers,
     routes: Mapping[str, Sequence[Subscription]],
 ) -> list[Subscription]:
-    """Return who gets an event: registered here, or named in the settings; each once.
+    """Who gets an event: registered here, or named in the settings; each once.
 
     Ordered handlers get every event of their domains. A route may move a registered handler to
     another queue; one of the type wins over one of the domain, and none brings an ordered handler
@@ -203,7 +200,7 @@ def subscriptions(
 
 
 def in_domain(event: Event, handlers: Handlers) -> Event:
-    """Return *event* with the domain from which ordered handlers take its type, if it has none.
+    """*event* with the domain from which ordered handlers take its type, if it has none.
 
     Raises EventDoesNotFit if they take it from several.
     """

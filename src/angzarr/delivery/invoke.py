@@ -57,7 +57,7 @@ class RetryRequest:
     used_up: bool = False
 
     def instead_of(self, error: Exception) -> Exception:
-        """Return the error that counts for *error*, which ended the run.
+        """The error that counts for *error*, which ended the run.
 
         A retry that was asked for before wins, with *error* as its cause. What the run says
         outright by a `Directive` came later, and wins over that.
@@ -79,7 +79,7 @@ class Hook(Protocol):
     """Something that watches. What it raises is logged and goes no further."""
 
     def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
-        """Return a context that is open while the handler runs."""
+        """A context that is open while the handler runs."""
 
     def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
         """See a delivery whose outcome is true."""
@@ -92,7 +92,7 @@ class Hooks:
         self._hooks = tuple(hooks)
 
     def attempt(self, delivery: Delivery) -> AbstractContextManager[object]:
-        """Return a context around the handler, made of every hook's own."""
+        """A context around the handler, made of every hook's own."""
         return _Attempt(self._hooks, delivery)
 
     def settled(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -265,7 +265,7 @@ def _refused(error: CircuitOpenError, delivery: Delivery) -> Stopped:
 
 
 def _edited(error: Exception) -> bool:
-    """Tell whether the handler asked to be retried with other arguments."""
+    """True if the handler asked to be retried with other arguments."""
     return isinstance(error, RetryLater) and error.body is not None
 
 
@@ -282,7 +282,7 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
     make_log: Callable[[Mapping[str, Any]], Any],
     make_breaker: Callable[[str], BreakerGuard],
 ) -> Any:
-    """Return the handler's value: decoded as in a worker, but neither claimed nor retried.
+    """The handler's value: decoded as in a worker, but neither claimed nor retried.
 
     What the handler itself tries again (``ctx.retry``) it does here, too, and its finished steps
     are undone where it raises, as long as this process lives.

@@ -1,8 +1,7 @@
-"""Autopsy: write the dead letter of a delivery: what failed, how, and all that a replay needs.
+"""DeadLetterBuilder: the dead letter of a delivery: what failed, how, and what a replay needs.
 
-Last words: what ended a run that its handler's process did not outlive, for its poison letter.
-
-They are kept in the claim's record until the event is claimed again. Pure.
+Last words say what ended a run that killed its process. They are kept in the claim's record until
+the event is claimed again, for its poison letter.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class DeadLetterBuilder:
         reason: Reason,
         seen: Classification,
     ) -> DeadLetter:
-        """Return the letter of *delivery*, with *error*'s stack cut at `MAX_STACK` characters."""
+        """The letter of *delivery*, with *error*'s stack cut at `MAX_STACK` characters."""
         domain = self.domains.of_letter(handler, delivery.event.domain, delivery.message.queue)
         now = self.clock.now()
         ran = reason in _AFTER_A_RUN
@@ -95,7 +94,7 @@ class DeadLetterBuilder:
         return self.finished(letter)
 
     def finished(self, letter: DeadLetter) -> DeadLetter:
-        """Return *letter* without what it must not show, and with the name of its group.
+        """*letter* without what it must not show, and with the name of its group.
 
         In this order: a group named after a secret would tell it, and split by it.
         """
@@ -109,14 +108,14 @@ class DeadLetterBuilder:
         return replace(shown, fingerprint=group)
 
     def shown(self, delivery: Delivery, error: BaseException, seen: Classification) -> str | None:
-        """Return *error*'s text without what a letter would hide; None where nothing is hidden."""
+        """*error*'s text without what a letter would hide; None where nothing is hidden."""
         if self.hide is None:
             return None
         return self.letter(delivery, None, error, Reason.REFUSED, seen).error_message
 
 
 def _id(domain: str, delivery: Delivery, reason: Reason) -> str:
-    """Return the letter's id; a second body under one event id has a letter of its own."""
+    """The letter's id; a second body under one event id has a letter of its own."""
     event_id = delivery.event.id
     if reason is Reason.CONFLICT:
         event_id = f"{event_id}#{delivery.fingerprint}"
@@ -124,7 +123,7 @@ def _id(domain: str, delivery: Delivery, reason: Reason) -> str:
 
 
 def component_type_of(handler: Handler | None, event: Event, reason: Reason) -> str:
-    """Return what kind of handler failed: the letter of an ordered one holds up what follows it.
+    """What kind of handler failed: the letter of an ordered one holds up what follows it.
 
     Not so a letter that has no place in a lane, nor that of a second body under one event id.
     """
@@ -155,7 +154,7 @@ def _name(error: BaseException) -> str:
 
 
 def _stack(error: BaseException) -> str:
-    """Return the end of the stack: it names the cause."""
+    """The end of the stack: it names the cause."""
     return "".join(traceback.format_exception(error))[-MAX_STACK:]
 
 
@@ -194,14 +193,14 @@ class EndOfLastRun(Exception):
 
 
 def write_last_words(letter: DeadLetter) -> str:
-    """Return the last words of a run that *letter* tells of; it hides already what it must."""
+    """The last words of a run that *letter* tells of; it hides already what it must."""
     error = f"{letter.error_type}: {letter.error_message}" if letter.error_message else ""
     shown = (error or letter.error_type)[:LAST_WORDS_TEXT]
     return json.dumps([shown, letter.error_stack[-LAST_WORDS_STACK:]])
 
 
 def read_last_words(text: str) -> LastWords | None:
-    """Return what `write_last_words` wrote; None if it is something else."""
+    """What `write_last_words` wrote; None if it is something else."""
     try:
         error, stack = json.loads(text)
     except (ValueError, TypeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Ordering: what ordered handlers add to the road, before a run and where it is settled (spec P3).
+"""Ordering: what ordered handlers add to a delivery, before its run and when it is settled (P3).
 
-Who comes early is parked in its lane and comes again when the lane is moved to it: by whoever
-settles the event before it, or by the lane's keeper (`lane_keeper`) if that one died.
+An event that comes early is parked in its lane. It comes again when the lane is moved to it: by
+the delivery of the event before it, or by the lane's keeper (`gap_monitor`) if that one died.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ TOLD_FROM_HOP: Final = 3
 
 
 def skipped_by_person(reason: str) -> str:
-    """Return why a delivery is skipped that says *reason*."""
+    """Why a delivery is skipped that says *reason*."""
     return f"skipped by a person: {reason}"
 
 
@@ -87,7 +87,7 @@ class Ordering:
     seldom: LogThrottle = field(default_factory=LogThrottle)
 
     def turn(self, delivery: Delivery, handler: Handler) -> Turn | None:
-        """Return the turn of *delivery*, None without an order, or where a skip has no place.
+        """The turn of *delivery*, None without an order, or where a skip has no place.
 
         Raises DecodeError for any other event that has no place in an aggregate.
         """
@@ -114,7 +114,7 @@ class Ordering:
     def enter(
         self, turn: Turn, delivery: Delivery, handler: Handler, *, runs: bool = False
     ) -> Outcome | None:
-        """Return what becomes of *delivery* without a run; None: it is its turn.
+        """What becomes of *delivery* without a run; None: it is its turn.
 
         *runs*: it is run then. A transaction may have begun for that, so leave the turn.
         """
@@ -137,7 +137,7 @@ class Ordering:
         return None
 
     def set_back(self, turn: Turn | None, delivery: Delivery) -> bool:
-        """Tell whether the lane of *delivery*, which was completed, was set back before it.
+        """True if the lane of *delivery*, which was completed, was set back before it.
 
         A reset, or a rebuild that left its aggregate behind, wants it handled once more. A lane
         moves before a claim is completed, so there is no other way to be here.
@@ -150,7 +150,7 @@ class Ordering:
         return self.retry.until_done(look, what="look at its lane", delivery=delivery)
 
     def _look(self, turn: Turn, delivery: Delivery, *, runs: bool) -> Place | None:
-        """Return where its lane is, once *delivery* has waited a little for its turn."""
+        """Where its lane is, once *delivery* has waited a little for its turn."""
         place = self._ask(turn.enter if runs else turn.look, delivery)
         for pause in ASKED_AGAIN:
             if place is None:

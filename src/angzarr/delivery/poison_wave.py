@@ -1,4 +1,4 @@
-"""Waves: when nearly all of a domain's events would become dead letters, they are kept instead.
+"""PoisonWaveBreaker: holds a domain back when nearly all its events would become dead letters.
 
 A bad deploy, a lost permission or a changed schema fails everything that comes in. Without a guard
 the whole queue would drain into the dead-letter queue; with it the domain's deliveries are held
@@ -31,7 +31,7 @@ _log = logging.getLogger("angzarr.delivery")
 
 
 def breaker_of(domain: str) -> str:
-    """Return the name of the breaker around *domain*; no handler's breaker begins so."""
+    """The name of the breaker around *domain*; no handler's breaker begins so."""
     return f"{WAVE}:{domain}"
 
 
@@ -49,7 +49,7 @@ class PoisonWaveBreaker:
     seldom: LogThrottle = field(default_factory=LogThrottle)
 
     def enter(self, delivery: Delivery) -> Permit | Postponed | None:
-        """Return the permit of *delivery*, or a postponement if its domain is held back.
+        """The permit of *delivery*, or a postponement if its domain is held back.
 
         None for one that has waited for its handler's maximum age: nothing waits for ever.
         """
@@ -62,7 +62,7 @@ class PoisonWaveBreaker:
         return self._postponed(delivery, domain, answer, claimed=delivery.claimed_with_fetch)
 
     def judged(self, delivery: Delivery, outcome: Outcome, permit: Permit | None) -> Outcome:
-        """Return *outcome*, or a postponement where it would be one more letter of a wave."""
+        """*outcome*, or a postponement where it would be one more letter of a wave."""
         if permit is None:
             return outcome
         if not isinstance(outcome, DeadLettered | Handled | Skipped) or _says_nothing(outcome):
@@ -85,7 +85,7 @@ class PoisonWaveBreaker:
             self.breakers.forgo(permit)
 
     def _barred(self, name: str, delivery: Delivery) -> Barred | None:
-        """Return whether *delivery*'s letter belongs to a wave; its run is over, so no probe."""
+        """True if *delivery*'s letter belongs to a wave; its run is over, so no probe."""
         answer = self.breakers.admit(name, delivery.token, delivery.turn)
         if isinstance(answer, Barred):
             return answer
@@ -134,7 +134,7 @@ _OF_WAVES = frozenset({Reason.REFUSED, Reason.EXHAUSTED, Reason.UNDELIVERABLE})
 
 
 def _says_nothing(outcome: Handled | Skipped | DeadLettered) -> bool:
-    """Tell whether *outcome* is no sign of its domain's health; what a person dropped is none."""
+    """True if *outcome* is no sign of its domain's health; what a person dropped is none."""
     match outcome:
         case Skipped():
             return outcome.switch is not None

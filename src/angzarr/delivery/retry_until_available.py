@@ -1,10 +1,8 @@
-"""Hold: keep a message in hand while a server it needs is away (decisions 5).
+"""RetryUntilAvailable: keeps a message in hand while a server that it needs is away (decisions 5).
 
-A store or a dead-letter queue that is away is not an outcome: nothing is decided, nothing is
-acknowledged and nothing is sent back (a broker would count that against the message).
-
-What no waiting helps with is not held: a broker's refusal and an error that nobody foresaw are
-tried some times and then passed on.
+A store or a dead-letter queue that is away is not an outcome: nothing is decided, acknowledged or
+sent back (a broker would count that against the message). A broker's refusal and an unforeseen
+error are tried some times and then passed on: waiting does not help there.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class RetryUntilAvailable:
     seldom: LogThrottle = field(default_factory=LogThrottle)
 
     def until_done(self, step: Callable[[], T], *, what: str, delivery: Delivery) -> T:
-        """Return *step*'s value once it works; raise GivenBack when the worker stops first.
+        """*step*'s value once it works; raises GivenBack when the worker stops first.
 
         *step* must be safe to repeat: it may have worked without our hearing of it. A
         DeliveryError that it raises is passed on at once, and after `MOST_TRIES` whatever is no
@@ -98,7 +96,7 @@ class TryOnce(RetryUntilAvailable):
     _tries: FailureCounts = field(default_factory=FailureCounts)
 
     def until_done(self, step: Callable[[], T], *, what: str, delivery: Delivery) -> T:
-        """Return *step*'s value, or raise NotYet: whoever called tries the delivery again later.
+        """*step*'s value, or raises NotYet: the caller tries the delivery again later.
 
         After `MOST_TRIES` of a delivery whatever is no absence is passed on.
         """

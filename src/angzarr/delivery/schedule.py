@@ -1,10 +1,9 @@
-"""Copies and when they come back: the message of a retry or a postponement (decisions 9, 15).
+"""Schedule: where copies wait for their time; messages of retries and postponements (9, 15).
 
-A schedule has two ends: `Schedule` takes messages in, `DueMessages` hands out what is due to a
-mover (angzarr.delivery.schedule_mover), which publishes it. Due is what the schedule says, by the
-clock of its store: whoever gets the message runs it, and looks at no clock of its own.
-
-Rows of a schedule: a waiting message as text, without loss, and the name it waits by.
+`Schedule` takes messages in, `DueMessages` hands out what is due to a mover
+(angzarr.delivery.schedule_mover), which publishes it. Due is what the clock of the schedule's store
+says: the worker that gets the message runs it, and asks no clock of its own. A row is a waiting
+message as text, without loss, under a name that the same copy always has.
 """
 
 from __future__ import annotations
@@ -110,19 +109,19 @@ def put_early(schedule: Schedule, message: Message, eta: datetime, now: datetime
 
 
 def due_headers(said: Mapping[str, Any], left: timedelta = timedelta(0)) -> dict[str, Any]:
-    """Return the headers *said* of a message whose ``eta`` has come, but for what is *left*."""
+    """The headers *said* of a message whose ``eta`` has come, but for what is *left*."""
     due = {**said, "eta": None, names.WAITED_FOR: said.get("eta")}
     return due | rest_headers(left)
 
 
 def rest_headers(left: timedelta) -> dict[str, int]:
-    """Return the header by which whoever gets a message sleeps what is *left*; none for nothing."""
+    """The header by which whoever gets a message sleeps what is *left*; none for nothing."""
     milliseconds = math.ceil(left / timedelta(milliseconds=1))
     return {names.REST: milliseconds} if milliseconds > 0 else {}
 
 
 def copy_of(delivery: Delivery, *, attempt: int, hop: int, requeued: bool | None = None) -> Message:
-    """Return *delivery*'s message to be published again, raw but for what one try adds (9).
+    """*delivery*'s message to be published again, raw but for what one try adds (9).
 
     *requeued* tells whether its run gave it back to its queue; None: it has not run.
     """
@@ -161,7 +160,7 @@ _PART: Final = 100
 
 
 def row_of(message: Message) -> Row:
-    """Return the row in which *message* waits; raises DeliveryError if it could not be read."""
+    """The row in which *message* waits; raises DeliveryError if it could not be read."""
     row = {
         "body": _body_text(message.body),
         **{name: getattr(message, name) for name in _TEXT},
@@ -177,7 +176,7 @@ def row_of(message: Message) -> Row:
 
 
 def read_row(text: str) -> Message:
-    """Return the message that `row_of` was given; raises DecodeError."""
+    """The message that `row_of` was given; raises DecodeError."""
     try:
         found = from_json_text(text)
         body = found["body"]
@@ -194,7 +193,7 @@ def read_row(text: str) -> Message:
 
 
 def id_of(message: Message) -> str:
-    """Return the name that a put of the same copy always has, and no other message.
+    """The name that a put of the same copy always has, and no other message.
 
     Copies at one position of one event are one: only one of them would run (decisions 10). Bodies
     are told apart, so that a second body under one event id still meets its refusal; so are the
@@ -217,7 +216,7 @@ def id_of(message: Message) -> str:
 
 
 def _body_text(body: bytes) -> str | bytes:
-    """Return *body* as people can read it, where that restores it."""
+    """*body* as people can read it, where that restores it."""
     try:
         return body.decode()
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
 """Mover: publishes what waited in a schedule and is due (decisions 15).
 
-First published, then deleted: a mover that dies in between makes a second message at the same
+It publishes first and deletes then: a mover that dies in between makes a second message at the same
 position, of which one runs (decisions 10). Whatever goes wrong, a row stays until it is published.
 """
 
@@ -160,7 +160,7 @@ class Mover:
         return True
 
     def _given_up(self, row: Row, message: Message, error: Exception) -> bool:
-        """Tell whether *message* is a dead letter now; it was refused too often."""
+        """True if *message* is a dead letter now; it was refused too often."""
         if isinstance(error, Unavailable) and not self.for_good(error):
             return False
         if self._refusals.add(row.id) < MOST_REFUSALS:
@@ -191,7 +191,7 @@ class Mover:
         return True
 
     def _look(self) -> timedelta:
-        """Return when to look again; many workers do not look at one moment."""
+        """When to look again; many workers do not look at one moment."""
         return LOOK_EVERY * (0.8 + 0.2 * self.chance())
 
     def _back_off(self) -> timedelta:

@@ -1,7 +1,7 @@
-"""Make the outcome true; only then is the message acknowledged (spec D6, style rule 3).
+"""Settler: makes the outcome true; only then is the message acknowledged (spec D6).
 
 In this order: the copy, the letter or what follows is published and confirmed; the fact is
-appended; the claim is ended. Whoever called us acknowledges after we return.
+appended; the claim is ended. The caller acknowledges after that.
 
 Every step may be repeated: if one fails the message is held and settle starts over.
 """
@@ -188,7 +188,7 @@ class Settler:
     def _copy(
         self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int, hop: int
     ) -> _Back:
-        """Return what comes again of *delivery*, and when; a short *delay* has passed then."""
+        """What comes again of *delivery*, and when; a short *delay* has passed then."""
         delay = min(delay, FURTHEST)
         if delay <= SLEPT:
             self.clock.sleep(delay)
@@ -205,7 +205,7 @@ class Settler:
         return _Back(copy, due_at)
 
     def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:
-        """Tell whether an earlier try of this settle ended the claim and only its reply was lost.
+        """True if an earlier try of this settle ended the claim and only its reply was lost.
 
         If not, a successor took the event over: nothing is published (decisions 11).
         """
@@ -252,7 +252,7 @@ class Settler:
         self._unanswered.forget(answer.letter_id)
 
     def _is_given_up(self, answer: ReplayOutcome, error: Exception) -> bool:
-        """Tell whether to go on without *answer*, which *error* met that is no absence.
+        """True if *answer* is given up: *error*, which is no absence, met it too often.
 
         Its entry is held at its deadline then, and a person looks at it; to run the event again
         for want of an answer would be worse.
@@ -268,7 +268,7 @@ class Settler:
 
 
 def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime | None:
-    """Return since when *delivery* will have been held back when its copy comes."""
+    """Since when *delivery* will have been held back when its copy comes."""
     match outcome:
         case Postponed(held=True):
             return delivery.held_since or now
@@ -279,7 +279,7 @@ def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime
 
 
 def completion_of(outcome: Outcome | None) -> Complete | None:
-    """Return the completion that *outcome* leaves of a claim, or None."""
+    """The completion that *outcome* leaves of a claim, or None."""
     match outcome:
         case Handled(result=result):
             return Complete(result=result)
@@ -290,12 +290,12 @@ def completion_of(outcome: Outcome | None) -> Complete | None:
 
 
 def left_to_ack(delivery: Delivery, outcome: Outcome | None) -> Complete | None:
-    """Return the completion that goes with the acknowledgement of *delivery*, or None."""
+    """The completion that goes with the acknowledgement of *delivery*, or None."""
     return completion_of(outcome) if is_left_to_ack(delivery, outcome) else None
 
 
 def is_left_to_ack(delivery: Delivery, outcome: Outcome | None) -> bool:
-    """Tell whether the claim's end goes with the acknowledgement of *delivery*.
+    """True if the claim's end goes with the acknowledgement of *delivery*.
 
     Only where the claim came with the fetch (4) and the acknowledgement follows at once, and only
     of a plain success: whatever else happened is settled where it happened.

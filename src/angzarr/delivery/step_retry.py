@@ -1,6 +1,6 @@
-"""In place: try one step of a handler again while it runs (spec D3, `event_handler`).
+"""Step retries: one step of a handler is tried again while it runs (spec D3, `event_handler`).
 
-For what passes within seconds. Whatever is not over then is the delivery's ordinary failure, which
+That is for failures that pass within seconds. Others are ordinary failures of the delivery, which
 waits in the schedule and holds no slot.
 """
 
@@ -50,7 +50,7 @@ class InPlace:
     def retrying(
         self, delivery: Delivery, handler: Handler, began: datetime, policy: Policy | str
     ) -> Retrying:
-        """Return what tries the steps of *handler* again, which *began* then."""
+        """What tries the steps of *handler* again, which *began* then."""
         limits = (self.time_limit(handler.name), *_limits_of(delivery))
         ends = (began + limit for limit in limits if limit is not None)
         until = min(filter(None, (delivery.expires_at, *ends)), default=None)
@@ -77,7 +77,7 @@ class Retrying:
     until: datetime | None = None
 
     def call(self, step: Callable[[], T]) -> T:
-        """Return what *step* returns; raises its last error, or at once what no retry cures."""
+        """What *step* returns; raises its last error, or at once what no retry cures."""
         _refuse_in_a_loop()
         for attempt in itertools.count(1):
             try:
@@ -114,7 +114,7 @@ class Retrying:
         return self.failure_policy.clock
 
     def _pause(self, attempt: int, error: Exception) -> timedelta | None:
-        """Return how long to wait before the next try of a step, or None: *error* is final here.
+        """How long to wait before the next try of a step, or None: *error* is final here.
 
         Who asks for a longer wait than the policy knows is waited for in the schedule.
         """
@@ -149,7 +149,7 @@ def _pieces(pause: timedelta) -> Iterator[timedelta]:
 
 
 def _limits_of(delivery: Delivery) -> list[timedelta]:
-    """Return the time limits that a message brings, hard and soft (Celery's ``timelimit``)."""
+    """The time limits that a message brings, hard and soft (Celery's ``timelimit``)."""
     limits = delivery.message.headers.get("timelimit")
     if not isinstance(limits, list | tuple):
         return []
@@ -167,7 +167,7 @@ def _refuse_in_a_loop() -> None:
 
 
 def _no_coroutine(value: T) -> T:
-    """Return *value*; a coroutine has not run yet, so nothing of it was tried."""
+    """*value*; a coroutine has not run yet, so nothing of it was tried."""
     if inspect.iscoroutine(value):
         value.close()
         msg = "ctx.retry was given a coroutine function: use await ctx.aretry(…)"

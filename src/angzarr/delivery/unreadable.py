@@ -1,13 +1,11 @@
-"""Salvage: the dead letter of a message that cannot be read (spec D7).
+"""UnreadableMessages: the dead letters of messages that cannot be read (spec D7).
 
 There is no delivery then: no event, often no task. What is left are the bytes, what headers there
 are, and the queue.
 
-Reader deaths: how a message is read that came back from workers that died. Pure.
-
-What kills its reader has to be known before it is read. The count is kept outside of the process
-that reads: our Redis transport writes it before the message itself, others note it in the claim
-store. A broker's own counter tells nothing: a message that is given back on purpose raises it too.
+A message that kills its reader has to be known before it is read (`Reading`). The count is kept
+outside of the reading process: our Redis transport writes it before the message itself, others in
+the claim store. A broker's own counter does not do: giving a message back on purpose raises it too.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class UnreadableMessages:
     clock: Clock
 
     def take(self, message: Message, error: Exception, code: str) -> DeadLetter:
-        """Return the dead letter that *message* is then, and that a fact; raises whatever is away.
+        """The dead letter that *message* is then, and that a fact; raises whatever is away.
 
         *code* says in one word what is wrong with it. The letter's id follows from queue and
         body, so that doing it twice is harmless (21).
@@ -93,12 +91,12 @@ class UnreadableMessages:
         return self.letter_builder.finished(letter)
 
     def _component_type(self, message: Message) -> str:
-        """Return what kind of handler it is for: one with an order has a lane that waits for it."""
+        """What kind of handler it is for: one with an order has a lane that waits for it."""
         event = names.from_headers(message.headers, data=None, event_id="", type=message.task)
         return component_type_of(self.handlers.get(message.task), event, Reason.UNDELIVERABLE)
 
     def _domain(self, message: Message) -> str:
-        """Return the domain whose letter it is (20)."""
+        """The domain whose letter it is (20)."""
         of_event = message.headers.get(names.DOMAIN)
         return self.letter_builder.domains.of_letter(
             self.handlers.get(message.task),
@@ -108,7 +106,7 @@ class UnreadableMessages:
 
 
 def damaged(raw: bytes, queue: str) -> Message:
-    """Return a message of which nothing but *raw* is left, its envelope included."""
+    """A message of which nothing but *raw* is left, its envelope included."""
     return Message(
         body=raw,
         content_type="application/octet-stream",
@@ -119,7 +117,7 @@ def damaged(raw: bytes, queue: str) -> Message:
 
 
 def _id(domain: str, message: Message) -> str:
-    """Return an id of queue and body (21); what has a task's id too is nobody else's letter.
+    """An id of queue and body (21); what has a task's id too is nobody else's letter.
 
     The body counts in any case: it must not replace the letter of an event that bears its id.
     """
@@ -170,7 +168,7 @@ class ReadersDied(ValueError):
 
 
 def reading_after(deaths: int, *, redelivered: bool = False) -> ReadMode:
-    """Return how a message is read of which *deaths* are known.
+    """How a message is read of which *deaths* are known.
 
     One that was *redelivered* may have killed a worker that had noted nothing of it.
     """

@@ -1,13 +1,9 @@
 """Event: what happened, and to whom it belongs (spec D1). A value; it does no I/O.
 
-Message: a broker message as it was received, complete enough to be published again.
-
-Codec: from a handler's declared type to its event type, and from a typed event to JSON and back.
-
-A handler may declare a pydantic model, a dataclass, a TypedDict, a protobuf message or a plain
-``dict`` (spec D1). Adapters are built once a type; decoding is strict only where the model is.
-
-The message that Celery would send for an event, written without a broker (protocol 2).
+A Message is a broker's message as received, complete enough to be published again. The codec leads
+from a handler's declared type to its event type, and from a typed event to JSON and back. A handler
+may declare a pydantic model, a dataclass, a TypedDict, a protobuf message or a plain ``dict``.
+Adapters are built once a type; decoding is strict only where the model is.
 """
 
 from __future__ import annotations
@@ -73,7 +69,7 @@ class Event:
 
 
 def check_domain(name: str) -> str:
-    """Return *name* if every dead-letter backend can carry it (decisions 20), else raise."""
+    """*name* if every dead-letter backend can carry it (decisions 20), else raise."""
     if not isinstance(name, str) or not _DOMAIN.match(name) or len(name) > MAX_DOMAIN_LENGTH:
         msg = (
             f"domain {name!r} cannot be used: write it with a-z, 0-9, '.' and '-', starting with"
@@ -95,17 +91,17 @@ def canonical_json(value: object) -> bytes:
 
 
 def digest(value: object) -> str:
-    """Return the SHA-256 of *value*'s canonical JSON: the id of an event that has none (D1)."""
+    """The SHA-256 of *value*'s canonical JSON: the id of an event that has none (D1)."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def task_id_for(event_id: str, handler: str) -> str:
-    """Return the task id of *event_id* for *handler*: the same pair gives the same id (13)."""
+    """The task id of *event_id* for *handler*: the same pair gives the same id (13)."""
     return str(uuid.uuid5(_TASK_IDS, f"{event_id}\x00{handler}"))
 
 
 def compensation_id_for(event_id: str, handler: str, task: str) -> str:
-    """Return the id of the event by which *task* undoes what *handler* did with *event_id*.
+    """The id of the event by which *task* undoes what *handler* did with *event_id*.
 
     The same three give the same id. *task* may undo two handlers of one event, and take the event
     itself besides: each of these has a claim of its own.
@@ -150,7 +146,7 @@ class Typed(NamedTuple):
 
 
 def event_type_of(subject: object) -> str:
-    """Return the event type of a type, of an event object, or of a name given as text.
+    """The event type of a type, of an event object, or of a name given as text.
 
     A class may say it with ``__event_type__``; otherwise a protobuf message has its full name and
     any other class its own name, so that a class may move between modules.
@@ -171,7 +167,7 @@ def event_type_of(subject: object) -> str:
 
 
 def to_json(event: object) -> Any:
-    """Return *event* as a JSON value; raises UnserializableEvent naming what cannot be written."""
+    """*event* as a JSON value; raises UnserializableEvent naming what cannot be written."""
     if isinstance(event, Typed):
         return event.data
     try:
@@ -189,7 +185,7 @@ def to_json(event: object) -> Any:
 
 
 def decoder_for(declared: object) -> Callable[[Any], Any]:
-    """Return the function that turns a JSON value into *declared*'s type or raises DecodeError.
+    """The function that turns a JSON value into *declared*'s type or raises DecodeError.
 
     A declaration by name only (a string) or without annotation takes the JSON value as it is.
     """
@@ -202,7 +198,7 @@ def decoder_for(declared: object) -> Callable[[Any], Any]:
 
 @cache
 def adapter_for(declared: Any) -> TypeAdapter[Any]:
-    """Return the pydantic adapter of *declared*, built once; ConfigurationError if it has none."""
+    """The pydantic adapter of *declared*, built once; ConfigurationError if it has none."""
     try:
         return TypeAdapter(declared)
     except PydanticUserError as error:

@@ -1,11 +1,10 @@
-"""The names of all message headers this package writes or reads, and the way to and from an Event.
+"""Headers: the names of all that this package writes or reads, and the way to and from an Event.
 
-Wire names: once published in a release they never change. Listed in docs/reference/headers.md.
+Once released, a name never changes. They are listed in docs/reference/headers.md.
 
-Numbers: the one reader of every number that comes from a header, a property or a row. Pure.
-
-What a queue says is hostile: ``int()`` of a Decimal takes minutes, `math.isfinite` raises on a
-large int, and ``True`` passes for 1. Absent, malformed and too large are three answers.
+Every number from a header, a property or a row is read here. Queues are hostile: ``int()`` of a
+Decimal takes minutes, `math.isfinite` raises on a large int, and ``True`` passes for 1. Absent,
+malformed and too large are three answers. Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class NoNumber(Enum):
 
 
 def read_number(value: object, most: int = MAX_NUMBER) -> int | NoNumber:
-    """Return *value* as an int from 0 to *most*, or why it is none.
+    """*value* as an int from 0 to *most*, or why it is none.
 
     Taken are an int, a whole float, and text of at most ten digits. A negative one is malformed.
     """
@@ -58,7 +57,7 @@ def read_number(value: object, most: int = MAX_NUMBER) -> int | NoNumber:
 
 
 def read_seconds(value: object, most: float = MAX_SECONDS) -> float | NoNumber:
-    """Return *value* as seconds from 0 to *most*, or why it is none; text is none."""
+    """*value* as seconds from 0 to *most*, or why it is none; text is none."""
     if value is None:
         return NoNumber.ABSENT
     if type(value) is not int and type(value) is not float:
@@ -69,7 +68,7 @@ def read_seconds(value: object, most: float = MAX_SECONDS) -> float | NoNumber:
 
 
 def number_or(value: object, default: int, most: int = MAX_NUMBER) -> int:
-    """Return *value* as `read_number` does, and *default* where it is none."""
+    """*value* as `read_number` does, and *default* where it is none."""
     if value is None:  # most headers are absent
         return default
     number = read_number(value, most)
@@ -175,17 +174,17 @@ class OwnHeaders(dict[str, Any]):
 
 
 def is_ours(name: object) -> bool:
-    """Tell whether a header of this name is set and read by this package alone."""
+    """True if a header of this name is set and read by this package alone."""
     return isinstance(name, str) and (name.startswith(_PREFIX) or name in OURS)
 
 
 def without_ours(headers: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return *headers* as a user may see and set them."""
+    """*headers* as a user may see and set them."""
     return {name: value for name, value in headers.items() if not is_ours(name)}
 
 
 def to_headers(event: Event) -> dict[str, Any]:
-    """Return the headers that carry all of *event* but its data; absent fields make none."""
+    """The headers that carry all of *event* but its data; absent fields make none."""
     headers: dict[str, Any] = {EVENT_ID: event.id, EVENT_TYPE: event.type}
     headers.update(
         (header, value) for field, header in _TEXT if (value := getattr(event, field)) is not None
@@ -204,12 +203,12 @@ def to_headers(event: Event) -> dict[str, Any]:
 
 
 def event_id_of(headers: Mapping[str, Any]) -> str:
-    """Return the id of a Celery message's event: its own, else the task's (decisions 13)."""
+    """The id of a Celery message's event: its own, else the task's (decisions 13)."""
     return _text(headers.get(EVENT_ID)) or _run_of(str(headers.get("id") or ""), headers)
 
 
 def _run_of(task_id: str, headers: Mapping[str, Any]) -> str:
-    """Return *task_id*, told apart by how many tasks were replaced before this one took their id.
+    """*task_id*, told apart by how many tasks were replaced before this one took their id.
 
     What `Task.replace` sends has the id of the task that it replaces, and is no duplicate of it.
     """
@@ -250,13 +249,13 @@ LONGEST_REASON: Final = 500
 
 
 def skip_of(headers: Mapping[str, Any]) -> str | None:
-    """Return why a message only moves its lane on, in one printable line; None: it does not."""
+    """Why a message only moves its lane on, in one printable line; None: it does not."""
     reason = _text(headers.get(SKIP))
     return None if reason is None else skip_reason(reason)
 
 
 def skip_reason(text: str) -> str:
-    """Return *text* as the reason of a skip travels: one printable line, cut."""
+    """*text* as the reason of a skip travels: one printable line, cut."""
     return printable(text[:LONGEST_REASON])
 
 
@@ -276,14 +275,14 @@ def sequence_problem(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return *value* for people; the digits of a large number are quadratic work."""
+    """*value* for people; the digits of a large number are quadratic work."""
     if type(value) is int and value.bit_length() > _SHOWN_BITS:
         return f"a number of {value.bit_length()} bits"
     return f"{value!r:.50}"
 
 
 def time_of(value: object) -> datetime | None:
-    """Return an RFC 3339 *value* as an aware UTC time, or None where absent or malformed."""
+    """An RFC 3339 *value* as an aware UTC time, or None where absent or malformed."""
     if not isinstance(value, str):
         return None
     try:
@@ -294,7 +293,7 @@ def time_of(value: object) -> datetime | None:
 
 
 def whole_number(value: object) -> int | None:
-    """Return *value* as a sequence, or None where it is none, whatever the reason."""
+    """*value* as a sequence, or None where it is none, whatever the reason."""
     if value is None:
         return None
     number = read_number(value, MAX_SEQUENCE)

@@ -1,6 +1,6 @@
-"""Publication: an event as its publisher gives it, and the error that accounts for many.
+"""Publication: an event as its publisher gives it, the error that accounts for many, and the port.
 
-Publisher: the port that hands a raw message to the broker. Confirmed, or an error.
+A `Publisher` hands a raw message to the broker: confirmed, or an error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def celery_message(
     origin: str,
     headers: Mapping[str, Any] | None = None,
 ) -> Message:
-    """Return the message that gives *event* to *task* by way of *queue* (decisions 14).
+    """The message that gives *event* to *task* by way of *queue* (decisions 14).
 
     *origin* says who wrote it; *headers* are sent besides those of the event.
     """
@@ -103,12 +103,12 @@ class Publication:
     occurred_at: datetime | None = None
 
     def with_common(self, common: Mapping[str, Any]) -> Publication:
-        """Return this with *common* wherever it says nothing itself."""
+        """This with *common* wherever it says nothing itself."""
         missing = {name: said for name, said in common.items() if getattr(self, name) is None}
         return replace(self, **missing) if missing else self
 
     def as_event(self, cause: Event | None, now: datetime) -> Event:
-        """Return the event with an id, in the flow of *cause*, the event that is being handled.
+        """The event with an id, in the flow of *cause*, the event that is being handled.
 
         Raises UnserializableEvent, InvalidDomainName, ConfigurationError (no type),
         EventDoesNotFit (a field whose value it cannot have).

@@ -1,7 +1,7 @@
 """Received: what brokers say of a message beside its body, each field of one type from here on.
 
-Each is read somewhere where a value of another type would be an error of nobody's: amid the
-settling, in a letter's writer, in Celery. Here it is known whose fault it is.
+A value of another type would fail somewhere later: amid settling, in a letter, in Celery. Here it
+is known to be the sender's fault.
 """
 
 from __future__ import annotations

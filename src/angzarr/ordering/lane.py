@@ -67,7 +67,7 @@ class Waiting:
 
 
 def replaces(noted: Waiting, there: Waiting | None, *, claimed: bool) -> bool:
-    """Tell whether what is *noted* takes the place of what is *there*; see `Lanes.note`."""
+    """True if what is *noted* takes the place of what is *there*; see `Lanes.note`."""
     if there is None:
         return True
     same = there.event_id == noted.event_id
@@ -189,7 +189,7 @@ class Order:
 
 
 def order_by(by: str | None, domain: str | None, event_type: str, first: int) -> Order | None:
-    """Return the order that a handler of *event_type* asks for; None: it asks for none.
+    """The order that a handler of *event_type* asks for; None: it asks for none.
 
     Raises ConfigurationError for what cannot be kept in order.
     """
@@ -234,7 +234,7 @@ def _problem(by: str | None, domain: str | None, first: int) -> str:
 
 
 def lane_of(event: Event, handler: str, order: Order) -> Lane:
-    """Return the lane of *event*; raises DecodeError for one that has no place in any."""
+    """The lane of *event*; raises DecodeError for one that has no place in any."""
     if event.domain is None or event.root is None or event.sequence is None:
         msg = (
             f"{handler} takes the events of an aggregate in order, and this one says no"

@@ -56,7 +56,7 @@ class LaneView:
 
 
 def views(waiting: Iterable[Waiting], places: Mapping[Address, int], first: int) -> list[LaneView]:
-    """Return the lanes of *waiting*, which is in order; *first*: where the unmoved ones are."""
+    """The lanes of *waiting*, which is in order; *first*: where the unmoved ones are."""
     return [
         LaneView(address=address, next_sequence=places.get(address, first), waiting=tuple(of_lane))
         for address, of_lane in groupby(waiting, lambda one: one.lane.address)
@@ -64,7 +64,7 @@ def views(waiting: Iterable[Waiting], places: Mapping[Address, int], first: int)
 
 
 def view_of(standing: Standing) -> LaneView:
-    """Return a lane of which only what waits first is known."""
+    """A lane of which only what waits first is known."""
     waiting = () if standing.first is None else (standing.first,)
     return LaneView(
         address=standing.lane.address, next_sequence=standing.next_sequence, waiting=waiting
@@ -72,7 +72,7 @@ def view_of(standing: Standing) -> LaneView:
 
 
 def lane_at(lanes: Lanes, lane: Lane, limit: int) -> LaneView:
-    """Return *lane*, with at most *limit* of what waits in it; raises StoreUnavailable."""
+    """*lane*, with at most *limit* of what waits in it; raises StoreUnavailable."""
     waiting = lanes.waiting(lane.handler, address=lane.address, limit=limit)
     place = lanes.places(lane.handler, [lane.address]).get(lane.address, lane.first)
     return LaneView(address=lane.address, next_sequence=place, waiting=tuple(waiting))
@@ -96,7 +96,7 @@ class OrderingSample:
 def samples_of(
     summaries: Iterable[Summary], gaps: Iterable[Gap], behind: Mapping[str, int] | None = None
 ) -> list[OrderingSample]:
-    """Return a sample for each of *summaries*; *behind*: events that handlers have not passed."""
+    """A sample for each of *summaries*; *behind*: events that handlers have not passed."""
     missing = Counter(gap.lane.handler for gap in gaps)
     return [
         OrderingSample(

@@ -52,7 +52,7 @@ class Lanes(Protocol):
 
     @abstractmethod
     def look(self, lane: Lane, /) -> Place:
-        """Return where *lane* is; one that nobody moved is at its first place."""
+        """Where *lane* is; one that nobody moved is at its first place."""
 
     @abstractmethod
     def move(self, step: Step, /) -> Moved | Elsewhere:
@@ -122,7 +122,7 @@ class Lanes(Protocol):
 
     @abstractmethod
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
-        """Return lanes whose next event nobody knows of, and in which some wait since *before*.
+        """Lanes whose next event nobody knows of, and in which some wait since *before*.
 
         A lane that was moved since *before* is none of them: what comes next is on its way. A
         RETRYING event that should have come by then is one nobody knows of. Those come first that
@@ -138,47 +138,47 @@ class Lanes(Protocol):
 
     @abstractmethod
     def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
-        """Tell whether *keeper* looks after the lanes *of* these handlers for the next *span*.
+        """True if *keeper* looks after the lanes *of* these handlers for the next *span*.
 
         One does at a time; whoever is on duty stays so by asking again.
         """
 
     @abstractmethod
     def places(self, handler: str, addresses: Sequence[Address], /) -> Mapping[Address, int]:
-        """Return the next sequences of the lanes at *addresses*; those nobody moved are left out.
+        """The next sequences of the lanes at *addresses*; those nobody moved are left out.
 
         At most a thousand addresses.
         """
 
     @abstractmethod
     def summaries(self, handlers: Sequence[str], /) -> Sequence[Summary]:
-        """Return a summary for each of *handlers*, in their order."""
+        """A summary for each of *handlers*, in their order."""
 
     @abstractmethod
     def waiting(
         self, handler: str, /, *, address: Address | None = None, limit: int = 100
     ) -> Sequence[Waiting]:
-        """Return what waits in the lanes of *handler*, or in the one at *address*, in order."""
+        """What waits in the lanes of *handler*, or in the one at *address*, in order."""
 
     @abstractmethod
     def standing(
         self, handler: str, /, *, limit: int, after: Address | None = None, blocked: bool = False
     ) -> Sequence[Standing]:
-        """Return lanes of *handler* in which something waits, by address; those behind *after*.
+        """Lanes of *handler* in which something waits, by address; those behind *after*.
 
         *blocked*: only those that a dead letter holds up.
         """
 
     @abstractmethod
     def known(self) -> Sequence[Known]:
-        """Return the handlers that have lanes, by name; reads a row for each, and each domain.
+        """The handlers that have lanes, by name; reads a row for each, and each domain.
 
         One is left out whose name has more than 120 characters.
         """
 
     @abstractmethod
     def behind(self, letter_ids: Sequence[str], /) -> Mapping[str, int]:
-        """Return how many events are parked in the lane that each dead letter holds up.
+        """How many events are parked in the lane that each dead letter holds up.
 
         A letter that holds up none, also one whose turn has not come, is left out.
         """
@@ -214,11 +214,11 @@ class Turn:
     _entered: Entered | None = field(default=None, init=False)
 
     def look(self) -> Place:
-        """Return where the lane is; raises StoreUnavailable."""
+        """Where the lane is; raises StoreUnavailable."""
         return self.lanes.look(self.step.lane)
 
     def enter(self) -> Place | None:
-        """Return where the lane is, and be ready to `run` if it is at the step: then `leave`.
+        """Where the lane is, and be ready to `run` if it is at the step: then `leave`.
 
         None while its read model is being replaced. Raises StoreUnavailable.
         """

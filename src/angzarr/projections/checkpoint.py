@@ -34,11 +34,11 @@ class Checkpoints(Protocol):
 
     @abstractmethod
     def get(self, projection: str, /) -> Checkpoint | None:
-        """Return the checkpoint of *projection*; None: it has processed nothing yet."""
+        """The checkpoint of *projection*; None: it has processed nothing yet."""
 
     @abstractmethod
     def by_type(self, projection: str, /) -> Mapping[str, Checkpoint]:
-        """Return one for each type of event that it has processed."""
+        """One for each type of event that it has processed."""
 
     @abstractmethod
     def update(self, projection: str, checkpoint: Checkpoint, /) -> None:
@@ -96,7 +96,7 @@ class Lag:
 
 
 def since(oldest: datetime, now: datetime) -> timedelta:
-    """Return how long ago *oldest* was, never less than 0: the clocks of two hosts differ."""
+    """How long ago *oldest* was, never less than 0: the clocks of two hosts differ."""
     return max(now - oldest, timedelta(0))
 
 
@@ -139,7 +139,7 @@ def bookless_of(
     lanes: Lanes,
     checkpoints: Checkpoints,
 ) -> int:
-    """Return how many events *handler* has passed, at least, that are in no event book.
+    """How many events *handler* has passed, at least, that are in no event book.
 
     Those cannot come again after a reset. By its checkpoint, so that places which a person skipped
     to may hide some. It reads the place of every book; raises StoreUnavailable.
@@ -192,7 +192,7 @@ def _chunks(page: Sequence[Head]) -> Iterator[Sequence[Head]]:
 
 
 def _behind(books: Sequence[Head], handler: str, order: Order, lanes: Lanes) -> list[Head]:
-    """Return the places of the lanes whose books go on."""
+    """The places of the lanes whose books go on."""
     places = lanes.places(handler, [book.address for book in books])
     found = [Head(book.address, places.get(book.address, order.first)) for book in books]
     return [

@@ -40,12 +40,12 @@ class OrderedHandler(NamedTuple):
         return "projection" if self.order.moves else "handler"
 
     def lane(self, address: Address) -> Lane:
-        """Return the lane of the aggregate at *address*."""
+        """The lane of the aggregate at *address*."""
         return Lane(self.task, address, self.order.first)
 
 
 def row_json(row: HandlerRow) -> dict[str, Any]:
-    """Return an ordered handler, and how it does."""
+    """An ordered handler, and how it does."""
     one, summary, checkpoint, lag = row
     return {
         "name": one.name,
@@ -61,7 +61,7 @@ def row_json(row: HandlerRow) -> dict[str, Any]:
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
-    """Return the lanes of a handler together."""
+    """The lanes of a handler together."""
     return {
         "lanes": summary.lanes,
         "parked": summary.parked,
@@ -71,7 +71,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
 
 
 def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return a checkpoint."""
+    """A checkpoint."""
     return {
         "last_event_id": checkpoint.last_event_id,
         "last_event_type": checkpoint.last_event_type,
@@ -81,7 +81,7 @@ def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def lag_json(lag: Lag) -> dict[str, Any]:
-    """Return how far a handler is behind; `without_books`: domains of which nothing is counted."""
+    """How far a handler is behind; `without_books`: domains of which nothing is counted."""
     behind = lag.time_behind
     return {
         "at": lag.at.isoformat(),
@@ -94,14 +94,14 @@ def lag_json(lag: Lag) -> dict[str, Any]:
 
 
 def pending_json(pending: Iterable[Pending]) -> dict[str, Any]:
-    """Return events that were counted, by type."""
+    """Events that were counted, by type."""
     return {kind: {"events": events, "oldest": _moment(oldest)} for kind, events, oldest in pending}
 
 
 def story_json(
     row: HandlerRow, by_type: Mapping[str, Checkpoint], lanes: Sequence[LaneView], *, more: bool
 ) -> dict[str, Any]:
-    """Return all about a handler, with what waits in its lanes; *more* waits in others."""
+    """All about a handler, with what waits in its lanes; *more* waits in others."""
     return {
         **row_json(row),
         "by_type": {kind: checkpoint_json(last) for kind, last in sorted(by_type.items())},
@@ -113,7 +113,7 @@ def story_json(
 def lane_json(
     one: OrderedHandler, view: LaneView, pending: Iterable[Pending] = ()
 ) -> dict[str, Any]:
-    """Return a lane, what waits in it in order, what its book has more, and what helps."""
+    """A lane, what waits in it in order, what its book has more, and what helps."""
     return {
         **view.address._asdict(),
         "next_sequence": view.next_sequence,
@@ -125,7 +125,7 @@ def lane_json(
 
 
 def standing_json(one: OrderedHandler, standing: Standing) -> dict[str, Any]:
-    """Return a lane in which something waits: how much, what first, and what helps."""
+    """A lane in which something waits: how much, what first, and what helps."""
     view = view_of(standing)
     return {
         **view.address._asdict(),
@@ -138,7 +138,7 @@ def standing_json(one: OrderedHandler, standing: Standing) -> dict[str, Any]:
 
 
 def waiting_json(waiting: Waiting) -> dict[str, Any]:
-    """Return an event that waits."""
+    """An event that waits."""
     return {
         "sequence": waiting.sequence,
         "why": waiting.why.value,
@@ -167,13 +167,13 @@ class HandlerRow(NamedTuple):
 def row_of(
     one: OrderedHandler, lanes: Lanes, checkpoints: Checkpoints, lag: Lag | None = None
 ) -> HandlerRow:
-    """Return how *one* does; counts its lanes. Raises StoreUnavailable."""
+    """How *one* does; counts its lanes. Raises StoreUnavailable."""
     (summary,) = lanes.summaries([one.task])
     return HandlerRow(one, summary, checkpoints.get(one.task), lag)
 
 
 def what_helps(one: OrderedHandler, view: LaneView) -> list[str]:
-    """Return the commands, or what else, that move a lane on."""
+    """The commands, or what else, that move a lane on."""
     if view.head is not None and view.state is LaneState.BLOCKED:
         return list(of_letter(one, view.head))
     if view.state is LaneState.GAP:
@@ -183,7 +183,7 @@ def what_helps(one: OrderedHandler, view: LaneView) -> list[str]:
 
 
 def of_letter(one: OrderedHandler, letter: Waiting) -> tuple[str, str]:
-    """Return the commands that replay and that skip a dead letter."""
+    """The commands that replay and that skip a dead letter."""
     event_id = shlex.quote(printable(letter.event_id))
     which = f"--event {event_id} --handler {shlex.quote(one.task)}"
     return f"angzarr dlq replay {which}", f"angzarr dlq skip {which}"

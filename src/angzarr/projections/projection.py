@@ -1,10 +1,7 @@
 """Projection: keeps a read model by the events that it handles (spec P1).
 
 What it writes and the move of its lane are one transaction: an event has its effects exactly once.
-
-Old retries: how often a projection is tried as `MAX_RETRIES` and `RETRY_BACKOFF_BASE` said it.
-
-Both are deprecated and yield to `retry_policy` (spec P1).
+`MAX_RETRIES` and `RETRY_BACKOFF_BASE` are deprecated and yield to `retry_policy`.
 """
 
 from __future__ import annotations
@@ -80,7 +77,7 @@ class Projection:
 
     @classmethod
     def policies_by_type(cls) -> dict[str, Policy | str]:
-        """Return its own policies by type of event; raises ConfigurationError."""
+        """Its own policies by type of event; raises ConfigurationError."""
         if not isinstance(cls.retry_policies, Mapping):
             msg = f"{cls.__qualname__}.retry_policies maps types of events to policies"
             raise ConfigurationError(msg)
@@ -88,7 +85,7 @@ class Projection:
 
     @classmethod
     def table_names(cls) -> tuple[str, ...]:
-        """Return the names of its tables; raises ConfigurationError for what is none."""
+        """The names of its tables; raises ConfigurationError for what is none."""
         if isinstance(cls.tables, str):
             msg = f'{cls.__qualname__}.tables is a list of names: write tables = ("{cls.tables}",)'
             raise ConfigurationError(msg)
@@ -96,7 +93,7 @@ class Projection:
 
     @classmethod
     def decoded(cls, event: Event) -> object:
-        """Return the data of *event* as its method takes them; raises DecodeError."""
+        """The data of *event* as its method takes them; raises DecodeError."""
         return cls.methods.handles[event.type].decode(event.data)
 
     def project(self, data: object) -> None:
@@ -131,7 +128,7 @@ class Projection:
 
 
 def handler_name(projection: str) -> str:
-    """Return the task name of the handler that the projection of this name is."""
+    """The task name of the handler that the projection of this name is."""
     return f"projection.{projection}"
 
 
@@ -171,7 +168,7 @@ _LONGEST: Final = 60
 def policy_of(
     kind: type[Projection], said: Policy | str | None = None, *, stacklevel: int = 1
 ) -> Policy | str:
-    """Return the policy of *kind*: as the decorator *said*, else as the class does.
+    """The policy of *kind*: as the decorator *said*, else as the class does.
 
     Old attributes are warned of, as if *stacklevel* frames above the caller. Raises
     ConfigurationError for what they cannot be.
@@ -192,7 +189,7 @@ def policy_of(
 
 
 def _as_they_say(kind: type[Projection]) -> tuple[Policy, str]:
-    """Return the policy, and how it is written today: `MAX_RETRIES` counted all runs."""
+    """The policy, and how it is written today: `MAX_RETRIES` counted all runs."""
     runs, base = getattr(kind, "MAX_RETRIES", 3), getattr(kind, "RETRY_BACKOFF_BASE", 2)
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
         msg = f"{kind.__qualname__}.MAX_RETRIES counts all runs, so it is 1 or more: {runs!r:.50}"

@@ -1,7 +1,7 @@
-"""Rebuild: a read model made anew from the event store, and put in the place of the live one.
+"""Rebuild: a read model made anew from the event store, and put in the place of the live one (P4).
 
 plan → scan from the beginning → catch up with what came meanwhile → switch over. Live events go on
-being handled on the live tables; a run that ends early is gone on with by the next (spec P4).
+being handled on the live tables. If a run ends early, the next one goes on from there.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""What a rebuild reads of the event store: the scan from a place on, and what aggregates lack.
+"""Events of a rebuild: the scan of the event store, its pace, and their way into a shadow table.
 
-Pace: how fast a rebuild may go, in events a second.
-
-Putting: events into a green space, past those that fail or are skipped.
-
-A batch is one transaction. Only one in which something fails is taken apart: what is before the
-event, the event, what is behind it.
+A batch is one transaction. If an event in it fails or is skipped, the batch is taken apart: what is
+before the event, the event, what is behind it.
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ _PAGE: Final = 1_000
 
 
 def head_of(event: Event) -> Head:
-    """Return the place of *event* in its book, which it has: it was read there."""
+    """The place of *event* in its book, which it has: it was read there."""
     assert event.domain is not None  # noqa: S101 - narrows
     assert event.root is not None  # noqa: S101 - narrows
     assert event.sequence is not None  # noqa: S101 - narrows
@@ -37,7 +33,7 @@ def head_of(event: Event) -> Head:
 
 
 def head_after(event: Event) -> Head:
-    """Return the place behind that of *event*."""
+    """The place behind that of *event*."""
     address, sequence = head_of(event)
     return Head(address, sequence + 1)
 
@@ -139,7 +135,7 @@ class Pace:
         self._since = clock.now()
 
     def batch(self, most: int) -> int:
-        """Return how many events to take at once: those of a second at most."""
+        """How many events to take at once: those of a second at most."""
         return most if self._rate is None else max(min(most, int(self._rate)), 1)
 
     def took(self, events: int) -> None:
@@ -196,7 +192,7 @@ class Putting:
         self.stuck.clear()
 
     def standing(self) -> tuple[int, dict[Address, Failure]]:
-        """Return how many events there are and who is stuck, for `back_to`."""
+        """How many events there are and who is stuck, for `back_to`."""
         return self.events, dict(self.stuck)
 
     def back_to(self, standing: tuple[int, dict[Address, Failure]], /) -> None:
@@ -225,7 +221,7 @@ def failure_of(event: Event, error: Exception) -> Failure:
 
 
 def told(failure: Failure) -> str:
-    """Return what stopped a rebuild, and what to do, as one sentence."""
+    """What stopped a rebuild, and what to do, as one sentence."""
     address, sequence, event_id, event_type, error = failure
     return (
         f"the rebuild stopped at event {event_id} ({event_type}), sequence {sequence} of"

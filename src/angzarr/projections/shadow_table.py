@@ -176,7 +176,7 @@ class ShadowTable(Protocol):
 
     @abstractmethod
     def places(self, addresses: Sequence[Address], /) -> Mapping[Address, int]:
-        """Return the next sequences of *addresses*; those without any event are left out."""
+        """The next sequences of *addresses*; those without any event are left out."""
 
     @abstractmethod
     def switch_over(self, fill: Fill, /, *, force: bool) -> SwitchedOver | Busy:

@@ -1,7 +1,4 @@
-"""Backoff: how long until the next attempt (spec D3). Pure: chance comes in, a span goes out.
-
-Fields of settings and policies: what each must be, said of all that are wrong at once.
-"""
+"""Backoff: how long until the next attempt (spec D3). Pure: chance comes in, a span goes out."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ class Policy:
         )
 
     def retries(self, category: Category, error: BaseException | None = None) -> bool:
-        """Return whether this policy retries errors of *category* that may be retried at all.
+        """True if this policy retries errors of *category* that may be retried at all.
 
         *error* is the one in question; without it none is of a type that is named.
         """
@@ -73,7 +70,7 @@ class Policy:
         return category in (self.retry_on or ()) or self.names(error)
 
     def names(self, error: BaseException | None) -> bool:
-        """Tell whether *error* is of a type that this policy names."""
+        """True if *error* is of a type that this policy names."""
         return isinstance(error, self.retry_errors or ())
 
     @property
@@ -86,12 +83,12 @@ class Policy:
 
 
 def filtered(policy: Policy, categories: frozenset[Category]) -> Policy:
-    """Return *policy*, retrying only errors of *categories*."""
+    """*policy*, retrying only errors of *categories*."""
     return replace(policy, retry_on=categories)
 
 
 def delay(policy: Policy, attempt: int, chance: float) -> timedelta:
-    """Return the delay after run number *attempt* (from 1); *chance* is in [0, 1).
+    """The delay after run number *attempt* (from 1); *chance* is in [0, 1).
 
     Jitter is put on the capped delay and not clamped again, or a herd would form anew at the
     cap: additive jitter reaches up to ``max_delay·(1 + ratio)``, the others stay within
@@ -103,7 +100,7 @@ def delay(policy: Policy, attempt: int, chance: float) -> timedelta:
 def next_delay(
     policy: Policy, attempt: int, chance: float, least: timedelta | None = None
 ) -> timedelta | None:
-    """Return the delay before the next run, or None if *attempt* was the last.
+    """The delay before the next run, or None if *attempt* was the last.
 
     Never less than *least*, what the other side asked for; all who were told the same are
     spread behind it by as much as the policy spreads this attempt.

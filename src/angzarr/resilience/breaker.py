@@ -6,9 +6,7 @@
       └──────────────ramp-up: a growing share of the calls is let through──────────────────┘
                                                          isolated: held open by an operator
 
-The nouns and the port; how they change is `breaker_rules`. Who keeps them is the port's matter.
-
-Breakers as JSON, for programs: the command line's `--json` and the HTTP API say the same.
+The nouns, the port, and breakers as JSON; `breaker_rules` says how they change.
 """
 
 from __future__ import annotations
@@ -85,7 +83,7 @@ class BreakerSettings:
         )
 
     def is_slow(self, took: timedelta) -> bool:
-        """Tell whether a call that *took* so long counts as slow."""
+        """True if a call that *took* so long counts as slow."""
         return self.slow_call is not None and took >= self.slow_call
 
 
@@ -179,7 +177,7 @@ class Barred:
     ramping: bool = False
 
     def wait(self, chance: float) -> timedelta:
-        """Return when to ask, by *chance* (0 to 1) later; a tenth at least is spread.
+        """When to ask, by *chance* (0 to 1) later; a tenth at least is spread.
 
         They come as a ramp-up lets them in, few at first and then more: by the root of a chance
         that is spread evenly. Whoever keeps his chance comes just when it is let through; a tenth
@@ -188,7 +186,7 @@ class Barred:
         return self.retry_after + max(self.spread * 1.1, self.retry_after * 0.1) * math.sqrt(chance)
 
     def error(self, name: str) -> CircuitOpenError:
-        """Return what says so to the code around a call."""
+        """What says so to the code around a call."""
         return CircuitOpenError(name, self.retry_after, self.spread, self.ramping)
 
 
@@ -199,10 +197,10 @@ class Breakers(Protocol):
     """
 
     def known(self, name: str, /) -> Permit | Barred | None:
-        """Return what is certain at this moment, asking nobody; None: `admit` must be asked."""
+        """What is certain at this moment, asking nobody; None: `admit` must be asked."""
 
     def refuses(self, name: str, /) -> bool:
-        """Tell whether no new call would be let through, as far as is known, asking nobody.
+        """True if no new call would be let through, as far as is known, asking nobody.
 
         In half-open that is while as many probes are out as there may be.
         """
@@ -225,7 +223,7 @@ class Breakers(Protocol):
         """Say that the call was not made, or tells nothing; a probe is free for another call."""
 
     def phases(self) -> Mapping[str, Phase]:
-        """Return what this process last heard of each breaker that it uses, asking nobody."""
+        """What this process last heard of each breaker that it uses, asking nobody."""
 
 
 class BreakerControls(Protocol):
@@ -238,10 +236,10 @@ class BreakerControls(Protocol):
         """Close the breaker and forget what it saw; traffic is let in gradually."""
 
     def states(self) -> Mapping[str, BreakerState]:
-        """Return every breaker that is known, by name."""
+        """Every breaker that is known, by name."""
 
     def history(self, limit: int) -> Sequence[Transition]:
-        """Return the last *limit* transitions of all breakers, oldest first."""
+        """The last *limit* transitions of all breakers, oldest first."""
 
 
 class BreakerWatch(Protocol):
@@ -271,7 +269,7 @@ class Watches(tuple[BreakerWatch, ...]):
 
 
 def state_json(name: str, state: BreakerState) -> dict[str, Any]:
-    """Return a breaker as a JSON object."""
+    """A breaker as a JSON object."""
     calls, failures, slow = counts(state)
     return {
         "name": name,
@@ -290,7 +288,7 @@ def state_json(name: str, state: BreakerState) -> dict[str, Any]:
 
 
 def transition_json(change: Transition) -> dict[str, Any]:
-    """Return a change as a JSON object."""
+    """A change as a JSON object."""
     return {
         "at": change.at.isoformat(),
         "previous_state": change.before.value,
@@ -304,7 +302,7 @@ def transition_json(change: Transition) -> dict[str, Any]:
 
 
 def counts(state: BreakerState) -> tuple[int, int, int]:
-    """Return calls, failures and slow calls within the window."""
+    """Calls, failures and slow calls within the window."""
     return (
         sum(tally.calls for tally in state.tallies),
         sum(tally.failures for tally in state.tallies),
@@ -313,10 +311,10 @@ def counts(state: BreakerState) -> tuple[int, int, int]:
 
 
 def base_of(name: str) -> str:
-    """Return *name* without its key: by this it is set up."""
+    """*name* without its key: by this it is set up."""
     return name.partition(":")[0]
 
 
 def settings_of(name: str, given: Mapping[str, T], default: T) -> T:
-    """Return what is *given* for *name*, else for its name without its key, else *default*."""
+    """What is *given* for *name*, else for its name without its key, else *default*."""
     return given.get(name) or given.get(base_of(name)) or default

@@ -50,12 +50,12 @@ class Guard(NamedTuple):
     errors: tuple[type[BaseException], ...] = (BaseException,)
 
     def counts(self, error: BaseException | None) -> bool:
-        """Tell whether *error* is one of this breaker's."""
+        """True if *error* is one of this breaker's."""
         return isinstance(error, self.errors)
 
 
 def guards(named: Named) -> tuple[Guard, ...]:
-    """Return the guards that a handler names; raises ConfigurationError for what is no name."""
+    """The guards that a handler names; raises ConfigurationError for what is no name."""
     if named is None:
         return ()
     if isinstance(named, str):
@@ -66,7 +66,7 @@ def guards(named: Named) -> tuple[Guard, ...]:
 
 
 def check_name(name: object, of: str = "a breaker") -> str:
-    """Return *name* if it can be one: 1 to 200 printable characters, no space, no colon."""
+    """*name* if it can be one: 1 to 200 printable characters, no space, no colon."""
     if not isinstance(name, str) or not _fits(name):
         msg = (
             f"{name!r} is not a name of {of}: use 1 to 200 printable characters, without spaces"
@@ -81,7 +81,7 @@ def _fits(name: str) -> bool:
 
 
 def keyed(name: str, key: object) -> str:
-    """Return the name of the breaker that *key* has within those of *name*, ``name:key``.
+    """The name of the breaker that *key* has within those of *name*, ``name:key``.
 
     Any key will do: what cannot stand in a name is escaped, and what is too long is digested.
     Without one, None or "", it is *name* itself. Raises ConfigurationError if *name* is no name.
@@ -91,7 +91,7 @@ def keyed(name: str, key: object) -> str:
 
 
 def check_full_name(name: str) -> str:
-    """Return *name* if it is one, alone or with a key as `keyed` writes it."""
+    """*name* if it is one, alone or with a key as `keyed` writes it."""
     base, colon, key = name.partition(":")
     if not colon:
         return check_name(name)
@@ -102,7 +102,7 @@ def check_full_name(name: str) -> str:
 
 
 def next_call() -> int:
-    """Return the number of a guarded call that begins; one inside it has a higher number."""
+    """The number of a guarded call that begins; one inside it has a higher number."""
     return next(_numbers)
 
 
@@ -113,7 +113,7 @@ def mark_counted(error: BaseException, call: int) -> None:
 
 
 def counted_within(error: BaseException | None, call: int) -> bool:
-    """Tell whether a breaker inside *call*, so nearer to the dependency, has counted *error*."""
+    """True if a breaker inside *call*, so nearer to the dependency, has counted *error*."""
     with suppress(Exception):  # its class may do anything when it is asked
         mark = getattr(error, _MARK, 0)
         return isinstance(mark, int) and mark > call
@@ -194,7 +194,7 @@ class BreakerGuard:
         return self.guard.name
 
     def call(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Return what *function* returns; raises what it raises, or CircuitOpenError.
+        """What *function* returns; raises what it raises, or CircuitOpenError.
 
         Raises ConfigurationError for a coroutine function: nothing of it has run yet.
         """
@@ -216,7 +216,7 @@ class BreakerGuard:
         return value
 
     async def acall(self, function: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
-        """Return what the coroutine *function* returns; the event loop waits for no store."""
+        """What the coroutine *function* returns; the event loop waits for no store."""
         call = self._begin(await self._aask())
         if call is None:
             instead: Any = self._instead(args, kwargs)
@@ -304,7 +304,7 @@ class BreakerGuard:
             self.breakers().forgo(permit)
 
     def _begin(self, answer: Permit | Barred) -> _GuardedCall | None:
-        """Return the call that begins now; None: it is refused, and there is a fallback."""
+        """The call that begins now; None: it is refused, and there is a fallback."""
         if isinstance(answer, Permit):
             return _GuardedCall(answer, next_call(), self._clock())
         if self.fallback is not None:
@@ -323,7 +323,7 @@ class BreakerGuard:
         _HERE.set((*_still_here(), (self._entered, call.number)))
 
     def _pop(self) -> _GuardedCall | None:
-        """Return the call of the ``with`` block that ends: the innermost of this guard here.
+        """The call of the ``with`` block that ends: the innermost of this guard here.
 
         A block may end elsewhere than it began, as an async generator's does that another task
         closes. It is most likely the one that has been open for longest.
@@ -357,7 +357,7 @@ class BreakerGuard:
             self._end(call, error)  # cancelled: nothing may be awaited any more
 
     def _judged(self, call: _GuardedCall, error: BaseException | None) -> bool | None:
-        """Return whether the dependency is well, None if *error* is no answer of it."""
+        """True if the dependency is well, None if *error* is no answer of it."""
         if error is None:
             return True
         if not isinstance(error, Exception) or isinstance(error, CircuitOpenError | Directive):
@@ -372,5 +372,5 @@ class BreakerGuard:
 
 
 def _still_here() -> _Here:
-    """Return the ``with`` blocks here without those that have ended, here or elsewhere."""
+    """The ``with`` blocks here without those that have ended, here or elsewhere."""
     return tuple((its, number) for its, number in _HERE.get() if number in its)

@@ -54,7 +54,7 @@ class CallBatch(NamedTuple):
     tail: int = 0
 
     def with_call(self, *, ok: bool, slow: bool = False) -> CallBatch:
-        """Return the batch with one call more at its end."""
+        """The batch with one call more at its end."""
         calls, failures, slows, lead, longest, tail = self
         if ok:
             return CallBatch(calls + 1, failures, slows + slow, lead, longest, 0)
@@ -63,11 +63,11 @@ class CallBatch(NamedTuple):
         return CallBatch(calls + 1, failures + 1, slows + slow, lead, max(longest, tail), tail)
 
     def in_a_row(self, before: int) -> int:
-        """Return the failures since the last success, *before* of which came before the batch."""
+        """The failures since the last success, *before* of which came before the batch."""
         return before + self.calls if self.lead == self.calls else self.tail
 
     def most_in_a_row(self, before: int) -> int:
-        """Return the longest run of failures, *before* of which came before the batch."""
+        """The longest run of failures, *before* of which came before the batch."""
         return max(before + self.lead, self.longest)
 
 
@@ -79,7 +79,7 @@ def admit(  # noqa: PLR0917 - the port's arguments, and what a rule is told
     settings: BreakerSettings,
     whose: str = "",
 ) -> tuple[BreakerState, Permit | Barred]:
-    """Return the state after a call asked to be made, and its permit or why there is none."""
+    """The state after a call asked to be made, and its permit or why there is none."""
     match state.phase:
         case Phase.CLOSED:
             return state, _ramped(state, name, whose or token, now, settings)
@@ -99,7 +99,7 @@ def admit(  # noqa: PLR0917 - the port's arguments, and what a rule is told
 def report(
     state: BreakerState, era: int, batch: CallBatch, now: datetime, settings: BreakerSettings
 ) -> BreakerState:
-    """Return the state after the calls of *batch*, none of them a probe, ended.
+    """The state after the calls of *batch*, none of them a probe, ended.
 
     Calls that were let through in another *era*, so before the breaker opened, change nothing
     any more.
@@ -128,7 +128,7 @@ def report(
 def probed(
     state: BreakerState, token: str, now: datetime, settings: BreakerSettings, *, ok: bool
 ) -> BreakerState:
-    """Return the state after the probe of *token* ended.
+    """The state after the probe of *token* ended.
 
     One whose lease ran out and was given to another changes nothing any more.
     """
@@ -145,26 +145,26 @@ def probed(
 
 
 def forgone(state: BreakerState, token: str) -> BreakerState:
-    """Return the state without the probe of *token*, which tells nothing."""
+    """The state without the probe of *token*, which tells nothing."""
     return replace(state, probes=tuple(probe for probe in state.probes if probe.token != token))
 
 
 def isolated(state: BreakerState, now: datetime) -> BreakerState:
-    """Return the state of a breaker that an operator holds open."""
+    """The state of a breaker that an operator holds open."""
     if state.phase is Phase.ISOLATED:
         return state
     return _changed(state, Phase.ISOLATED, now, TransitionReason.OPERATOR, Counts())
 
 
 def reset(state: BreakerState, now: datetime, settings: BreakerSettings) -> BreakerState:
-    """Return the state of a breaker that an operator closed: traffic comes back gradually."""
+    """The state of a breaker that an operator closed: traffic comes back gradually."""
     if state.phase is Phase.CLOSED:
         return BreakerState(era=state.era, changed_at=state.changed_at, reason=state.reason)
     return _closed(state, now, settings, TransitionReason.OPERATOR, Counts())
 
 
 def share(state: BreakerState, now: datetime, settings: BreakerSettings) -> float:
-    """Return the share of the calls that a closed breaker lets through: all but in a ramp-up."""
+    """The share of the calls that a closed breaker lets through: all but in a ramp-up."""
     if state.ramp_from is None or not settings.ramp_up:
         return 1.0
     grown = (now - state.ramp_from) / settings.ramp_up
@@ -174,7 +174,7 @@ def share(state: BreakerState, now: datetime, settings: BreakerSettings) -> floa
 def known(
     state: BreakerState, name: str, now: datetime, settings: BreakerSettings
 ) -> Permit | Barred | None:
-    """Return what every call is told now, None if it depends on the call."""
+    """What every call is told now, None if it depends on the call."""
     refused = state.phase is Phase.ISOLATED or (
         state.phase is Phase.OPEN and _left(state.retry_at, now, settings.open_for) > _ZERO
     )
@@ -184,20 +184,20 @@ def known(
 
 
 def refuses(state: BreakerState, name: str, now: datetime, settings: BreakerSettings) -> bool:
-    """Tell whether no new call is let through now."""
+    """True if no new call is let through now."""
     if state.phase is Phase.CLOSED:
         return False  # in a ramp-up some are
     return isinstance(admit(state, name, "", now, settings)[1], Barred)
 
 
 def chance_of(whose: str) -> float:
-    """Return the chance (0 to 1) that *whose* stands for; who asks again has the same."""
+    """The chance (0 to 1) that *whose* stands for; who asks again has the same."""
     digest = hashlib.blake2b(whose.encode("utf-8", "surrogatepass"), digest_size=4).digest()
     return int.from_bytes(digest) / 2**32
 
 
 def transition(name: str, before: Phase, after: BreakerState, by: str = "") -> Transition | None:
-    """Return the change of phase from *before* to *after*, if there is one."""
+    """The change of phase from *before* to *after*, if there is one."""
     if before is after.phase or after.reason is None or after.changed_at is None:
         return None
     return Transition(
@@ -213,7 +213,7 @@ def transition(name: str, before: Phase, after: BreakerState, by: str = "") -> T
 
 
 def spread(state: BreakerState, now: datetime, settings: BreakerSettings) -> timedelta:
-    """Return over how long those who wait are spread: the ramp-up, or half of the outage so far.
+    """Over how long those who wait are spread: the ramp-up, or half of the outage so far.
 
     The longer it lasts, the more of them there are, and the less often each of them asks.
     """
@@ -232,7 +232,7 @@ def _ramped(
 
 
 def _left(end: datetime | None, now: datetime, span: timedelta) -> timedelta:
-    """Return how long *now* is from *end*, of a span that began before; 0: it is over."""
+    """How long *now* is from *end*, of a span that began before; 0: it is over."""
     left = _ZERO if end is None else end - now
     return left if _ZERO < left <= span + UNEVEN else _ZERO
 
@@ -256,7 +256,7 @@ def _probe(
 def _with_batch(
     tallies: tuple[Tally, ...], batch: CallBatch, now: datetime, settings: BreakerSettings
 ) -> tuple[Tally, ...]:
-    """Return the tallies of the window that ends *now*, the batch included."""
+    """The tallies of the window that ends *now*, the batch included."""
     if tallies and _ZERO <= now - tallies[-1].began_at < settings.window / SLICES:
         # Most calls: the window is trimmed when a slice begins, so it is up to one slice longer.
         began_at, calls, failures, slow = tallies[-1]
@@ -291,7 +291,7 @@ def _closed(
 def _changed(
     state: BreakerState, phase: Phase, now: datetime, reason: TransitionReason, judged: Counts
 ) -> BreakerState:
-    """Return a fresh state of *phase*, one era on."""
+    """A fresh state of *phase*, one era on."""
     return BreakerState(
         phase=phase,
         era=state.era + 1,

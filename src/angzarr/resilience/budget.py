@@ -88,27 +88,27 @@ class RetryLine(NamedTuple):
 
 
 def slice_of(now: datetime, settings: BudgetSettings) -> int:
-    """Return the number of the slice that *now* is in; slices follow each other without a gap."""
+    """The number of the slice that *now* is in; slices follow each other without a gap."""
     return int((now - _EPOCH) / (settings.window / SLICES))
 
 
 def oldest_slice(now: datetime, settings: BudgetSettings) -> int:
-    """Return the number of the oldest slice that lies wholly within the window."""
+    """The number of the oldest slice that lies wholly within the window."""
     return slice_of(now, settings) - SLICES + 1
 
 
 def allowed(firsts: int, settings: BudgetSettings) -> float:
-    """Return how many retries a window with *firsts* first attempts may cost."""
+    """How many retries a window with *firsts* first attempts may cost."""
     return settings.share * firsts + settings.least
 
 
 def pace(firsts: int, settings: BudgetSettings) -> timedelta:
-    """Return how far apart tokens come back on average once all are spent."""
+    """How far apart tokens come back on average once all are spent."""
     return settings.window / allowed(firsts, settings)
 
 
 def refused(line: RetryLine, now: datetime, settings: BudgetSettings) -> tuple[RetryLine, LineWait]:
-    """Return the line behind one more who waits, and how long that is."""
+    """The line behind one more who waits, and how long that is."""
     behind, wait = next_place(
         (line.place - now).total_seconds(),
         SHORTEST.total_seconds(),

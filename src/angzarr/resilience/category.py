@@ -1,7 +1,4 @@
-"""The nine categories of failure and what one classification says (spec D2). Values, no rules.
-
-What becomes of a failed delivery, by category and event type (spec D2, decisions 26).
-"""
+"""Categories: the nine kinds of failure, and what becomes of a delivery by each (spec D2)."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ class Classification:
 
 
 def retryable(category: Category, *, idempotent: bool = True) -> bool:
-    """Return whether another run may help; SERVER errors ask for an idempotent handler (26)."""
+    """True if another run may help; SERVER errors ask for an idempotent handler (26)."""
     return category in RETRYABLE and (idempotent or category is not Category.SERVER)
 
 
@@ -87,7 +84,7 @@ def verdict_for(
     idempotent: bool = True,
     named: bool = False,
 ) -> Verdict:
-    """Return the verdict; a rule for the event type beats one for all, a later one an earlier.
+    """The verdict; a rule for the event type beats one for all, a later one an earlier.
 
     *named*: the policy names the error's type. Then it is retried where nobody classified it.
     """

@@ -1,19 +1,15 @@
-"""Tenure: until when a process may rely on its owner's lease, by its own clock (decisions 2).
+"""Claims as one process knows them: its owner's lease, a duty of the fleet, completed keys.
 
-Claims hold while the lease of their owner runs. A process that stood still for longer, or whose
-store was away for longer, may have lost them without a word: before it runs what it claimed then,
-it has to ask. So that it need not ask each time it remembers until when the lease runs for certain.
+Claims hold while the lease of their owner runs (decisions 2). A process that stood still for
+longer, or whose store was away for longer, may have lost them: before it runs what it claimed, it
+has to ask. `Tenure` remembers until when the lease runs for certain, so that it need not ask each
+time.
 
-FleetDuty: what one worker of a fleet does for all of them, and who that is.
+`FleetDuty` is a claim as any event's: work that one worker does for all of the fleet. If that dies
+or loses its lease, another worker follows.
 
-It is a claim as any event's: it holds while the lease of its owner runs. Whoever dies or loses its
-lease is followed by another worker, which asks for it in turns.
-
-A small cache of completed keys in front of a claim store: duplicates without a round trip.
-
-Only what can never change is kept: completed records, for a short while, and only for a claim
-with the very replay number and fingerprint that was completed. Pending, waiting and failed
-records are never answered from here.
+`CompletedCache` answers duplicates without a round trip. It keeps only what can never change:
+completed records, for a short while, for claims with the same replay number and fingerprint.
 """
 
 from __future__ import annotations
@@ -80,7 +76,7 @@ class Tenure:
         self._leases.end(owner)
 
     def secured(self, owner: str) -> float:
-        """Return until when *owner*'s lease runs at least; renew it if that is soon, or unknown.
+        """Until when *owner*'s lease runs at least; renew it if that is soon, or unknown.
 
         Mostly no round trip; raises StoreUnavailable.
         """
@@ -91,16 +87,16 @@ class Tenure:
         return self.renew(owner)
 
     def sure_until(self, owner: str) -> float:
-        """Return until when *owner*'s lease runs at least, as far as is known; asks nobody."""
+        """Until when *owner*'s lease runs at least, as far as is known; asks nobody."""
         known, until = self._known
         return until if known == owner else float("-inf")
 
     def is_sure(self, owner: str) -> bool:
-        """Tell whether *owner*'s lease runs now, as far as is known; asks nobody."""
+        """True if *owner*'s lease runs now, as far as is known; asks nobody."""
         return not self.is_over(self.sure_until(owner))
 
     def claim(self, store: IdempotencyStore, claims: Sequence[Claim]) -> list[ClaimAnswer]:
-        """Return *store*'s answers to *claims* of one owner, whose lease is secured before.
+        """*store*'s answers to *claims* of one owner, whose lease is secured before.
 
         Nobody can take what is claimed for a dead worker's; each says until when that is certain.
         Raises StoreUnavailable.
@@ -112,7 +108,7 @@ class Tenure:
         ]
 
     def is_over(self, until: float) -> bool:
-        """Tell whether a lease that ran *until* then may have ended since."""
+        """True if a lease that ran *until* then may have ended since."""
         return self._monotonic() >= until
 
 

@@ -1,8 +1,8 @@
 """ClockWatch: compares this machine's clock with its claim store's, at start and each minute.
 
 A worker whose clock is wrong would run countdowns too early or too late, expire what is fresh and
-date its letters wrong; an analysis worker would judge dates of others by it. Such a process goes by
-the store's clock then, and says so until people set its own.
+date its letters wrong; an analysis worker would misread the dates of others. Such a process goes by
+the store's clock then, and reports it until the machine's is set.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ClockWatch:
         follow(None)
 
     def condition(self) -> Condition:
-        """Return what a probe tells of it: a wrong clock is followed by no restart."""
+        """What a probe tells of it: a wrong clock is followed by no restart."""
         says = "not compared with the claim store's yet"
         if self.ahead is not None:
             says = "as the claim store's"
@@ -103,7 +103,7 @@ class ClockWatch:
 
 
 def _beyond(ahead: timedelta, took: timedelta) -> timedelta:
-    """Return how far a clock is *ahead* that was read first; nothing that the way may explain.
+    """How far a clock is *ahead* that was read first; nothing that the way may explain.
 
     The other clock was read within *took* after it.
     """

@@ -13,10 +13,9 @@ A pending record whose owner is dead is taken over: that counts a start and fenc
 delivery. Every change of a pending record names the token of the delivery that holds it; a late
 owner's change does nothing and says so. `idempotency_rules` holds the transitions.
 
-Idempotency keys: deterministic, collision-free, bounded and readable (spec D4).
-
-No builder here reads a clock or makes anything random: the time in a key is the event's
-`occurred_at`, the nonce of an external call comes from the event id and the call's number.
+Keys are deterministic, collision-free, bounded and readable. No builder reads a clock or makes
+anything random: the time in a key is the event's `occurred_at`, the nonce of an external call comes
+from the event id and the call's number.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _UNSAFE_OR_UNDERSCORE = re.compile("[%:_\x00-\x20\x7f\ud800-\udfff]")
 
 
 def key_part(text: str, limit: int = MAX_PART) -> str:
-    """Return *text* as a part of a key, percent-escaped; no two texts give the same part.
+    """*text* as a part of a key, percent-escaped; no two texts give the same part.
 
     A part longer than *limit* characters keeps its head and gets a digest behind ``%.``,
     which no escape looks like.
@@ -55,28 +54,28 @@ def key_part(text: str, limit: int = MAX_PART) -> str:
 
 
 def printable_part(text: str) -> str:
-    """Return `key_part` with all escaped that cannot be printed: people read it and type it."""
+    """`key_part` with all escaped that cannot be printed: people read it and type it."""
     free = (one if one.isprintable() else _percent(one) for one in _UNSAFE.sub(_escape, text))
     return _bounded(text, "".join(free), MAX_PART)
 
 
 def fact_key(type_: str, occurred_at: datetime, entity: str) -> str:
-    """Return ``fact_{type}_{ts}_{entity}``."""
+    """``fact_{type}_{ts}_{entity}``."""
     return f"fact_{_free(type_)}_{_time(occurred_at)}_{_tight(entity)}"
 
 
 def entity_key(type_: str, entity_id: str, occurred_at: datetime) -> str:
-    """Return ``entity_{type}_{id}_{ts}``."""
+    """``entity_{type}_{id}_{ts}``."""
     return f"entity_{_free(type_)}_{_tight(entity_id)}_{_time(occurred_at)}"
 
 
 def config_key(config_id: str, version: str, occurred_at: datetime) -> str:
-    """Return ``config_{id}_{version}_{ts}``."""
+    """``config_{id}_{version}_{ts}``."""
     return f"config_{_free(config_id)}_{_tight(version)}_{_time(occurred_at)}"
 
 
 def external_key(tool: str, operation: str, event_id: str, call: int) -> str:
-    """Return ``external_{tool}_{op}_{nonce}``; *call* counts one handler run's calls from 1.
+    """``external_{tool}_{op}_{nonce}``; *call* counts one handler run's calls from 1.
 
     The same call of another attempt of the event has the same key, as the other side needs it.
     """
@@ -84,7 +83,7 @@ def external_key(tool: str, operation: str, event_id: str, call: int) -> str:
 
 
 def owner_lease_key(prefix: str, owner: str) -> str:
-    """Return the key of *owner*'s lease in Redis: its claims and its messages hang on it."""
+    """The key of *owner*'s lease in Redis: its claims and its messages hang on it."""
     return f"{prefix}:owner:{owner}"
 
 
@@ -258,7 +257,7 @@ class IdempotencyStore(Protocol):
         """Answer each claim in order. Sent again with the same token it gives the same answer."""
 
     def owns(self, key: str, token: str, /) -> bool:
-        """Return whether the delivery with *token* still holds *key* (decisions 11)."""
+        """True if the delivery with *token* still holds *key* (decisions 11)."""
 
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
         """End the claim; return False, having changed nothing, if *token* no longer holds it.
@@ -282,7 +281,7 @@ class OwnerLeases(Protocol):
 
 
 def key_for(handler: str, event_id: str) -> str:
-    """Return the deterministic, bounded and readable key of a (handler, event) pair (D4).
+    """The deterministic, bounded and readable key of a (handler, event) pair (D4).
 
     No two pairs share a key; ``%``, ``:`` and what a store cannot carry is percent-escaped, and
     a part longer than `MAX_PART` characters keeps its head and gets a digest.

@@ -93,7 +93,7 @@ def _last_words(record: Record) -> str | None:
 
 
 def starts_of(claim: Claim) -> int:
-    """Return what *claim* adds to the starts of a record."""
+    """What *claim* adds to the starts of a record."""
     return 1 if claim.counted else 0
 
 
@@ -107,7 +107,7 @@ def _another_body(record: Record, claim: Claim) -> bool:
 
 
 def held_by(claim: Claim, starts: int, record: Record | None) -> Record:
-    """Return the pending record that a granted *claim* leaves in place of *record*."""
+    """The pending record that a granted *claim* leaves in place of *record*."""
     fingerprint = claim.fingerprint
     if not fingerprint and record and record.position.replay == claim.position.replay:
         fingerprint = record.fingerprint
@@ -123,17 +123,17 @@ def held_by(claim: Claim, starts: int, record: Record | None) -> Record:
 
 
 def holds(record: Record | None, token: str) -> bool:
-    """Return whether the delivery with *token* holds the record."""
+    """True if the delivery with *token* holds the record."""
     return record is not None and record.status is ClaimStatus.PENDING and record.token == token
 
 
 def was_ended(record: Record | None, token: str, ending: Ending) -> bool:
-    """Return whether the delivery with *token* ended its claim in this way already."""
+    """True if the delivery with *token* ended its claim in this way already."""
     return record is not None and record.token == token and record.status is status_of(ending)
 
 
 def status_of(ending: Ending) -> ClaimStatus:
-    """Return the status that *ending* leaves."""
+    """The status that *ending* leaves."""
     match ending:
         case Complete():
             return ClaimStatus.COMPLETED
@@ -147,7 +147,7 @@ def status_of(ending: Ending) -> ClaimStatus:
 
 
 def ended(record: Record, ending: Ending) -> Record:
-    """Return what *ending* leaves of a pending *record*."""
+    """What *ending* leaves of a pending *record*."""
     after = replace(record, status=status_of(ending))
     match ending:
         case Complete(result=kept) | Fail(error=kept):
@@ -161,7 +161,7 @@ def ended(record: Record, ending: Ending) -> Record:
 
 
 def life_after(ending: Ending, life: timedelta) -> timedelta:
-    """Return how long the record is kept from now; *life* is the store's for open records."""
+    """How long the record is kept from now; *life* is the store's for open records."""
     match ending:
         case Complete(life=kept) | Fail(life=kept):
             return kept

@@ -30,14 +30,14 @@ class LineWait(NamedTuple):
     spread: timedelta = timedelta(0)
 
     def by(self, chance: float) -> timedelta:
-        """Return the wait that *chance* (0 to 1) gives."""
+        """The wait that *chance* (0 to 1) gives."""
         return self.least + self.spread * chance
 
 
 def next_place(
     line: float, soonest: float, *, pace: float, longest: float
 ) -> tuple[float | None, LineWait]:
-    """Return the end of the line behind one more who joins it, None: he does not; and his wait.
+    """The end of the line behind one more who joins it, None: he does not; and his wait.
 
     *line* is where the next place would be, *soonest* how early there can be one.
     """
@@ -93,7 +93,7 @@ class Limit:
         return (burst - 1) / self.rate
 
     def key(self, event: Event, handler: str) -> str:
-        """Return what calls of *handler* for *event* are counted together by."""
+        """What calls of *handler* for *event* are counted together by."""
         match self.per:
             case "tenant":
                 return event.tenant_id or ""
@@ -144,7 +144,7 @@ class Limits(Protocol):
 
 
 def limits_of(limited: Limited, settings: Mapping[str, Mapping[str, Any]]) -> tuple[Limit, ...]:
-    """Return the limits that a handler names, the fields in *settings* put over the code's.
+    """The limits that a handler names, the fields in *settings* put over the code's.
 
     Raises ConfigurationError for what is no limit, and for one that limits nothing because its
     name is nowhere.
@@ -198,26 +198,26 @@ NEW: Final = Gauge()
 
 
 def early(limit: Limit, gauge: Gauge, now: float) -> float:
-    """Return how many seconds too early a call would be; 0: it may be made."""
+    """How many seconds too early a call would be; 0: it may be made."""
     return 0.0 if limit.rate is None else max(0.0, gauge.due - limit.tolerance - now)
 
 
 def called(limit: Limit, gauge: Gauge, now: float) -> Gauge:
-    """Return the gauge after a call that was let through."""
+    """The gauge after a call that was let through."""
     if limit.rate is None:
         return gauge
     return gauge._replace(due=max(gauge.due, now) + limit.interval)
 
 
 def wait_for_rate(limit: Limit, gauge: Gauge, now: float) -> tuple[Gauge, LineWait]:
-    """Return the gauge with one more in line for a call, an interval behind the one before."""
+    """The gauge with one more in line for a call, an interval behind the one before."""
     soonest = max(early(limit, gauge, now), SHORTEST)
     behind, wait = next_place(gauge.line - now, soonest, pace=limit.interval, longest=LONGEST)
     return (gauge if behind is None else gauge._replace(line=now + behind)), wait
 
 
 def wait_for_slot(limit: Limit, gauge: Gauge, now: float) -> tuple[Gauge, LineWait]:
-    """Return the gauge with one more in line for a slot.
+    """The gauge with one more in line for a slot.
 
     A slot is free again as often as calls end: places are as far apart as that on average.
     """
@@ -227,5 +227,5 @@ def wait_for_slot(limit: Limit, gauge: Gauge, now: float) -> tuple[Gauge, LineWa
 
 
 def released(gauge: Gauge, took: float) -> Gauge:
-    """Return the gauge after a call that held its slot for *took* seconds."""
+    """The gauge after a call that held its slot for *took* seconds."""
     return gauge._replace(held=gauge.held + (took - gauge.held) * _WEIGHT)

@@ -1,7 +1,4 @@
-"""The named backoff policies (spec D3), and those of the settings.
-
-Retry policies as code writes them, by the names that projections are used to (spec P1).
-"""
+"""Backoff policies by name: ours (spec D3), those of settings, and those that code makes (P1)."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ DEFAULT = POLICIES["default"]
 
 
 def named(policies: Mapping[str, Policy], name: str) -> Policy:
-    """Return the policy called *name*; raises ConfigurationError with those that are known."""
+    """The policy called *name*; raises ConfigurationError with those that are known."""
     if name not in policies:
         msg = f"there is no backoff policy {name!r}; known are: {_listed(policies)}"
         raise ConfigurationError(msg)
@@ -65,7 +62,7 @@ def named(policies: Mapping[str, Policy], name: str) -> Policy:
 def policies_from(
     settings: Mapping[str, Mapping[str, Any]], known: Mapping[str, Policy] = POLICIES
 ) -> Mapping[str, Policy]:
-    """Return *known* with those of *settings* (name → fields) added.
+    """*known* with those of *settings* (name → fields) added.
 
     Spans are seconds or timedeltas. A known name keeps the fields it is not given; a new one
     starts from the default policy. Raises ConfigurationError naming policy, field and cure.
@@ -143,7 +140,7 @@ def ExponentialBackoff(  # noqa: N802 - it is read as the policy that it returns
     max_delay: float | timedelta = 60,
     jitter: Jitter | str = Jitter.NONE,
 ) -> Policy:
-    """Return a policy of *max_retries* retries, hence of one run more.
+    """A policy of *max_retries* retries, hence of one run more.
 
     The delay before the first retry is *first_delay*, before each other one *multiplier* times
     that before it, at most *max_delay*; spans are seconds or timedeltas. Raises ConfigurationError
@@ -174,7 +171,7 @@ def ExponentialBackoff(  # noqa: N802 - it is read as the policy that it returns
 def Filtered(  # noqa: N802 - as above
     policy: Policy, *, retry_on: Sequence[type[BaseException] | Category | str]
 ) -> Policy:
-    """Return *policy* for errors of these types and categories alone.
+    """*policy* for errors of these types and categories alone.
 
     All others become a dead letter at once. A type that is named is retried although nobody
     classified it; what the taxonomy knows and does not retry is not. Raises ConfigurationError for
@@ -193,12 +190,12 @@ def Filtered(  # noqa: N802 - as above
 
 
 def NoRetry() -> Policy:  # noqa: N802 - as above
-    """Return the policy of one run, whatever happens."""
+    """The policy of one run, whatever happens."""
     return NO_RETRY
 
 
 def _retry_policies_span(given: float | timedelta) -> timedelta | None:
-    """Return *given* as a span; None: it is none."""
+    """*given* as a span; None: it is none."""
     if isinstance(given, bool) or not isinstance(given, int | float | timedelta):
         return None
     try:

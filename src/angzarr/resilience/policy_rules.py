@@ -1,10 +1,8 @@
-"""Policy rules: which policy a delivery gets, the most specific rule that fits (spec D3). Pure.
+"""Policy rules: which policy a delivery gets, by the most specific rule that fits (spec D3). Pure.
 
 What code says is rules, too: a handler's own policy, its operation's, those of priorities, and the
 default. Rules of the settings come before those of code that are as specific, so that an operator
 has the last word without a deploy.
-
-Policy conditions: what a rule asks of a case, and how much it says by that (spec D3). Pure.
 """
 
 from __future__ import annotations
@@ -95,7 +93,7 @@ class PolicyRule:
         object.__setattr__(self, "weight", tuple(weight))
 
     def missed(self, case: PolicyCase) -> PolicyCondition | None:
-        """Return the first condition that does not hold of *case*, or None: the rule fits."""
+        """The first condition that does not hold of *case*, or None: the rule fits."""
         for condition in self.conditions:
             if not condition.fits(getattr(case, condition.name)):
                 return condition
@@ -129,7 +127,7 @@ def _is_pattern(text: str) -> bool:
 
 
 def _weight(name: str, wanted: Any) -> float:
-    """Return how much a condition says: a name more than a pattern, a longer pattern more."""
+    """How much a condition says: a name more than a pattern, a longer pattern more."""
     if name == "time_left":
         return -math.inf if wanted is None else -wanted.total_seconds()
     if wanted is None:
@@ -153,7 +151,7 @@ class TriedRule(NamedTuple):
 
 
 def ranked(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
-    """Return *rules* in the order in which they are tried: the first that fits decides.
+    """*rules* in the order in which they are tried: the first that fits decides.
 
     The most specific first; of two alike the operator's, then the later one.
     """
@@ -164,7 +162,7 @@ def ranked(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
 
 
 def explain(rules: Sequence[PolicyRule], case: PolicyCase) -> list[TriedRule]:
-    """Return what becomes of each of the *ranked* rules; the first without a miss decides."""
+    """What becomes of each of the *ranked* rules; the first without a miss decides."""
     return [TriedRule(rule, rule.missed(case)) for rule in rules]
 
 
@@ -177,13 +175,13 @@ class PolicyPlan:
     _by_priority: Mapping[str, Policy] | None
 
     def quick(self, priority: str) -> Policy | None:
-        """Return the policy of deliveries of *priority*, or None: it depends on more than that."""
+        """The policy of deliveries of *priority*, or None: it depends on more than that."""
         if self._by_priority is None:
             return None
         return self._by_priority.get(priority) or self.steps[-1][1]
 
     def choose(self, case: PolicyCase) -> Policy:
-        """Return the policy of *case*."""
+        """The policy of *case*."""
         for conditions, policy in self.steps:
             for name, _, fits in conditions:
                 if not fits(getattr(case, name)):
@@ -204,7 +202,7 @@ class PolicyRules:
     plans: dict[str, PolicyPlan] = field(default_factory=dict)
 
     def named(self, given: Policy | str) -> Policy:
-        """Return the policy *given*, or called so; raises ConfigurationError where none is."""
+        """The policy *given*, or called so; raises ConfigurationError where none is."""
         return given if isinstance(given, Policy) else named(self.policies, given)
 
     def check_operation(self, operation: str) -> None:
@@ -213,7 +211,7 @@ class PolicyRules:
             named(self.policies, operation)
 
     def ranked(self) -> tuple[PolicyRule, ...]:
-        """Return the general rules in the order in which they are tried."""
+        """The general rules in the order in which they are tried."""
         return ranked(self.general)
 
     def of(
@@ -224,7 +222,7 @@ class PolicyRules:
         own: Policy | str | None = None,
         by_type: Mapping[str, Policy] = _NONE,
     ) -> tuple[PolicyRule, ...]:
-        """Return all rules for deliveries of *handler*, ranked.
+        """All rules for deliveries of *handler*, ranked.
 
         *own* is the policy it names, *by_type* those that it names for types of events.
         """
@@ -258,7 +256,7 @@ class PolicyRules:
         own: Policy | str | None = None,
         by_type: Mapping[str, Policy] = _NONE,
     ) -> PolicyPlan:
-        """Return the plan of *handler*, made at the first call; *domain* is the handler's own."""
+        """The plan of *handler*, made at the first call; *domain* is the handler's own."""
         made = self.plans.get(handler)
         if made is None:
             fixed = {"handler": handler, "operation": operation}
@@ -274,7 +272,7 @@ def policy_rules(
     default: str = "default",
     rules: Iterable[Mapping[str, Any]] = (),
 ) -> PolicyRules:
-    """Return the rules of an app whose settings say *rules*: `policy` and conditions by name.
+    """The rules of an app whose settings say *rules*: `policy` and conditions by name.
 
     Raises ConfigurationError for a policy nobody defined, a rule without conditions, patterns that
     are none, and two rules with the same conditions.

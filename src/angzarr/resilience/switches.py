@@ -3,9 +3,7 @@
     paused   its deliveries wait as long as it takes; none uses an attempt or grows too old
     dropped  its deliveries are skipped for good, each with a fact that says by whom and why
 
-The nouns and the ports; which switch holds for a delivery is `switch_rules`.
-
-The rules of switches: which one holds for a delivery, and how long a paused one waits. Pure.
+The nouns, the ports, and the pure rule that says which switch holds for a delivery.
 """
 
 from __future__ import annotations
@@ -89,7 +87,7 @@ class Switch:
         return self.selector.id
 
     def is_over(self, now: datetime) -> bool:
-        """Tell whether it has ended by itself."""
+        """True if it has ended by itself."""
         return self.until is not None and now >= self.until
 
     def __str__(self) -> str:
@@ -129,13 +127,13 @@ class Switches(Protocol):
     """
 
     def any(self) -> bool:
-        """Tell whether there are any: in memory, but the first time the store is asked, once."""
+        """True if there are any: in memory, but the first time the store is asked, once."""
 
     def of(self, subject: Selector, /) -> Switch | None:
-        """Return the switch that holds for *subject* now, as far as is known; asks nobody."""
+        """The switch that holds for *subject* now, as far as is known; asks nobody."""
 
     def now(self) -> datetime:
-        """Return the time by which switches begin and end."""
+        """The time by which switches begin and end."""
 
 
 class SwitchControls(Protocol):
@@ -165,16 +163,16 @@ class SwitchControls(Protocol):
         """
 
     def switches(self) -> Sequence[Switch]:
-        """Return all that hold, the oldest first."""
+        """All that hold, the oldest first."""
 
     def unreadable(self) -> Sequence[str]:
-        """Return the ids of entries that hold nothing, since nobody here can read whom they mean.
+        """The ids of entries that hold nothing, since nobody here can read whom they mean.
 
         Garbage, or what a newer release wrote; `resume` removes them.
         """
 
     def history(self, limit: int) -> Sequence[SwitchChange]:
-        """Return the last *limit* changes, oldest first; those before `REMEMBERED` are gone."""
+        """The last *limit* changes, oldest first; those before `REMEMBERED` are gone."""
 
 
 class SwitchWatch(Protocol):
@@ -212,7 +210,7 @@ class SwitchSet:
         return bool(self.by_id)
 
     def of(self, subject: Selector, now: datetime) -> Switch | None:
-        """Return the switch that holds for *subject*, a delivery's names, *now*.
+        """The switch that holds for *subject*, a delivery's names, *now*.
 
         Of several a pause wins over a drop: what waits can still be dropped, what was dropped
         is gone. Of several pauses the oldest is told.
@@ -232,7 +230,7 @@ class SwitchSet:
 
 
 def fits(selector: Selector, subject: Selector) -> bool:
-    """Tell whether *selector* means *subject*, a delivery's names."""
+    """True if *selector* means *subject*, a delivery's names."""
     (pattern, *parts), (handler, *names) = selector, subject
     if pattern is not None and not fnmatchcase(handler or "", pattern):
         return False
@@ -240,7 +238,7 @@ def fits(selector: Selector, subject: Selector) -> bool:
 
 
 def wait_of(switch: Switch, now: datetime, chance: float) -> timedelta:
-    """Return how long a paused delivery waits until it asks again, by *chance* (0 to 1).
+    """How long a paused delivery waits until it asks again, by *chance* (0 to 1).
 
     Up to half as long as it has been paused already: a short pause ends soon for all, a long one
     costs a backlog one look a minute. Who waits for an end that is near comes right behind it.
@@ -280,7 +278,7 @@ def check_person(by: str, reason: str) -> None:
 
 
 def too_many(most: int) -> ConfigurationError:
-    """Return the error of one switch more than *most*."""
+    """The error of one switch more than *most*."""
     return ConfigurationError(
         f"there are {most} switches already, and each process keeps them all: end some with"
         " `angzarr flow resume`, or name more with one (a pattern of handlers, a domain)"

@@ -65,7 +65,7 @@ def classify(
     handler: str = "",
     event_type: str = "",
 ) -> Classification:
-    """Return what *error* is; *now* (UTC-aware) dates a Retry-After.
+    """What *error* is; *now* (UTC-aware) dates a Retry-After.
 
     *scopes* are the developer's rules, the most specific scope first (the handler's, then the
     app's). Within a scope a rule for *handler* beats one for *event_type*, that beats one for
@@ -114,7 +114,7 @@ def _say(error: BaseException, scopes: _Scopes, now: datetime, depth: int) -> Cl
 
 
 def _inner(error: BaseException) -> BaseException | None:
-    """Return the error *error* stands for: its cause, or what was being handled meanwhile."""
+    """The error *error* stands for: its cause, or what was being handled meanwhile."""
     if error.__cause__ or error.__suppress_context__ or type(error) in _BUGS:
         return error.__cause__
     return error.__context__

@@ -122,7 +122,7 @@ SOURCES = {path: said for said, paths in _SOURCES.items() for path in paths.spli
 
 
 def class_paths(error: BaseException) -> list[str]:
-    """Return ``module.Class`` of the error's class and its bases, nearest first."""
+    """``module.Class`` of the error's class and its bases, nearest first."""
     return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
 
 
@@ -136,7 +136,7 @@ _HTTP = {
 
 
 def of_http(status: int) -> Category:
-    """Return the category of an HTTP status; any other 4xx is CLIENT, all else UNKNOWN."""
+    """The category of an HTTP status; any other 4xx is CLIENT, all else UNKNOWN."""
     other = Category.CLIENT if status // 100 == 4 else Category.UNKNOWN  # noqa: PLR2004 - 4xx
     return _HTTP.get(status, other)
 
@@ -174,7 +174,7 @@ _SQLSTATE = {
 
 
 def of_sqlstate(state: str) -> Category:
-    """Return the category of an SQLSTATE; one nobody listed (a wrong query) is UNKNOWN."""
+    """The category of an SQLSTATE; one nobody listed (a wrong query) is UNKNOWN."""
     prefixes = (state[:length] for length in (5, 3, 2))
     return next((_SQLSTATE[p] for p in prefixes if p in _SQLSTATE), Category.UNKNOWN)
 
@@ -193,7 +193,7 @@ _SQLITE = {
 
 
 def of_sqlite(code: int) -> Category:
-    """Return the category of an SQLite result code, primary or extended."""
+    """The category of an SQLite result code, primary or extended."""
     return _SQLITE.get(code & 0xFF, Category.UNKNOWN)
 
 
@@ -214,7 +214,7 @@ _BY_ERRNO = {
 
 
 def of_errno(number: int) -> tuple[Category, str]:
-    """Return category and name of an errno; one that says nothing (EINVAL) is UNKNOWN."""
+    """Category and name of an errno; one that says nothing (EINVAL) is UNKNOWN."""
     name = errno.errorcode.get(number, f"ERRNO_{number}")
     return _BY_ERRNO.get(number, Category.UNKNOWN), name
 
@@ -223,7 +223,7 @@ _EAI = {getattr(socket, name): name for name in dir(socket) if name.startswith("
 
 
 def of_resolution(number: int | None) -> tuple[Category, str]:
-    """Return category and name of a failed name look-up.
+    """Category and name of a failed name look-up.
 
     EAI_AGAIN passes by itself. A name nobody knows is EXTERNAL: retried with backoff, because
     names appear and vanish while a service is deployed; if it stays unknown, analysis calls it
@@ -238,7 +238,7 @@ _SMTP_LOGIN = frozenset({530, 534, 535, 538})
 
 
 def of_smtp(code: int) -> Category:
-    """Return the category of an SMTP reply: 4yz passes by itself, 5yz stays (RFC 5321, 4.2.1)."""
+    """The category of an SMTP reply: 4yz passes by itself, 5yz stays (RFC 5321, 4.2.1)."""
     if code in _SMTP_LOGIN:
         return _A
     return {4: _T, 5: _C}.get(code // 100, Category.UNKNOWN)
@@ -344,7 +344,7 @@ _IN_BRACKETS: Final = re.compile(r"\[([A-Z/-]{2,24})")
 
 
 def of_reply(paths: Sequence[str], arguments: Sequence[Any]) -> tuple[Category, str] | None:
-    """Return category and code of what an exception of the classes *paths* was raised with."""
+    """Category and code of what an exception of the classes *paths* was raised with."""
     first = arguments[0] if arguments else None
     if isinstance(first, int) and not _MYSQL_DRIVERS.isdisjoint(paths):
         return (_MYSQL.get(first, _U), f"MYSQL_{first}") if 0 < first <= _MOST else None

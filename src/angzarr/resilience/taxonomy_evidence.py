@@ -36,7 +36,7 @@ _TOO_MANY = re.compile(r"too many (\d{3}) error responses")  # urllib3 ResponseE
 
 
 def evidence(error: BaseException, now: datetime) -> Classification | None:
-    """Return what *error* alone says, or None; *now* turns a date to wait for into a span."""
+    """What *error* alone says, or None; *now* turns a date to wait for into a span."""
     dated: tuple[_Reader, ...] = (partial(_aws, now=now), partial(_http, now=now))
     readers = (*_BY_CODE, *dated, *_BY_CLASS)
     return next(filter(None, (_read(reader, error) for reader in readers)), None)
@@ -90,7 +90,7 @@ def _http(error: BaseException, now: datetime) -> Classification | None:
 
 
 def _status_elsewhere(error: BaseException) -> int | None:
-    """Return the status of an error that keeps it under another name, if it tells of a failure.
+    """The status of an error that keeps it under another name, if it tells of a failure.
 
     `status`: aiohttp, whose own parser says 400 of what is no HTTP; `http_status`: clients of
     payment services; `errcode`: xmlrpc.
@@ -119,7 +119,7 @@ def _header(response: Any, name: str) -> Any:
 
 
 def _problem_type(response: Any) -> str:
-    """Return the last part of an RFC 9457 problem's ``type``; a body not yet read stays unread.
+    """The last part of an RFC 9457 problem's ``type``; a body not yet read stays unread.
 
     `_content` is where httpx and requests both keep a body they have read; their public
     properties would fetch it from the network.
@@ -266,7 +266,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _network_context(error: BaseException) -> BaseException | None:
-    """Return the network error that a library was handling when it raised its own (redis-py).
+    """The network error that a library was handling when it raised its own (redis-py).
 
     Only such: any other may be older than the call and have nothing to do with it.
     """
@@ -290,7 +290,7 @@ def _said(
 
 
 def _attribute(thing: Any, name: str) -> Any:
-    """Return an attribute or None: properties of foreign errors may raise anything."""
+    """An attribute or None: properties of foreign errors may raise anything."""
     try:
         return getattr(thing, name, None)
     except Exception:  # noqa: BLE001 - the other attributes may still say something

@@ -37,7 +37,7 @@ _DEPTH: Final = 8
 
 
 def is_machine_fault(error: BaseException) -> bool:
-    """Return True if *error*, or an error that it wraps, is for want of threads, memory or files.
+    """True if *error*, or an error that it wraps, is for want of threads, memory or files.
 
     Decoders wrap whatever goes wrong in them, a MemoryError too, in an error about the bytes.
     """
@@ -98,7 +98,7 @@ class FailureCounts:
             self._counts.pop(key, None)
 
     def __len__(self) -> int:
-        """Return how many keys are counted."""
+        """How many keys are counted."""
         return len(self._counts)
 
 
@@ -121,7 +121,7 @@ class LogThrottle:
         self._forget_at = float("-inf")
 
     def now(self, cause: str = "") -> bool:
-        """Return whether it is time to speak of *cause* again."""
+        """True if it is time to speak of *cause* again."""
         moment = self._monotonic()
         if moment < self._next.get(cause, float("-inf")):
             return False

@@ -40,7 +40,7 @@ class Report(NamedTuple):
 
 
 def since(seconds: float) -> str:
-    """Return a span as a probe says it."""
+    """A span as a probe says it."""
     return f"{seconds:.1f} s"
 
 
@@ -56,5 +56,5 @@ class Heartbeat:
         self._beaten_at = self._monotonic()
 
     def age(self) -> float:
-        """Return how many seconds ago it moved last, or was made."""
+        """How many seconds ago it moved last, or was made."""
         return max(self._monotonic() - self._beaten_at, 0.0)

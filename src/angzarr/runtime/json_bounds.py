@@ -36,7 +36,7 @@ class TooMuch(ValueError):
 
 
 def check_json(text: str | bytes, bounds: Bounds) -> int:
-    """Return how many nodes *text* parses to at most; raises TooMuch beyond its *bounds*.
+    """How many nodes *text* parses to at most; raises TooMuch beyond its *bounds*.
 
     *text* is UTF-8 where it is bytes. What is no JSON is counted as far as any parser reads it.
     """
@@ -55,7 +55,7 @@ def check_json(text: str | bytes, bounds: Bounds) -> int:
 
 
 def _bare(raw: bytes, most: int) -> tuple[bytes, int]:
-    """Return the structure of *raw*, and of how many strings more was taken out: *most* at most.
+    """The structure of *raw*, and of how many strings more was taken out: *most* at most.
 
     Step by step, each of which costs the text and makes no object for each string: escapes, all
     that is no structure, strings that are empty then, those that are not. To take two quotes out
@@ -68,21 +68,21 @@ def _bare(raw: bytes, most: int) -> tuple[bytes, int]:
 
 
 def _begun(text: str | bytes) -> int:
-    """Return how many containers *text* begins, and so the most levels that it has."""
+    """How many containers *text* begins, and so the most levels that it has."""
     if isinstance(text, str):
         return text.count("[") + text.count("{")
     return text.count(b"[") + text.count(b"{")
 
 
 def _nodes(text: str | bytes, begun: int) -> int:
-    """Return how many values and keys *text* has at most: each follows on one of these."""
+    """How many values and keys *text* has at most: each follows on one of these."""
     if isinstance(text, str):
         return 1 + begun + text.count(",") + text.count(":")
     return 1 + begun + text.count(b",") + text.count(b":")
 
 
 def _is_deeper(bare: bytes, levels: int) -> bool:
-    """Tell whether *bare*, which has no strings, opens more than *levels* containers in another.
+    """True if *bare*, which has no strings, opens more than *levels* containers in another.
 
     Each pass takes the innermost away, so that a pass costs the text and there are few of them.
     """

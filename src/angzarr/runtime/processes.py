@@ -40,7 +40,7 @@ class OncePerProcess(Generic[T]):
         os.register_at_fork(after_in_child=lambda: (alive := renew()) and alive())
 
     def get(self) -> T:
-        """Return the value, made now if this process has none."""
+        """The value, made now if this process has none."""
         if (made := self.made()) is not None:
             return made
         with self._lock:
@@ -64,12 +64,12 @@ class OncePerProcess(Generic[T]):
                 self._made = before
 
     def made(self) -> T | None:
-        """Return the value if this process made one."""
+        """The value if this process made one."""
         made = self._made
         return made[1] if made is not None and made[0] == os.getpid() else None
 
     def forget(self) -> T | None:
-        """Return the value that this process made, and make a new one when asked again."""
+        """Forget the value that this process made, and return it."""
         with self._lock:
             made = self.made()
             self._made = None

@@ -13,7 +13,7 @@ from typing import Final
 
 
 def printable(value: object, *, keep: str = "") -> str:
-    """Return *value* as one line without control characters; those in *keep* stay."""
+    """*value* as one line without control characters; those in *keep* stay."""
     text = str(value)
     if text.isprintable():  # nearly every text, and quickly seen
         return text
@@ -21,7 +21,7 @@ def printable(value: object, *, keep: str = "") -> str:
 
 
 def escaped(text: str) -> str:
-    """Return JSON whose characters all show: those that do not are spelt as JSON spells them."""
+    """JSON whose characters all show: those that do not are spelt as JSON spells them."""
     if text.isprintable():
         return text
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -33,12 +33,12 @@ _DAYS: Final = timedelta(days=2)
 
 
 def ago(at: datetime | None, now: datetime) -> str:
-    """Return how long before *now* something was; empty: it was not."""
+    """How long before *now* something was; empty: it was not."""
     return "" if at is None else f"{span_text(max(now - at, timedelta(0)))} ago"
 
 
 def span_text(span: timedelta) -> str:
-    """Return *span* in its two largest units."""
+    """*span* in its two largest units."""
     if span >= _DAYS:
         return f"{span.days} d"
     seconds = round(span.total_seconds())
@@ -54,7 +54,7 @@ _ALIKE: Final = 0.75
 
 
 def unknown(what: str, name: str, known: Iterable[str], cure: str, within: str = "") -> str:
-    """Return the sentence that refuses *name*: with the nearest of *known*, or else the *cure*.
+    """The sentence that refuses *name*: with the nearest of *known*, or else the *cure*.
 
     *within* comes before each of these names.
     """

@@ -15,7 +15,7 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 def read_yaml(path: Path, named: str) -> Any:
-    """Return what the YAML file *path* holds, which errors call *named*; None: nothing.
+    """What the YAML file *path* holds, which errors call *named*; None: nothing.
 
     Raises ConfigurationError, with the line where there is one. A key that stands twice in one
     mapping is an error too: YAML forbids it, and its readers keep the last one without a word.
@@ -48,7 +48,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """A SafeLoader that refuses what stands twice."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
-        """Return a mapping as it is written, before others are merged into it."""
+        """A mapping as it is written, before others are merged into it."""
         node = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in node.value:

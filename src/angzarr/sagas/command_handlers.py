@@ -1,8 +1,8 @@
 """Chains: what deliveries of commands, notifications and events of sagas do (spec C1 to C5).
 
 A command is decided and kept; its events are published; a saga answers them with commands; the
-rejection of one goes back to its source. Each of these is a delivery of its own on the ordinary
-road. What it decides is kept before anything is sent, and whatever is sent has an id that follows
+rejection of one goes back to its source. Each of these is a delivery of its own, like any other.
+What it decides is kept before anything is sent, and whatever is sent has an id that follows
 from its cause: a delivery that comes again repeats the consequences, not the decision.
 """
 
@@ -87,7 +87,7 @@ class Chains:
         return _summary(decision)
 
     def _decide(self, command: Command) -> Decision:
-        """Return the decision; a stale command that commutes is tried on what is there now."""
+        """The decision; a stale command that commutes is tried on what is there now."""
         try:
             return self.decider.execute(command)
         except SequenceConflictError:
@@ -150,7 +150,7 @@ class Chains:
         return _summary(decision)
 
     def _managed(self, kind: type[ProcessManager[Any]], event: Event) -> Decision:
-        """Return what the process decided of *event*, kept before anything of it is sent."""
+        """What the process decided of *event*, kept before anything of it is sent."""
         address = kind.address_for(event)
 
         def decide(book: Book) -> Decision:
@@ -197,7 +197,7 @@ class Reacting:
 
 
 def _origin(headers: Mapping[str, Any]) -> Origin | None:
-    """Return where a command comes from; None if that is no place that a store could keep."""
+    """Where a command comes from; None if that is no place that a store could keep."""
     origin = origin_of(headers)
     try:
         if origin is not None:
@@ -223,6 +223,6 @@ def _patient(context: Context, clock: Clock) -> Iterator[None]:
 
 
 def _summary(decision: Decision) -> dict[str, Any]:
-    """Return what the result of a command's task says."""
+    """What the result of a command's task says."""
     first = decision.events[0].sequence if decision.events else None
     return {"events": len(decision.events), "first_sequence": first}

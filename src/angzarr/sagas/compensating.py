@@ -1,10 +1,8 @@
-"""Compensating: a rejection is told to its source, and what that answers is made true (C4, C5).
+"""Compensation of sagas: a source hears of a rejection, and its answer is made true (spec C4, C5).
 
 Compensation is work that can fail: it runs in a delivery of its own, and what cannot be done now
 is retried, and at last becomes a dead letter. Whatever it publishes has ids that follow from the
 rejection, so that doing it again is harmless.
-
-Asked: who answers a rejection: by which method, and whether it is theirs at all (spec C4).
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ from angzarr.wire.rejection_pb2 import Notification
 
 
 def said_of(asked: Aggregate[Any], context: CompensationContext) -> object:
-    """Return what *asked* says: by the method for the command, or by the older form."""
+    """What *asked* says: by the method for the command, or by the older form."""
     command = context.command
     name = asked.methods.rejected.get(Rejected(command.domain or "", command.type))
     if name is not None:
@@ -72,7 +70,7 @@ def said_of(asked: Aggregate[Any], context: CompensationContext) -> object:
 
 
 def silence(kind: AggregateType, rejection: Rejection) -> str:
-    """Return why *kind* answered nothing to *rejection*. Pure."""
+    """Why *kind* answered nothing to *rejection*. Pure."""
     event = rejection.command.event
     declared = Rejected(event.domain or "", event.type)
     if declared in kind.methods.rejected or hasattr(kind, "handle_revocation"):
@@ -184,7 +182,7 @@ class Compensating:
         answer: Decision | Forward | Flags | None,
         turn: CompensationTurn,
     ) -> Decision | Rejection | Flags | None:
-        """Return *answer* with a notification read: one that cannot be is an error."""
+        """*answer* with a notification read: one that cannot be is an error."""
         if isinstance(answer, Forward):
             onward = self._forwarded(rejection, answer.notification)
             check_depth(to_event(onward), turn.max_depth)
@@ -192,7 +190,7 @@ class Compensating:
         return answer
 
     def _ask(self, kind: AggregateType, rejection: Rejection) -> Decision | Forward | Flags | None:
-        """Return what the source answers, or what it had answered: events are kept in its book."""
+        """What the source answers, or what it had answered: events are kept in its book."""
 
         def decide(book: Book) -> Decision | Forward | Flags | None:
             check_cause(kind, rejection, book)
@@ -259,7 +257,7 @@ class Compensating:
         return read_flags(decision if isinstance(written, Stale) else written.decision)
 
     def _decided(self, rejection: Rejection, cause: str) -> Decision | None:
-        """Return what the source decided of *cause*; None, too, where its book cannot be read."""
+        """What the source decided of *cause*; None, too, where its book cannot be read."""
         try:
             return self.books.read(rejection.origin.source, cause=cause).decision
         except Unavailable:
@@ -292,7 +290,7 @@ class Compensating:
                 self.outbox.publish([failed])
 
     def _forwarded(self, rejection: Rejection, notification: Notification) -> Rejection:
-        """Return the rejection that *notification* carries, for whom its cover names."""
+        """The rejection that *notification* carries, for whom its cover names."""
         context = CompensationContext.from_notification(notification)
         if context is None:
             msg = "the notification that was answered holds a command without an origin"
@@ -332,12 +330,12 @@ class Compensating:
 
 
 def _cut(flags: Flags) -> Flags:
-    """Return *flags* with a reason that can be kept: ids of what follows are made from it."""
+    """*flags* with a reason that can be kept: ids of what follows are made from it."""
     return replace(flags, reason=flags.reason[:MAX_TEXT])
 
 
 def _decision(asked: Aggregate[Any], rejection: Rejection, answer: Compensation) -> Decision:
-    """Return what is kept of *answer*. Of its commands only a process manager hears again."""
+    """What is kept of *answer*. Of its commands only a process manager hears again."""
     cause, origin = to_event(rejection), rejection.origin
     heard = origin if isinstance(asked, ProcessManager) else None
     commands = [

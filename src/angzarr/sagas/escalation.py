@@ -67,12 +67,12 @@ class Escalation:
 
 
 def escalation_id(rejection_id: str, reason: str) -> str:
-    """Return the id of the escalation of a rejection that nobody undid, for *reason*."""
+    """The id of the escalation of a rejection that nobody undid, for *reason*."""
     return id_after(rejection_id, "escalated", reason)
 
 
 def escalation_of(rejection: Rejection, reason: str) -> Escalation:
-    """Return what people are told of *rejection*, undone by nobody for *reason*.
+    """What people are told of *rejection*, undone by nobody for *reason*.
 
     The same two have the same escalation, however often it is made.
     """
@@ -91,7 +91,7 @@ def escalation_of(rejection: Rejection, reason: str) -> Escalation:
 
 
 def shortened(escalation: Escalation) -> Escalation:
-    """Return *escalation* with its texts cut to what may leave the process."""
+    """*escalation* with its texts cut to what may leave the process."""
     return replace(
         escalation,
         saga_name=cut(escalation.saga_name, LONGEST_NAME),
@@ -104,7 +104,7 @@ def shortened(escalation: Escalation) -> Escalation:
 
 
 def webhook_json(escalation: Escalation) -> dict[str, Any]:
-    """Return the body of the webhook (spec C7); names do not change."""
+    """The body of the webhook (spec C7); names do not change."""
     said = shortened(escalation)
     return {
         "saga_name": said.saga_name,
@@ -118,7 +118,7 @@ def webhook_json(escalation: Escalation) -> dict[str, Any]:
 
 
 def webhook_body(escalation: Escalation) -> bytes:
-    """Return the same as bytes: the same escalation makes the same ones, however often."""
+    """The same as bytes: the same escalation makes the same ones, however often."""
     said = webhook_json(escalation)
     return json.dumps(said, ensure_ascii=True, separators=(",", ":")).encode()
 
@@ -139,7 +139,7 @@ def deliver(escalation: Escalation, post: Post) -> None:
 
 
 def cut(text: str, longest: int) -> str:
-    """Return *text* in *longest* characters at most; one that was cut shows it."""
+    """*text* in *longest* characters at most; one that was cut shows it."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
@@ -164,12 +164,12 @@ class SagaCompensationFailed:
 
 
 def failure_id(rejection_id: str, reason: str) -> str:
-    """Return the id of the event by which it is told that nothing was undone, for *reason*."""
+    """The id of the event by which it is told that nothing was undone, for *reason*."""
     return id_after(rejection_id, "compensation failed", reason)
 
 
 def failure_event(rejection: Rejection, reason: str, domain: str, now: datetime) -> Event:
-    """Return the event for *domain*; the same rejection and reason have the same."""
+    """The event for *domain*; the same rejection and reason have the same."""
     cause, origin = rejection.command.event, rejection.origin
     data: dict[str, Any] = {
         "triggering_aggregate": origin.source._asdict(),
@@ -200,7 +200,7 @@ def failure_event(rejection: Rejection, reason: str, domain: str, now: datetime)
 def failure_to_wire(
     rejection: Rejection, reason: str, now: datetime
 ) -> rejection_pb2.SagaCompensationFailed:
-    """Return the same as the message that other languages read; raises UnserializableEvent."""
+    """The same as the message that other languages read; raises UnserializableEvent."""
     written = rejection_pb2.SagaCompensationFailed(
         triggering_aggregate=cover_of(rejection.origin.source, rejection.correlation_id),
         triggering_event_sequence=rejection.origin.sequence,

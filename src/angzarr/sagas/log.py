@@ -121,13 +121,13 @@ class RejectionLog(Protocol):
 
     @abstractmethod
     def look(self, id: str, /) -> Sequence[Case]:
-        """Return the cases whose id begins so, two at most, the one that is just so first."""
+        """The cases whose id begins so, two at most, the one that is just so first."""
 
     @abstractmethod
     def cases(
         self, wanted: CaseFilter, /, *, limit: int, before: tuple[datetime, str] | None = None
     ) -> Sequence[Case]:
-        """Return cases without rejections, the newest first.
+        """Cases without rejections, the newest first.
 
         *before*, when the last case of a page was rejected and its id, gives the next page.
         """
@@ -145,7 +145,7 @@ class RejectionLog(Protocol):
 
 
 def case_of(rejection: Rejection, now: datetime) -> Case:
-    """Return the case of *rejection* as its source is told."""
+    """The case of *rejection* as its source is told."""
     command = rejection.command
     return Case(
         id=rejection.id,
@@ -168,7 +168,7 @@ def _bounded(written: Any) -> Any:
 
 
 def noted(kept: Case | None, case: Case) -> Case:
-    """Return what is kept of a case of which *kept* is there and *case* is noted. Pure.
+    """What is kept of a case of which *kept* is there and *case* is noted. Pure.
 
     What was settled stays so, though a delivery that was overtaken ends later.
     """
@@ -188,7 +188,7 @@ def noted(kept: Case | None, case: Case) -> Case:
 
 
 def asked_again(kept: Case, asked: AskedAgain) -> Case:
-    """Return *kept* as somebody has its source asked anew; a settled one as it is. Pure."""
+    """*kept* as somebody has its source asked anew; a settled one as it is. Pure."""
     if kept.status in SETTLED:
         return kept
     return replace(
@@ -204,7 +204,7 @@ def asked_again(kept: Case, asked: AskedAgain) -> Case:
 
 
 def fits(case: Case, wanted: CaseFilter) -> bool:
-    """Tell whether *case* is one of those that are *wanted*. Pure."""
+    """True if *case* is one of those that are *wanted*. Pure."""
     pairs = (
         (wanted.saga, case.saga),
         (wanted.domain, case.source.domain),
@@ -222,7 +222,7 @@ class KeptFlags(NamedTuple):
 
 
 def written_flags(cause: str, kept: KeptFlags) -> Decision:
-    """Return the decision that keeps *kept* as the answer to *cause*; it appends nothing."""
+    """The decision that keeps *kept* as the answer to *cause*; it appends nothing."""
     return Decision(cause=cause, notes={"flags": asdict(kept.flags), "status": kept.status.value})
 
 
@@ -239,7 +239,7 @@ class Page(NamedTuple):
 
 
 def page_of(log: RejectionLog, wanted: CaseFilter, *, limit: int, after: str) -> Page:
-    """Return a page of cases behind the cursor *after*.
+    """A page of cases behind the cursor *after*.
 
     Raises ValueError for a cursor that is none, and StoreUnavailable.
     """

@@ -44,12 +44,12 @@ class Outbox(Protocol):
 
 
 def written_commands(commands: Sequence[Command]) -> Any:
-    """Return *commands* as JSON, to be kept with a decision."""
+    """*commands* as JSON, to be kept with a decision."""
     return _COMMANDS.dump_python(tuple(commands), mode="json")
 
 
 def read_commands(written: Any) -> tuple[Command, ...]:
-    """Return what `written_commands` wrote."""
+    """What `written_commands` wrote."""
     return _COMMANDS.validate_python(written or ())
 
 
@@ -64,7 +64,7 @@ def check_depth(event: Event, most: int) -> None:
 
 
 def deeper(told: Command, ours: Event, origin: Origin) -> Command:
-    """Return *told*, which a notification brought, one deeper in the flow of *ours*.
+    """*told*, which a notification brought, one deeper in the flow of *ours*.
 
     The wire has no field for most of that, nor for the id of the same command.
     """

@@ -27,7 +27,7 @@ NOTIFICATION: Final = "angzarr.Notification"
 
 
 def notification_task(domain: str) -> str:
-    """Return the task that tells the aggregates of *domain* of rejections."""
+    """The task that tells the aggregates of *domain* of rejections."""
     return f"notification.{domain}"
 
 
@@ -51,7 +51,7 @@ class Rejection:
 
 
 def rejection_of(command: Command, origin: Origin, reason: str, now: datetime) -> Rejection:
-    """Return the rejection of *command*, which came from *origin*."""
+    """The rejection of *command*, which came from *origin*."""
     made = id_after(command.id, "rejected")
     return Rejection(id=made, command=command, origin=origin, reason=reason, rejected_at=now)
 
@@ -93,17 +93,17 @@ _FORM: Final = TypeAdapter(_Written)
 
 
 def target_of(command: Command) -> dict[str, Any]:
-    """Return what travels of a rejected command: the fields of a `RejectionTarget`."""
+    """What travels of a rejected command: the fields of a `RejectionTarget`."""
     return _fields(command.event)
 
 
 def _fields(carried: Event | RejectionTarget) -> dict[str, Any]:
-    """Return what both have; not a copy of the data, which may be nested deeply."""
+    """What both have; not a copy of the data, which may be nested deeply."""
     return {field.name: getattr(carried, field.name) for field in fields(RejectionTarget)}
 
 
 def told_id(rejection_id: str, asked: int) -> str:
-    """Return the id of the event by which a source is told for the *asked*-th time after the first.
+    """The id of the event by which a source is told for the *asked*-th time after the first.
 
     It is another one each time, or it would be taken for the one that was handled.
     """
@@ -111,7 +111,7 @@ def told_id(rejection_id: str, asked: int) -> str:
 
 
 def to_event(rejection: Rejection, asked: int = 0) -> Event:
-    """Return the event that carries *rejection* to its source.
+    """The event that carries *rejection* to its source.
 
     Where people have had the source *asked* anew it has another id each time, or it would be
     taken for the one that was handled; the rejection in it keeps its own, and so do the decision
@@ -184,19 +184,19 @@ def _told(data: Any) -> _Written:
 
 
 def _refused(*places: str) -> DecodeError:
-    """Return the error that names *places*, and none of their values."""
+    """The error that names *places*, and none of their values."""
     named = ", ".join(sorted(places)) or "its data"
     return DecodeError(f"the event is not a notification of a rejection: {named} does not fit")
 
 
 def written_rejection(rejection: Rejection) -> dict[str, Any]:
-    """Return *rejection* as JSON, to be kept: the message by which its source is told."""
+    """*rejection* as JSON, to be kept: the message by which its source is told."""
     event = to_event(rejection)
     return {"headers": to_headers(event), "data": event.data}
 
 
 def read_rejection(written: Any) -> Rejection:
-    """Return what `written_rejection` wrote; raises DecodeError for anything else."""
+    """What `written_rejection` wrote; raises DecodeError for anything else."""
     match written:
         case {"headers": Mapping() as headers, "data": data}:
             return from_event(from_headers(headers, data=data, event_id="", type=NOTIFICATION))
@@ -222,12 +222,12 @@ class CompensationContext:
         return self.rejected_command.event
 
     def command_as(self, declared: object) -> Any:
-        """Return the rejected command's data as a type; raises DecodeError."""
+        """The rejected command's data as a type; raises DecodeError."""
         return decoder_for(declared)(self.command.data)
 
     @classmethod
     def of(cls, rejection: Rejection) -> CompensationContext:
-        """Return the context of a rejection that arrived here."""
+        """The context of a rejection that arrived here."""
         return cls(
             saga_origin=rejection.origin,
             rejection_reason=rejection.reason,
@@ -239,7 +239,7 @@ class CompensationContext:
     def from_rejected_command(
         cls, rejected: Command | CommandBook, reason: str, *, saga: str = ""
     ) -> CompensationContext | None:
-        """Return the context, or None for a command that no saga sent; raises DecodeError."""
+        """The context, or None for a command that no saga sent; raises DecodeError."""
         command = rejected
         if isinstance(command, CommandBook):
             command = command_from_wire(command, saga=saga)
@@ -254,7 +254,7 @@ class CompensationContext:
 
     @classmethod
     def from_notification(cls, notification: Notification) -> CompensationContext | None:
-        """Return the context of a RejectionNotification; raises DecodeError for any other."""
+        """The context of a RejectionNotification; raises DecodeError for any other."""
         told = RejectionNotification()
         try:
             fits = notification.payload.Unpack(told)
@@ -270,7 +270,7 @@ class CompensationContext:
 
     @classmethod
     def from_revoke_command(cls, command: RevokeEventCommand) -> CompensationContext | None:
-        """Return the context of the older form; raises DecodeError."""
+        """The context of the older form; raises DecodeError."""
         return cls.from_rejected_command(
             command.rejected_command, command.rejection_reason, saga=command.saga_name
         )

@@ -108,7 +108,7 @@ _ALONE = (Flags, BusinessResponse, EventBook, Notification, RevocationResponse)
 
 
 def answer_of(said: object) -> Answer:  # noqa: PLR0911 - one case for each form
-    """Return what *said*, the value that a method returned, means.
+    """What *said*, the value that a method returned, means.
 
     Events, `Send` and lists of them; `Flags`; `(events, Flags)`, as process managers answer; and
     their protobuf forms. Raises NotAnEvent for what is none of these.
@@ -145,7 +145,7 @@ def _response(said: BusinessResponse) -> Answer:
 
 
 def _both(events: object, flags: Flags | RevocationResponse) -> Answer:
-    """Return the answer of a process manager: what it recorded, and what it asks for."""
+    """The answer of a process manager: what it recorded, and what it asks for."""
     asked = flags_of(flags)
     recorded = _pages(events) if isinstance(events, EventBook) else events
     return _compensation(recorded, asked) or asked
@@ -176,7 +176,7 @@ def check_answered(one: object) -> None:
 
 
 def _pages(book: EventBook) -> list[Typed]:
-    """Return the events of a compensation book; its sequences are placeholders."""
+    """The events of a compensation book; its sequences are placeholders."""
     found = []
     for page in book.pages:
         if page.WhichOneof("payload") != "event":
@@ -187,7 +187,7 @@ def _pages(book: EventBook) -> list[Typed]:
 
 
 def flags_of(said: Flags | RevocationResponse) -> Flags:
-    """Return *said* in our form."""
+    """*said* in our form."""
     if isinstance(said, Flags):
         return said
     return Flags(
@@ -241,7 +241,7 @@ def pm_delegate_to_framework(reason: str) -> tuple[None, RevocationResponse]:
 
 
 def revoke_command(context: CompensationContext) -> RevokeEventCommand:
-    """Return the older form of a rejection."""
+    """The older form of a rejection."""
     return RevokeEventCommand(
         triggering_event_sequence=context.saga_origin.sequence,
         saga_name=context.saga_origin.saga,
@@ -251,7 +251,7 @@ def revoke_command(context: CompensationContext) -> RevokeEventCommand:
 
 
 def build_revoke_command_book(context: CompensationContext) -> CommandBook:
-    """Return the older form as a command to the source; its sequence is a placeholder."""
+    """The older form as a command to the source; its sequence is a placeholder."""
     book = CommandBook(cover=cover_of(context.saga_origin.source, context.correlation_id))
     page = book.pages.add()
     page.header.sequence = 0
@@ -260,7 +260,7 @@ def build_revoke_command_book(context: CompensationContext) -> CommandBook:
 
 
 def notification_of(context: CompensationContext, now: datetime) -> Notification:
-    """Return the notification of a rejection; the name of the saga stands in its metadata."""
+    """The notification of a rejection; the name of the saga stands in its metadata."""
     written = Notification(
         cover=cover_of(context.saga_origin.source, context.correlation_id),
         metadata={SAGA_NAME: context.saga_origin.saga},
@@ -277,7 +277,7 @@ def notification_of(context: CompensationContext, now: datetime) -> Notification
 def handle_business_response(
     response: BusinessResponse, carry_out: CarryOut
 ) -> RevocationOutcome | Answer:
-    """Return what *response* answers; flags are carried out at once. Raises DecodeError.
+    """What *response* answers; flags are carried out at once. Raises DecodeError.
 
     Events and a notification are left to the caller, as is an answer that says nothing: None.
     """

@@ -45,7 +45,7 @@ class Renotifier:
     clock: Clock
 
     def check(self, case: Case) -> Rejection:
-        """Return what the source of *case* would be told; raises NotAsked."""
+        """What the source of *case* would be told; raises NotAsked."""
         if why := _SETTLED.get(case.status):
             msg = f"{case.id} is {case.status}: {why}, so that nobody is asked again"
             raise NotAsked(msg)
@@ -81,12 +81,12 @@ class Renotifier:
 
 
 def under_way(case: Case, now: datetime) -> bool:
-    """Tell whether the source of *case* may still answer what it was told lately. Pure."""
+    """True if the source of *case* may still answer what it was told lately. Pure."""
     return case.status is RejectionStatus.TOLD and now - case.changed_at < PATIENCE
 
 
 def asked_fact(case: Case) -> Fact:
-    """Return the fact that the source of *case* was asked anew."""
+    """The fact that the source of *case* was asked anew."""
     return Fact(
         id=f"saga:{case.id}:asked:{case.asked_again}",
         type="lifecycle",

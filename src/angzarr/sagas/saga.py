@@ -90,7 +90,7 @@ class ProcessManager(Aggregate[State]):
 
     @classmethod
     def root_of(cls, event: Event) -> str | uuid.UUID:
-        """Return the root of the book of the process that *event* belongs to: its correlation id.
+        """The root of the book of the process that *event* belongs to: its correlation id.
 
         Override it where a process is found by something else.
         """
@@ -98,7 +98,7 @@ class ProcessManager(Aggregate[State]):
 
     @classmethod
     def address_for(cls, event: Event) -> Address:
-        """Return the book of the process that *event* belongs to; raises InvalidRoot."""
+        """The book of the process that *event* belongs to; raises InvalidRoot."""
         root = cls.root_of(event)
         if not root:
             msg = f"{cls.__qualname__}.root_of says of no process that a {event.type} belongs to it"
@@ -106,7 +106,7 @@ class ProcessManager(Aggregate[State]):
         return check_address(Address(cls.domain, str(root), event.edition or ""))
 
     def react(self, event: Event) -> object:
-        """Return what the method for *event* answers; raises DecodeError if it does not fit."""
+        """What the method for *event* answers; raises DecodeError if it does not fit."""
         method = self.methods.reacts_to[event.type]
         self.event = event
         return getattr(self, method.name)(method.decode(event.data))
@@ -147,7 +147,7 @@ def reaction(answered: object, cause: Event, saga: str, origin: Origin | None) -
 
 
 def origin_for(cause: Event, saga: str) -> Origin | None:
-    """Return where commands of *saga* come from: from the place of *cause* in its book, if any."""
+    """Where commands of *saga* come from: from the place of *cause* in its book, if any."""
     source = source_of(cause)
     if source is None or cause.sequence is None:
         return None
@@ -155,7 +155,7 @@ def origin_for(cause: Event, saga: str) -> Origin | None:
 
 
 def source_of(event: Event) -> Address | None:
-    """Return the aggregate that *event* belongs to; None: it belongs to none."""
+    """The aggregate that *event* belongs to; None: it belongs to none."""
     if event.domain is None or event.root is None or event.sequence is None:
         return None
     return Address(event.domain, event.root, event.edition or "")
@@ -164,7 +164,7 @@ def source_of(event: Event) -> Address | None:
 def commands_of(
     sends: Iterable[Send], cause: Event, origin: Origin | None, saga: str
 ) -> list[Command]:
-    """Return the commands that *sends* ask for; raises what `command_of` does.
+    """The commands that *sends* ask for; raises what `command_of` does.
 
     A command has its id by its target, its type and its number among those that are alike: a
     release that sends them in another order sends the same.
@@ -180,7 +180,7 @@ def commands_of(
 
 
 def command_of(send: Send, cause: Event, origin: Origin | None, saga: str, index: int) -> Command:
-    """Return the command by which *saga* answers *cause*, in its flow; *index* of those alike.
+    """The command by which *saga* answers *cause*, in its flow; *index* of those alike.
 
     Raises InvalidRoot, InvalidDomainName, NotAnEvent, UnserializableEvent.
     """

@@ -35,7 +35,7 @@ class Hiding(NamedTuple):
     redaction: Redaction
 
     def of_case(self, case: Case, command: Event | None = None) -> Case:
-        """Return *case* with its texts redacted: what is hidden in *command* is hidden there, too.
+        """*case* with its texts redacted: what is hidden in *command* is hidden there, too.
 
         Lists, which do not read commands, hide what looks like a secret.
         """
@@ -44,13 +44,13 @@ class Hiding(NamedTuple):
         return replace(case, reason=shown.explanation, answer=shown.error_message)
 
     def data(self, case: Case, event: Event) -> Any:
-        """Return the data of *event*, which belongs to *case*, redacted."""
+        """The data of *event*, which belongs to *case*, redacted."""
         shown = self.redaction(_letter(case, event)).event
         return shown.data if shown else None
 
 
 def _letter(case: Case, event: Event | None) -> DeadLetter:
-    """Return the letter that the message of *event* would be in."""
+    """The letter that the message of *event* would be in."""
     body = b"" if event is None else json.dumps([[event.data], {}, {}]).encode()
     message = Message(
         body=body, content_type="application/json", content_encoding="utf-8", headers={}, queue=""
@@ -100,7 +100,7 @@ class Story:
 
 
 def story_of(books: EventBooks, case: Case) -> Story:
-    """Return the story of *case*; raises StoreUnavailable."""
+    """The story of *case*; raises StoreUnavailable."""
     rejection = _rejection(case)
     book, decision = books.read(case.source, cause=case.id, whole=True)
     return Story(
@@ -125,7 +125,7 @@ def _rejection(case: Case) -> Rejection | None:
 
 
 def _trigger(book: Book, case: Case, rejection: Rejection | None) -> Event | None:
-    """Return the event of *book* that led to the command, if it is the one that it names."""
+    """The event of *book* that led to the command, if it is the one that it names."""
     if not 0 <= case.source_sequence < len(book.events):
         return None
     found = book.events[case.source_sequence]
@@ -140,18 +140,18 @@ _NAMES: Final = (
 
 
 def case_json(case: Case) -> dict[str, Any]:
-    """Return *case* as a JSON object."""
+    """*case* as a JSON object."""
     said = {name: getattr(case, name) for name in _NAMES}
     return said | {"source": case.source._asdict(), "target": case.target._asdict()}
 
 
 def page_json(page: Page) -> dict[str, Any]:
-    """Return *page* as a JSON object; `next` is the cursor of the next page, or null."""
+    """*page* as a JSON object; `next` is the cursor of the next page, or null."""
     return {"cases": [case_json(case) for case in page.cases], "next": page.next or None}
 
 
 def story_json(story: Story, data: HideData | None) -> dict[str, Any]:
-    """Return *story* as a JSON object; *data*: with what that returns of each event."""
+    """*story* as a JSON object; *data*: with what that returns of each event."""
     command = story.rejection.command.event if story.rejection else None
     return case_json(story.case) | {
         "trigger": story.trigger and _event(story.trigger, data),
@@ -187,7 +187,7 @@ class ChainLink(NamedTuple):
 
 
 def links_of(story: Story, fallback_domain: str) -> list[ChainLink]:
-    """Return what happened, in order; `SagaCompensationFailed` is an event of *fallback_domain*."""
+    """What happened, in order; `SagaCompensationFailed` is an event of *fallback_domain*."""
     case = story.case
     command = story.rejection.command.event if story.rejection else None
     return [
