@@ -45,7 +45,7 @@ AngzarrError
 │   ├── ExpiredError
 │   └── CommandRejectedError
 ├── GivenBack                       the worker stops; the message goes back to the broker
-│   └── NotYet                      a server is away, and nobody waits for it here
+│   └── NotYet                      a server is away, and its caller does not wait for it
 └── Directive                       raised by a handler to say the outcome outright
     ├── GiveUp                      never retry: a dead letter with this reason
     │   ├── SequenceMismatch        a stale command that a person must look at
@@ -144,7 +144,7 @@ class Unavailable(AngzarrError):
 def is_absence(error: BaseException) -> bool:
     """True if *error* says that a server or the way to it is away: waiting helps.
 
-    A refusal for good is none, nor is an error that nobody foresaw: it may be ours and come back
+    A refusal for good is none, nor is an unforeseen error: it may be ours and come back
     for ever.
     """
     if isinstance(error, Unavailable):
@@ -405,7 +405,7 @@ class GiveUp(Directive):
 
 
 class CompensationFailed(GiveUp):
-    """A rejected command whose consequences nobody undid, or that ends its chain (spec C5)."""
+    """A rejected command whose consequences were not undone, or that ends its chain (spec C5)."""
 
     letter_reason = "compensation"
 

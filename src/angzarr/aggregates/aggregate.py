@@ -75,7 +75,7 @@ _log: Final = logging.getLogger("angzarr.aggregates")
 
 
 class Aggregate(Generic[State]):
-    """Whoever derives from it names the type of its state: ``class Player(Aggregate[Funds])``.
+    """A subclass names the type of its state: ``class Player(Aggregate[Funds])``.
 
     The state's type is made without arguments at first, and is a pydantic model, a dataclass or
     anything else that pydantic reads and writes.

@@ -127,7 +127,7 @@ class Write:
     decision: Decision
     expected: int | None = None
     snapshot: Snapshot | None = None
-    #: Whether nobody will be told again of the cause: its events count as unsent until `sent`.
+    #: Whether its cause will not be delivered again: its events count as unsent until `sent`.
     unsent: bool = False
 
 
@@ -155,7 +155,7 @@ class Reading(NamedTuple):
 
 
 class Unsent(NamedTuple):
-    """A decision whose events nobody may have published."""
+    """A decision whose events may not have been published."""
 
     address: Address
     decision: Decision
@@ -170,7 +170,7 @@ class EventBooks(Protocol):
     ) -> Reading:
         """The book at *address*, from its newest snapshot on; *whole*: from the beginning.
 
-        Both answers are of one moment. A book that nobody wrote is empty.
+        Both answers are of one moment. A book that was never written is empty.
         """
 
     @abstractmethod

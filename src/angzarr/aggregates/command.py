@@ -130,7 +130,7 @@ def check_expected(expected: object) -> int | None:
 
 
 def task_of(domain: str, command_type: str) -> str:
-    """The task that carries out commands of a type; whoever sends one need not import it."""
+    """The task that carries out commands of a type; a sender need not import it."""
     return f"command.{domain}.{command_type}"
 
 
@@ -149,13 +149,15 @@ def origin_headers(origin: Origin | None) -> dict[str, Any]:
     """The headers that carry *origin*."""
     if origin is None:
         return {}
-    told = {
+    written = {
         names.SAGA: origin.saga,
         names.SOURCE_DOMAIN: origin.source.domain,
         names.SOURCE_ROOT: origin.source.root,
         names.SOURCE_SEQUENCE: origin.sequence,
     }
-    return told | ({names.SOURCE_EDITION: origin.source.edition} if origin.source.edition else {})
+    return written | (
+        {names.SOURCE_EDITION: origin.source.edition} if origin.source.edition else {}
+    )
 
 
 def origin_of(headers: Mapping[str, Any]) -> Origin | None:
@@ -180,7 +182,7 @@ class CommandClient(Protocol):
 
     @abstractmethod
     def book(self, address: Address, /) -> Book:
-        """The whole book at *address*; an empty one if nobody wrote it."""
+        """The whole book at *address*; an empty one if there is none."""
 
     @abstractmethod
     def execute(self, command: Command, /) -> Decision:

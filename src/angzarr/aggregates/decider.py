@@ -88,7 +88,7 @@ class Decider:
     clock: Clock
     chance: Callable[[], float]
     policy: Policy = POLICIES["saga_command"]
-    #: Whether what it decides is sent by nobody for certain: see `Write.unsent`.
+    #: Whether it is uncertain that its events are sent: see `Write.unsent`.
     unsent: bool = False
     #: Takes what a person must look at before the caller hears of it; may raise.
     for_review: Callable[[CommandMismatch], None] = lambda _mismatch: None
@@ -162,7 +162,7 @@ class Decider:
     def _decision(self, kind: AggregateType, book: Book, command: Command) -> Decision:
         """What the aggregate decides; a rejection is kept where a saga hears of it.
 
-        Whoever sends a command without an origin may send it again.
+        A sender without an origin may send it again.
         """
         try:
             events = kind(book).decide(command)
@@ -251,7 +251,7 @@ def write_of(
 
 _log = logging.getLogger("angzarr.aggregates")
 
-#: How long whoever decided has to publish it himself.
+#: How long the process that decided has to publish it itself.
 GRACE: Final = timedelta(seconds=30)
 EVERY: Final = timedelta(seconds=10)
 BATCH: Final = 100

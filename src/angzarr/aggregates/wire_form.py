@@ -27,7 +27,7 @@ from angzarr.events.event import Event
 from angzarr.wire import book_pb2, identity_pb2
 from angzarr.wire.worker_pb2 import JsonMessage
 
-#: Under this key stands the value of a payload that nobody here can read.
+#: Under this key stands the value of a payload of an unknown type.
 _OPAQUE: Final = "$bytes"
 _TYPE_URL: Final = "type.googleapis.com/"
 #: The name of a type as it ends the address of one.
@@ -82,7 +82,7 @@ def _known(type_name: str) -> type[Message] | None:
 
 
 def _no_constant(name: str) -> Any:
-    """Refuse what Python takes for JSON and nobody else does: NaN and the infinities."""
+    """Refuse what Python alone takes for JSON: NaN and the infinities."""
     msg = f"{name} is not JSON"
     raise ValueError(msg)
 
@@ -230,7 +230,7 @@ def _snapshot(snapshot: Snapshot) -> book_pb2.Snapshot:
 
 
 def _read_snapshot(written: book_pb2.Snapshot) -> Snapshot:
-    """Read a snapshot; the state of another language's has a version that nobody reads."""
+    """Read a snapshot; the state of another language's has a version that is not read here."""
     name, data = unpack(written.state)
     ours = not name and isinstance(data, dict) and data.keys() == {"version", "state"}
     return Snapshot(

@@ -206,7 +206,7 @@ class SwitchGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldHandlers:
-    """What is held back at this moment, as far as this process has heard; asks nobody."""
+    """What is held back at this moment, as far as this process has heard; asks no store."""
 
     switches: Switches
     breakers: Breakers

@@ -49,7 +49,7 @@ class BreakerLog:
 
 
 def transition_fact(transition: Transition) -> Fact:
-    """The fact of *transition*; its id is the same whoever tells of it."""
+    """The fact of *transition*; its id is the same in every process that reports it."""
     return Fact(
         id=f"breaker:{transition.name}:{transition.era}:{transition.at.isoformat()}",
         type="lifecycle",

@@ -63,7 +63,7 @@ class Claimer:
     def holds(self, delivery: Delivery, claimed: Claimed) -> bool:
         """True if *delivery* holds its event still; asks if its lease may have ended since.
 
-        Whoever else claimed the event meanwhile took this worker for dead (decisions 2).
+        If another delivery claimed the event, it took this worker for dead (decisions 2).
         """
 
         def ask() -> bool:
@@ -159,7 +159,7 @@ class Results:
 
     @staticmethod
     def write_error(error: BaseException, shown: str = "") -> str:
-        """What a duplicate is told about *error*, its text as *shown* in its letter."""
+        """What a duplicate gets of *error*, its text as *shown* in its letter."""
         message = (shown or text_of(error))[:1000]
         return json.dumps({"type": type(error).__name__, "message": message})
 
@@ -167,9 +167,9 @@ class Results:
     def read_error(text: str) -> DeliveryError:
         """An error that tells what `write_error` wrote, in this or another release."""
         try:
-            told = dict(json.loads(text))
+            found = dict(json.loads(text))
         except (ValueError, TypeError):
-            told = {}
+            found = {}
         return DeliveryError(
-            f"failed before with {told.get('type', 'an error')}: {told.get('message', '')}"
+            f"failed before with {found.get('type', 'an error')}: {found.get('message', '')}"
         )

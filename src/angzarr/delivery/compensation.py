@@ -79,7 +79,7 @@ class StepLog(Protocol):
         """
 
     def read(self, place: StepLogKey, /) -> Logged:
-        """What the log holds, whoever holds the claim."""
+        """What the log holds; the claim may be another's."""
 
     def mark_undoing(
         self, place: StepLogKey, cause: str | None, /
@@ -150,7 +150,7 @@ class Undone(NamedTuple):
 
     undone: Sequence[str] = ()
     failed: Sequence[str] = ()
-    #: Not tried: nobody could, where the delivery ended.
+    #: Not tried: no undo could run where the delivery ended.
     left: Sequence[str] = ()
 
 

@@ -64,7 +64,7 @@ class Steps:
         log: StepLog | None,
         retries: Callable[[str], StepRetries],
     ) -> None:
-        """*log* None: of a call that is not claimed, whose steps nobody else could undo."""
+        """*log* None: of a call that is not claimed, whose steps no other process could undo."""
         self.delivery = delivery
         self.handler = handler
         self._undos = undos
@@ -193,7 +193,7 @@ class CompensationRunner:
                 return outcome
 
     def leave(self, steps: Steps, outcome: Outcome) -> Outcome:
-        """*outcome*; its letter, if it is one, says which steps nobody undoes any more."""
+        """*outcome*; its letter, if it is one, says which steps are not undone any more."""
         if not (steps.known and isinstance(outcome, DeadLettered)):
             return outcome
         left = [step.name for step in reversed(self._read(steps).steps)]

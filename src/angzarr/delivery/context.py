@@ -101,7 +101,7 @@ class Context:
         """Call *function* with the arguments, again after a pause if it fails in passing.
 
         *policy* says how often and how long; only errors that the taxonomy retries are. Raises
-        the last error, which takes its ordinary road: if the tries are used up, if the worker
+        the last error, which is then handled as any other: if the tries are used up, if the worker
         stops, if the next pause would outlast the message or its time limit, or if the other side
         asks for a longer one than *policy* knows. The slot is held meanwhile: give what may last
         to the schedule by raising. Raises ConfigurationError for an unknown policy, a coroutine

@@ -45,7 +45,7 @@ class Delivery:
     redelivered: bool = False
     #: What its claim was answered, where that was made when the message was fetched (4).
     answer: ClaimAnswer | None = None
-    #: Whether a success is acknowledged at once by whoever can end its claim with it (4).
+    #: Whether a success is acknowledged at once, in one step that can end its claim (4).
     ack_follows: bool = False
     #: The idempotency key of this (handler, event) pair.
     key: str = field(init=False)
@@ -150,7 +150,7 @@ class Handled:
 
     value: Any = None
     result: str | None = None
-    #: What the handler raised to say that it finished (Celery's Ignore), told on as it is.
+    #: What the handler raised to say that it finished (Celery's Ignore), passed on as it is.
     raised: BaseException | None = None
     #: Whether a log of finished steps may be there, which ends with the claim.
     clears: bool = False
@@ -220,7 +220,7 @@ class Postponed:
 class Parked:
     """It came before its turn and waits in its lane, which is at `next_sequence`; no attempt used.
 
-    Whoever moves the lane to it lets it come again (spec P3).
+    The delivery that moves the lane to it publishes it again (spec P3).
     """
 
     turn: Turn

@@ -76,7 +76,7 @@ def step_fact(  # noqa: PLR0917 - the last three say what went wrong
 ) -> Fact:
     """The fact that a finished step was undone, or that it was not because of *error*.
 
-    *shown* is what may be told of the error's text; None: all.
+    *shown* is what may be shown of the error's text; None: all.
     """
     data = _common(delivery, "") | {"step": step}
     del data["outcome"]  # of the delivery it is none

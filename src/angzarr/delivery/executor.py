@@ -54,7 +54,7 @@ _log = logging.getLogger("angzarr.delivery")
 
 #: How long a delivery waits that finds its event in another worker's hands (spec D4).
 IN_PROGRESS_WAIT = timedelta(seconds=2)
-#: Starts that nobody settled before the event counts as poison (spec D4).
+#: Starts that were not settled before the event counts as poison (spec D4).
 MOST_STARTS = 3
 
 

@@ -49,7 +49,7 @@ NO_HANDLER = Classification(
     category=Category.CLIENT, code="UNKNOWN_TASK", reason="no handler of this name here"
 )
 POISON = Classification(
-    category=Category.UNKNOWN, code="POISON", reason="starts that nobody settled"
+    category=Category.UNKNOWN, code="POISON", reason="starts that were not settled"
 )
 CONFLICT = Classification(
     category=Category.INTEGRITY, code="IDEMPOTENCY_CONFLICT", reason="one key, two bodies"

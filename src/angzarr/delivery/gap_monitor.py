@@ -1,7 +1,7 @@
 """LaneKeeper: looks after lanes beside the deliveries (spec P3).
 
 It publishes what was parked behind a lane that a process moved before it died, and it finds lanes
-that wait for an event that nobody knows of. Mostly one keeper in the fleet is on duty, of those
+that wait for an unknown event. Mostly one keeper in the fleet is on duty, of those
 that keep the same handlers. Where there are two for a while, each event is lent to, and each gap
 taken by, one of them.
 """
@@ -71,12 +71,12 @@ class LaneKeeper:
     #: The ordered handlers of this worker, by name.
     handlers: Sequence[str]
     publish: Callable[[Message], None]
-    #: Makes a dead letter of a parked message that nobody can read.
+    #: Makes a dead letter of an unreadable parked message.
     set_aside: Callable[[bytes, Exception], None]
     #: Makes a dead letter of one that can never be sent, and returns its id.
     dead_letter: Callable[[Message, Exception], str]
     heal: Heal
-    #: Is told how many events wait and where one is missing.
+    #: Gets how many events wait and where one is missing.
     observe: Callable[[Sequence[Summary], Sequence[Gap]], None]
     facts: FactLog
     clock: Clock
@@ -174,12 +174,12 @@ class LaneKeeper:
                 left -= self._mend_one(gap, left, now)
 
     def _mend_one(self, gap: Gap, most: int, now: datetime) -> int:
-        """How many events were sent; whoever notes a gap first sends them."""
+        """How many events were sent; the keeper that notes a gap first sends them."""
         taken = gap._replace(sent_until=now + self.gap_after)
         if not self.lanes.sending(gap, gap.sent, now + self.gap_after):
             return 0
         sent: int | None = None
-        with self._alone():  # or the same would be tried for ever, and nobody told
+        with self._alone():  # or the same would be tried for ever, without a report
             sent = self.heal(gap, most, above_all=gap.sent >= PLAIN)
         if gap.sent:
             self.lanes.sending(taken, gap.sent + 1, now + max(self.gap_after, REST))
@@ -189,7 +189,7 @@ class LaneKeeper:
         return sent or 0
 
     def _tell(self, gap: Gap, sent: int | None, now: datetime) -> None:
-        """Report *gap*: as an error where sending does not help, or nobody has what is missing.
+        """Report *gap*: as an error where sending does not help, or what is missing is unknown.
 
         *sent* is None where it failed.
         """

@@ -142,8 +142,8 @@ class Domains:
     def of_letter(self, handler: Handler | None, of_event: str | None, queue: str) -> str:
         """The domain whose letter it is; an event's own counts only if it is read.
 
-        Else the letter would wait where nobody looks, and whoever sends messages could make up
-        any number of queues.
+        Else the letter would wait in a queue that is not read, and senders of messages could make
+        up any number of queues.
         """
         return self._first(handler, of_event if of_event in self.read else None, queue)
 

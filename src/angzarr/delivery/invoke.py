@@ -53,7 +53,7 @@ class RetryRequest:
     #: The retry that the run wants once it has ended, however it ends; the last one counts. One
     #: that is raised, too: code that catches it has asked all the same.
     retry: RetryLater | None = None
-    #: Whether the run was told that it has no retry left: then no error of its is tried again.
+    #: Whether the run learned that it has no retry left: then none of its errors is retried.
     used_up: bool = False
 
     def instead_of(self, error: Exception) -> Exception:

@@ -60,10 +60,10 @@ NEAR: Final = 4
 FULL_WAIT: Final = timedelta(minutes=1)
 #: How long an event waits whose read model is just being replaced.
 SHUT_WAIT: Final = timedelta(seconds=2)
-#: A lane is told of copies that come later than this, or are at this hop, so that an event that
-#: waits, or goes round in short waits, does not look like a gap. Others are too many to be told.
-TOLD_FROM: Final = timedelta(seconds=30)
-TOLD_FROM_HOP: Final = 3
+#: A lane notes copies that come later than this, or are at this hop, so that an event that waits,
+#: or goes round in short waits, does not look like a gap. Others are too many to be noted.
+NOTED_FROM: Final = timedelta(seconds=30)
+NOTED_FROM_HOP: Final = 3
 
 
 def skipped_by_person(reason: str) -> str:
@@ -82,7 +82,7 @@ class Ordering:
     clock: Clock
     #: Events that may be parked in one lane.
     most_parked: int
-    #: Told a handler and how long ago the event occurred that it has just handled.
+    #: Gets a handler and how long ago the event occurred that it has just handled.
     late: Callable[[str, timedelta], object] = lambda _handler, _behind: None
     seldom: LogThrottle = field(default_factory=LogThrottle)
 
@@ -174,10 +174,10 @@ class Ordering:
             case Ready():
                 return timedelta(0)
             case Full(parked=count):
-                self._tell_full(parked.turn.step, count)
+                self._report_full(parked.turn.step, count)
                 return FULL_WAIT
             case Taken(event_id=other):
-                self._tell_taken(parked.turn.step, other)
+                self._report_taken(parked.turn.step, other)
                 return FULL_WAIT
             case _:
                 return None
@@ -211,7 +211,7 @@ class Ordering:
             case _:
                 pass
         if isinstance(outcome, Handled):
-            self._tell_late(turn.step)
+            self._report_late(turn.step)
 
     def _move(self, turn: Turn) -> None:
         answer = turn.lanes.move(turn.step)
@@ -221,15 +221,15 @@ class Ordering:
     def _note_letter(self, turn: Turn, letter: DeadLetter, *, claimed: bool) -> None:
         """Note *letter*, but for a second body under one id: the lane does not wait for that."""
         if letter.reason is not Reason.CONFLICT:
-            told = self._waiting(turn.step, Why.DEAD_LETTER, letter_id=letter.id)
-            turn.lanes.note(told, claimed=claimed)
+            noted = self._waiting(turn.step, Why.DEAD_LETTER, letter_id=letter.id)
+            turn.lanes.note(noted, claimed=claimed)
 
-    def _tell_late(self, step: Step) -> None:
+    def _report_late(self, step: Step) -> None:
         if step.occurred_at is not None:
             self.late(step.lane.handler, step.at - step.occurred_at)
 
     def note_dead_letter(self, message: Message, letter_id: str) -> None:
-        """Let the lane of a *message* know that nobody can read it and that it is a letter.
+        """Note in its lane that the unreadable *message* is a dead letter.
 
         Nothing, if its headers tell no lane either. Raises StoreUnavailable; safe to repeat.
         """
@@ -241,12 +241,12 @@ class Ordering:
             step = self._step(event, handler, handler.order)
         except DecodeError:
             return
-        told = self._waiting(step, Why.DEAD_LETTER, letter_id=letter_id)
-        self.lanes().note(told, claimed=False)
+        noted = self._waiting(step, Why.DEAD_LETTER, letter_id=letter_id)
+        self.lanes().note(noted, claimed=False)
 
     def _retried(self, turn: Turn, copy: Message, delay: timedelta, *, claimed: bool) -> None:
         """Tell the lane of *copy*: should it be lost, it is sent again as it is."""
-        if delay >= TOLD_FROM or position_of(copy.headers).hop >= TOLD_FROM_HOP:
+        if delay >= NOTED_FROM or position_of(copy.headers).hop >= NOTED_FROM_HOP:
             due_at = self.clock.now() + min(delay, FURTHEST)
             known = {"due_at": due_at, "text": row_of(copy).text}
             turn.lanes.note(self._waiting(turn.step, Why.RETRYING, **known), claimed=claimed)
@@ -281,7 +281,7 @@ class Ordering:
             return
         turn.lanes.released(moved.successor)
 
-    def _tell_full(self, step: Step, count: int) -> None:
+    def _report_full(self, step: Step, count: int) -> None:
         if self.seldom.now(f"{step.lane.handler} {step.lane.address}"):
             _log.critical(
                 "lane_full: %d events of %s wait for %s; further ones come again every %s. See"
@@ -289,7 +289,7 @@ class Ordering:
                 count, step.lane.address, step.lane.handler, FULL_WAIT, step.lane.handler,
             )  # fmt: skip
 
-    def _tell_taken(self, step: Step, other: str) -> None:
+    def _report_taken(self, step: Step, other: str) -> None:
         if self.seldom.now(f"{step.lane.handler} {step.lane.address} {step.sequence}"):
             _log.error(
                 "sequence_taken: event %s says sequence %d of %s, as event %s does that came first;"

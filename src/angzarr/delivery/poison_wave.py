@@ -44,7 +44,7 @@ class PoisonWaveBreaker:
     letter_builder: DeadLetterBuilder
     facts: FactLog
     clock: Clock
-    #: Told a domain and until when it is held back, where others do not hear of breakers.
+    #: Gets a domain and until when it is held back, where others do not hear of breakers.
     on_held: Callable[[str, datetime], object] | None = None
     seldom: LogThrottle = field(default_factory=LogThrottle)
 
@@ -85,7 +85,7 @@ class PoisonWaveBreaker:
             self.breakers.forgo(permit)
 
     def _barred(self, name: str, delivery: Delivery) -> Barred | None:
-        """True if *delivery*'s letter belongs to a wave; its run is over, so no probe."""
+        """What bars *delivery*'s letter as one of a wave; its run is over, so it is no probe."""
         answer = self.breakers.admit(name, delivery.token, delivery.turn)
         if isinstance(answer, Barred):
             return answer

@@ -90,7 +90,7 @@ class RetryUntilAvailable:
 
 @dataclass(slots=True, kw_only=True)
 class TryOnce(RetryUntilAvailable):
-    """Waits for nobody: where one thread serves many deliveries, one must not block the others."""
+    """Does not wait: one thread serves many deliveries, and none may block the others."""
 
     #: How often the steps of deliveries that are tried again later failed though no server is away.
     _tries: FailureCounts = field(default_factory=FailureCounts)

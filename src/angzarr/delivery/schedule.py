@@ -115,7 +115,7 @@ def due_headers(said: Mapping[str, Any], left: timedelta = timedelta(0)) -> dict
 
 
 def rest_headers(left: timedelta) -> dict[str, int]:
-    """The header by which whoever gets a message sleeps what is *left*; none for nothing."""
+    """The header that makes a worker sleep what is *left* before it runs; none for nothing."""
     milliseconds = math.ceil(left / timedelta(milliseconds=1))
     return {names.REST: milliseconds} if milliseconds > 0 else {}
 

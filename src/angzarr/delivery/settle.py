@@ -273,7 +273,7 @@ def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime
         case Postponed(held=True):
             return delivery.held_since or now
         case Postponed(claimed=False):
-            return delivery.held_since  # it came early, or another has it: nobody asked for it
+            return delivery.held_since  # it came early, or another has it: it was not asked for
         case _:
             return None
 

@@ -117,7 +117,7 @@ def damaged(raw: bytes, queue: str) -> Message:
 
 
 def _id(domain: str, message: Message) -> str:
-    """An id of queue and body (21); what has a task's id too is nobody else's letter.
+    """An id of queue and body (21); with a task's id it is the letter of that task alone.
 
     The body counts in any case: it must not replace the letter of an event that bears its id.
     """
@@ -139,7 +139,7 @@ def _fact(letter: DeadLetter) -> Fact:
     )
 
 
-#: Deaths after which nobody reads it any more.
+#: Deaths after which it is not read any more.
 MOST_DEATHS: Final = 3
 
 

@@ -135,7 +135,7 @@ REPLAY: Final = "X-DLQ-Attempts"
 LETTER_ID: Final = "angzarr-letter-id"
 #: The dead letter whose effects a message undoes.
 COMPENSATES: Final = "angzarr-compensates"
-#: Why its lane is to go on without it: nobody handles the event (decisions 28).
+#: Why its lane is to go on without it: the event is not handled (decisions 28).
 SKIP: Final = "angzarr-skip"
 
 #: The edit that its data comes from: the entry and the replay that first carried it.
@@ -155,7 +155,7 @@ _PINS: Final = Bounds(nodes=1000, depth=8)
 #: Celery's own: how often `Task.replace` was called for the id that a task has.
 _REPLACED_NESTING: Final = "replaced_task_nesting"
 
-#: What no user may set and no task is shown: a child would inherit its parent's place on the road.
+#: What no user may set and no task is shown: a child would inherit its parent's position.
 #: `TRACEPARENT` is the W3C's.
 OURS: Final = frozenset({REPLAYED, ORIGINAL_MESSAGE_ID, REPLAY})
 #: How the names of all others of them begin, also of those that a newer release writes.
@@ -262,7 +262,7 @@ def skip_reason(text: str) -> str:
 def check_sequence(headers: Mapping[str, Any]) -> None:
     """Raise DecodeError where the sequence in *headers* cannot be read; none at all may be right.
 
-    For whoever goes by it: read as absent, a stale command would be carried out.
+    For callers that go by it: read as absent, a stale command would be carried out.
     """
     value = headers.get(SEQUENCE)
     if value is not None and isinstance(read_number(value, MAX_SEQUENCE), NoNumber):

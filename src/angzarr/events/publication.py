@@ -214,8 +214,8 @@ class NotAllPublished(PublishIncomplete):
         return (*self.uncertain, *self.unsent)
 
     def __reduce__(self) -> tuple[type[NotAllPublished], tuple[Any, ...]]:
-        told = (self.confirmed, self.uncertain, self.unsent, self.missing, self.cause)
-        return type(self), told
+        given = (self.confirmed, self.uncertain, self.unsent, self.missing, self.cause)
+        return type(self), given
 
 
 class Publisher(Protocol):

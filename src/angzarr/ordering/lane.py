@@ -128,7 +128,7 @@ class Elsewhere(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A lane in which events wait for one that nobody knows of."""
+    """A lane in which events wait for one that is unknown."""
 
     lane: Lane
     #: The place that is missing, and the first event that waits behind it.
@@ -137,7 +137,7 @@ class Gap(NamedTuple):
     waiting: int
     #: What is missing, where it is a RETRYING event whose copy is overdue.
     overdue: Waiting | None = None
-    #: How often it was sent again, and until when nobody sends it once more.
+    #: How often it was sent again, and until when it is not sent once more.
     sent: int = 0
     sent_until: datetime | None = None
 

@@ -17,7 +17,7 @@ class LaneState(StrEnum):
     """What a lane waits for."""
 
     BLOCKED = "blocked"  # a dead letter
-    GAP = "gap"  # an event that nobody knows of
+    GAP = "gap"  # an unknown event
     RETRYING = "retrying"
     READY = "ready"  # nothing: what is parked for its place is handed out by a worker
     EMPTY = "empty"
@@ -86,10 +86,10 @@ class OrderingSample:
     handler: str
     #: Events that are parked behind others.
     parked: int
-    #: Lanes that a dead letter holds up, and those whose next event nobody knows of.
+    #: Lanes that a dead letter holds up, and those whose next event is unknown.
     blocked: int
     gaps: int
-    #: Events that it has not passed; None: nobody counted them.
+    #: Events that it has not passed; None: they were not counted.
     events_behind: int | None = None
 
 

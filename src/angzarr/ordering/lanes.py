@@ -52,7 +52,7 @@ class Lanes(Protocol):
 
     @abstractmethod
     def look(self, lane: Lane, /) -> Place:
-        """Where *lane* is; one that nobody moved is at its first place."""
+        """Where *lane* is; one that was never moved is at its first place."""
 
     @abstractmethod
     def move(self, step: Step, /) -> Moved | Elsewhere:
@@ -68,14 +68,14 @@ class Lanes(Protocol):
 
         *work* is given what writes in it (SQL: a SQLAlchemy Connection; in memory: None). What it
         raises goes through, and nothing was written. A repeat finds the lane Elsewhere.
-        Raises StoreUnavailable, too, while nobody is let in: see `enter`.
+        Raises StoreUnavailable, too, while no run is let in: see `enter`.
         """
 
     @abstractmethod
     def enter(self, lane: Lane, /) -> Entered | None:
-        """Look at *lane* where a run of its next event follows; None while nobody is let in.
+        """Look at *lane* where a run of its next event follows; None while no run is let in.
 
-        Nobody is while the read model is being replaced. Close what is returned.
+        That is so while the read model is being replaced. Close what is returned.
         """
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Lanes(Protocol):
     def park(self, early: Waiting, most: int, /) -> ParkAnswer:
         """Keep an EARLY event, unless the lane has come to its place meanwhile or *most* are kept.
 
-        Whoever moves the lane to that place sees what is kept here. An event that is parked already
+        The move of the lane to that place sees what is kept here. An event that is parked already
         is replaced, and counts once; another event at its place is not.
         """
 
@@ -122,10 +122,10 @@ class Lanes(Protocol):
 
     @abstractmethod
     def gaps(self, handlers: Sequence[str], before: datetime, limit: int, /) -> Sequence[Gap]:
-        """Lanes whose next event nobody knows of, and in which some wait since *before*.
+        """Lanes whose next event is unknown, and in which some wait since *before*.
 
         A lane that was moved since *before* is none of them: what comes next is on its way. A
-        RETRYING event that should have come by then is one nobody knows of. Those come first that
+        RETRYING event that should have come by then counts as unknown. Those come first that
         may be sent again soonest, and of these the oldest.
         """
 
@@ -133,19 +133,19 @@ class Lanes(Protocol):
     def sending(self, gap: Gap, sent: int, until: datetime, /) -> bool:
         """Note that what is missing in *gap* was *sent* so often, and is not sent before *until*.
 
-        False, and nothing is noted, where the lane moved or somebody noted it since *gap* was told.
+        False, and nothing is noted, where the lane moved or another noted it since *gap* was found.
         """
 
     @abstractmethod
     def on_duty(self, keeper: str, span: timedelta, /, *, of: Sequence[str] = ()) -> bool:
         """True if *keeper* looks after the lanes *of* these handlers for the next *span*.
 
-        One does at a time; whoever is on duty stays so by asking again.
+        One does at a time; the one on duty stays so by asking again.
         """
 
     @abstractmethod
     def places(self, handler: str, addresses: Sequence[Address], /) -> Mapping[Address, int]:
-        """The next sequences of the lanes at *addresses*; those nobody moved are left out.
+        """The next sequences of the lanes at *addresses*; those never moved are left out.
 
         At most a thousand addresses.
         """

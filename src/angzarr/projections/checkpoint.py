@@ -89,7 +89,7 @@ class Lag:
 
     @property
     def time_behind(self) -> timedelta | None:
-        """How long ago the oldest of them occurred or began to wait; None: nobody knows of one."""
+        """How long ago the oldest of them occurred or began to wait; None: none is known."""
         moments = [one.oldest for one in self.by_type]
         oldest = _oldest([*moments, self.waits.oldest if self.waits else None])
         return None if oldest is None else since(oldest, self.at)

@@ -160,7 +160,7 @@ class HandlerRow(NamedTuple):
     one: OrderedHandler
     summary: Summary
     checkpoint: Checkpoint | None
-    #: None: nobody asked for it.
+    #: None: it was not asked for.
     lag: Lag | None = None
 
 

@@ -25,7 +25,7 @@ _TABLE: Final = re.compile(r"[^\W\d]\w*")
 
 
 class Projection:
-    """Whoever derives from it marks methods with `@handles`; what they return is not heeded.
+    """A subclass marks methods with `@handles`; what they return is not heeded.
 
     There is an instance for each event. The methods write through `self.connection`, wait for
     nothing and write nowhere else: what they write elsewhere is not undone where they fail.
@@ -101,7 +101,9 @@ class Projection:
         name = self.methods.handles[self.event.type].name
         answer = getattr(self, name)(data)
         if inspect.isawaitable(answer) or inspect.isgenerator(answer):
-            getattr(answer, "close", lambda: None)()  # Python warns of a coroutine nobody awaited
+            getattr(
+                answer, "close", lambda: None
+            )()  # Python warns of a coroutine that is not awaited
             msg = (
                 f"{type(self).__qualname__}.{name} returned a {type(answer).__name__}, which has"
                 " written nothing yet: do the work in the method itself"

@@ -41,7 +41,7 @@ from angzarr.projections.shadow_table import (
 BATCH: Final = 1_000
 #: Passes in a row that find no fewer events than the one before: live ones come too fast.
 _PASSES: Final = 5
-#: Attempts to have nobody else write, and the pause after each that was in vain.
+#: Attempts to stop other writers, and the pause after each that failed.
 _TRIES: Final = 30
 _PAUSE: Final = timedelta(seconds=1)
 
@@ -79,7 +79,7 @@ class Rebuild:
     batch: int = BATCH
     #: Events a second; None: as fast as it goes.
     throttle: float | None = None
-    #: So many events may be left to the switch-over, during which nobody writes: about a second.
+    #: So many events may be left to the switch-over, while others cannot write: about a second.
     little: int = 1_000
     keep_going: bool = False
     #: Whether effects of events that no book has may be given up.

@@ -206,7 +206,7 @@ class Putting:
             return
         failure = failure_of(event, error)
         if not self.keep_going:
-            raise RebuildError(told(failure)) from error
+            raise RebuildError(failure_text(failure)) from error
         self.green.pass_by(event, after, failure)
         self.stuck[failure.address] = failure
 
@@ -220,7 +220,7 @@ def failure_of(event: Event, error: Exception) -> Failure:
     return Failure(address, sequence, event.id, event.type, shown)
 
 
-def told(failure: Failure) -> str:
+def failure_text(failure: Failure) -> str:
     """What stopped a rebuild, and what to do, as one sentence."""
     address, sequence, event_id, event_type, error = failure
     return (

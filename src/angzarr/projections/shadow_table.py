@@ -182,14 +182,14 @@ class ShadowTable(Protocol):
     def switch_over(self, fill: Fill, /, *, force: bool) -> SwitchedOver | Busy:
         """Put the rebuilt read model in the place of the live one, in one transaction.
 
-        What the live one has handled meanwhile is brought up by *fill* before that, while nobody
-        writes. Raises RebuildError where it has handled events that no book has; with *force*
+        What the live one has handled meanwhile is brought up by *fill* before that, while others
+        cannot write. Raises RebuildError where it has handled events that no book has; with *force*
         their effects are given up.
         """
 
     @abstractmethod
     def compare(self, fill: Fill, /) -> Compared | Ahead | Busy:
-        """Compare both read models at the same events, while nobody writes."""
+        """Compare both read models at the same events, while others cannot write."""
 
     @abstractmethod
     def abandon(self) -> Abandoned | None:

@@ -102,7 +102,7 @@ def next_delay(
 ) -> timedelta | None:
     """The delay before the next run, or None if *attempt* was the last.
 
-    Never less than *least*, what the other side asked for; all who were told the same are
+    Never less than *least*, what the other side asked for; all with the same *least* are
     spread behind it by as much as the policy spreads this attempt.
     """
     if attempt >= policy.max_attempts:
@@ -127,7 +127,7 @@ class BackoffWait(NamedTuple):
 
 
 def waits(policy: Policy, least: timedelta | None = None) -> Iterator[BackoffWait]:
-    """Yield every wait of an event that fails each time and is told *least* each time."""
+    """Yield every wait of an event that fails each time, with *least* each time."""
     first = last = timedelta(0)
     for attempt in range(1, policy.max_attempts):
         earliest, latest = (next_delay(policy, attempt, chance, least) for chance in (0.0, 1.0))

@@ -135,7 +135,7 @@ class BreakerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A change of phase, told by whoever caused it and by nobody else."""
+    """A change of phase; only the process that caused it reports it."""
 
     name: str
     before: Phase
@@ -180,8 +180,8 @@ class Barred:
         """When to ask, by *chance* (0 to 1) later; a tenth at least is spread.
 
         They come as a ramp-up lets them in, few at first and then more: by the root of a chance
-        that is spread evenly. Whoever keeps his chance comes just when it is let through; a tenth
-        of the spread is for what it takes to close.
+        that is spread evenly. A call that keeps its chance comes just when it is let through; a
+        tenth of the spread is for what it takes to close.
         """
         return self.retry_after + max(self.spread * 1.1, self.retry_after * 0.1) * math.sqrt(chance)
 
@@ -191,16 +191,16 @@ class Barred:
 
 
 class Breakers(Protocol):
-    """The breakers of a process or a fleet, by name. A name nobody set up has the defaults.
+    """The breakers of a process or a fleet, by name. A name without settings has the defaults.
 
     No verb raises: a flow store that is away lets calls through (fail open, decisions 26).
     """
 
     def known(self, name: str, /) -> Permit | Barred | None:
-        """What is certain at this moment, asking nobody; None: `admit` must be asked."""
+        """What is certain at this moment, without asking; None: `admit` must be asked."""
 
     def refuses(self, name: str, /) -> bool:
-        """True if no new call would be let through, as far as is known, asking nobody.
+        """True if no new call would be let through, as far as is known, without asking.
 
         In half-open that is while as many probes are out as there may be.
         """
@@ -208,7 +208,7 @@ class Breakers(Protocol):
     def admit(self, name: str, token: str, whose: str = "", /) -> Permit | Barred:
         """Ask to make a call; asking again with the same token is harmless.
 
-        In a ramp-up *whose* call it is decides by its `chance_of`: whoever asks again under another
+        In a ramp-up *whose* call it is decides by its `chance_of`: one who asks again under another
         token keeps his turn. By default the token does.
         """
 
@@ -223,7 +223,7 @@ class Breakers(Protocol):
         """Say that the call was not made, or tells nothing; a probe is free for another call."""
 
     def phases(self) -> Mapping[str, Phase]:
-        """What this process last heard of each breaker that it uses, asking nobody."""
+        """What this process last heard of each breaker that it uses, without asking."""
 
 
 class BreakerControls(Protocol):
@@ -243,7 +243,7 @@ class BreakerControls(Protocol):
 
 
 class BreakerWatch(Protocol):
-    """Told what breakers do; it must not raise, and not take long."""
+    """Hears what breakers do; it must not raise, and not take long."""
 
     def changed(self, transition: Transition, /) -> None:
         """See a transition that this process caused."""
@@ -253,7 +253,7 @@ class BreakerWatch(Protocol):
 
 
 class Watches(tuple[BreakerWatch, ...]):
-    """Several as one; none of them: nobody watches."""
+    """Several as one, or none."""
 
     __slots__ = ()
 

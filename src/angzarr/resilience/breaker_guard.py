@@ -151,7 +151,7 @@ class _GuardedCall(NamedTuple):
 _Here: TypeAlias = tuple[tuple[dict[int, _GuardedCall], int], ...]
 _HERE: ContextVar[_Here] = ContextVar("angzarr_guarded", default=())
 
-#: Tokens name calls; a process's own are told from others' by what they begin with.
+#: Tokens name calls; a process's own differ from others' by what they begin with.
 _process = uuid.uuid4().hex
 _tokens = itertools.count()
 
@@ -294,7 +294,7 @@ class BreakerGuard:
         try:
             await asyncio.to_thread(lambda: answer.set_result(self._ask()))
         except BaseException:
-            # Cancelled; the thread goes on, and what it is given nobody uses.
+            # Cancelled; the thread goes on, and its permit is not used.
             answer.add_done_callback(self._give_back)
             raise
         return answer.result()

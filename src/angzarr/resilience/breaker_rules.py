@@ -174,7 +174,7 @@ def share(state: BreakerState, now: datetime, settings: BreakerSettings) -> floa
 def known(
     state: BreakerState, name: str, now: datetime, settings: BreakerSettings
 ) -> Permit | Barred | None:
-    """What every call is told now, None if it depends on the call."""
+    """The answer to every call now, None if it depends on the call."""
     refused = state.phase is Phase.ISOLATED or (
         state.phase is Phase.OPEN and _left(state.retry_at, now, settings.open_for) > _ZERO
     )

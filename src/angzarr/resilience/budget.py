@@ -55,7 +55,7 @@ class Budgets(Protocol):
     """
 
     def first(self, names: Sequence[str], /) -> None:
-        """Count a first attempt for each of *names*; asks nobody."""
+        """Count a first attempt for each of *names*; asks no store."""
 
     def retry(self, names: Sequence[str], token: str, /) -> Spent | None:
         """Take a token from the budget of each of *names*, or from none of them.
@@ -74,7 +74,7 @@ class Budgets(Protocol):
 #: The window is counted in this many slices.
 SLICES = 30
 
-#: Whoever is refused waits at least so long; a wait is at most half the window.
+#: A refused call waits at least so long; a wait is at most half the window.
 SHORTEST = timedelta(seconds=1)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

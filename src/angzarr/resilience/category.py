@@ -21,7 +21,7 @@ class Category(StrEnum):
     INTEGRITY = "integrity"  # a duplicate, or a constraint violated
     AUTHORIZATION = "authorization"  # not allowed
     BUDGET = "budget"  # the money or quota is spent
-    UNKNOWN = "unknown"  # nobody classified it: a bug
+    UNKNOWN = "unknown"  # not classified: a bug
 
 
 #: Categories that another run may cure; SERVER only where the handler is idempotent.
@@ -86,7 +86,7 @@ def verdict_for(
 ) -> Verdict:
     """The verdict; a rule for the event type beats one for all, a later one an earlier.
 
-    *named*: the policy names the error's type. Then it is retried where nobody classified it.
+    *named*: the policy names the error's type. Then it is retried though it is not classified.
     """
     if retryable(category, idempotent=idempotent) or (named and category is Category.UNKNOWN):
         return Verdict.RETRY

@@ -87,18 +87,18 @@ class Tenure:
         return self.renew(owner)
 
     def sure_until(self, owner: str) -> float:
-        """Until when *owner*'s lease runs at least, as far as is known; asks nobody."""
+        """Until when *owner*'s lease runs at least, as far as is known, without asking."""
         known, until = self._known
         return until if known == owner else float("-inf")
 
     def is_sure(self, owner: str) -> bool:
-        """True if *owner*'s lease runs now, as far as is known; asks nobody."""
+        """True if *owner*'s lease runs now, as far as is known, without asking."""
         return not self.is_over(self.sure_until(owner))
 
     def claim(self, store: IdempotencyStore, claims: Sequence[Claim]) -> list[ClaimAnswer]:
         """*store*'s answers to *claims* of one owner, whose lease is secured before.
 
-        Nobody can take what is claimed for a dead worker's; each says until when that is certain.
+        What is claimed cannot be taken for a dead worker's; each says until when that is certain.
         Raises StoreUnavailable.
         """
         sure_until = self.secured(claims[0].owner)
@@ -119,8 +119,8 @@ _HANDLER = "angzarr.fleet_duty"
 class FleetDuty:
     """The duty *name*, asked for by *owner*. For one thread.
 
-    While the claim store is away whoever had the duty keeps it: it is for work that may be done
-    twice, and that is missed where nobody does it.
+    While the claim store is away the worker that had the duty keeps it: it is for work that may be
+    done twice, and that must be done.
     """
 
     def __init__(self, tenure: Tenure, store: IdempotencyStore, owner: str, name: str) -> None:

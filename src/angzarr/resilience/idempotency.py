@@ -153,7 +153,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The delivery holds the event; `starts` counts claims nobody settled, this one included.
+    """The delivery holds the event; `starts` counts unsettled claims, this one included.
 
     A claim that is not counted adds nothing to it.
     """
@@ -230,11 +230,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The delivery is given back: whoever comes next may claim.
+    """The delivery is given back: the next one may claim.
 
     The position stays, so that an older copy is still superseded. The start stays `counted`
     where the process that ran it died, and only there: that is what makes poison (4).
-    `was_counted` says what the claim itself said. Whoever claims next is told the
+    `was_counted` says what the claim itself said. The next claim gets the
     `last_words`, if there are any.
     """
 

@@ -53,7 +53,7 @@ class Record:
     token: str
     owner: str
     position: Position = FIRST
-    #: Claims nobody settled, the present one included.
+    #: Claims that were not settled, the present one included.
     starts: int = 1
     #: Digest of the body at `position.replay`; empty: not compared.
     fingerprint: str = ""

@@ -171,7 +171,7 @@ def _limit(given: object, settings: Mapping[str, Mapping[str, Any]]) -> Limit:
     return limit
 
 
-#: Whoever is told to wait waits so long at least, and at most; in seconds.
+#: A call over a limit waits so long at least, and at most; in seconds.
 SHORTEST: Final = 0.01
 LONGEST: Final = 300.0
 #: The same for a slot: how soon one is free is only estimated.

@@ -173,9 +173,9 @@ def Filtered(  # noqa: N802 - as above
 ) -> Policy:
     """*policy* for errors of these types and categories alone.
 
-    All others become a dead letter at once. A type that is named is retried although nobody
-    classified it; what the taxonomy knows and does not retry is not. Raises ConfigurationError for
-    what names no error.
+    All others become a dead letter at once. A type that is named is retried even if it
+    is not classified; what the taxonomy knows and does not retry is not. Raises ConfigurationError
+    for what names no error.
     """
     if not isinstance(policy, Policy) or policy.retried is not None:
         msg = "Filtered takes a policy that is not filtered: name all its errors in one retry_on"

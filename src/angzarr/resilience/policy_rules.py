@@ -274,7 +274,7 @@ def policy_rules(
 ) -> PolicyRules:
     """The rules of an app whose settings say *rules*: `policy` and conditions by name.
 
-    Raises ConfigurationError for a policy nobody defined, a rule without conditions, patterns that
+    Raises ConfigurationError for an unknown policy, a rule without conditions, patterns that
     are none, and two rules with the same conditions.
     """
     said = [_of_settings(policies, number, given) for number, given in enumerate(rules)]

@@ -104,7 +104,7 @@ class SwitchChange:
     #: Unique among the changes of one store.
     id: str
     switch_id: str
-    #: None: an entry was removed that nobody could read.
+    #: None: an unreadable entry was removed.
     selector: Selector | None
     #: As far as it could be read.
     before: Switch | None
@@ -130,7 +130,7 @@ class Switches(Protocol):
         """True if there are any: in memory, but the first time the store is asked, once."""
 
     def of(self, subject: Selector, /) -> Switch | None:
-        """The switch that holds for *subject* now, as far as is known; asks nobody."""
+        """The switch that holds for *subject* now, as far as is known, without asking."""
 
     def now(self) -> datetime:
         """The time by which switches begin and end."""
@@ -159,14 +159,14 @@ class SwitchControls(Protocol):
         """End the switches of *ids*; return those that there were.
 
         What lies there as one of *ids* and cannot be read is removed. Raises ConfigurationError
-        for a *by* or *reason* that cannot be told.
+        for a *by* or *reason* that cannot be shown.
         """
 
     def switches(self) -> Sequence[Switch]:
         """All that hold, the oldest first."""
 
     def unreadable(self) -> Sequence[str]:
-        """The ids of entries that hold nothing, since nobody here can read whom they mean.
+        """The ids of entries that hold nothing, since this release cannot read them.
 
         Garbage, or what a newer release wrote; `resume` removes them.
         """
@@ -176,7 +176,7 @@ class SwitchControls(Protocol):
 
 
 class SwitchWatch(Protocol):
-    """Told of switches; it must not raise, and not take long."""
+    """Hears of switches; it must not raise, and not take long."""
 
     def changed(self, change: SwitchChange, /) -> None:
         """See a change that this process made."""
@@ -213,7 +213,7 @@ class SwitchSet:
         """The switch that holds for *subject*, a delivery's names, *now*.
 
         Of several a pause wins over a drop: what waits can still be dropped, what was dropped
-        is gone. Of several pauses the oldest is told.
+        is gone. Of several pauses the oldest is named.
         """
         found = [switch for switch in self._matching(subject) if not switch.is_over(now)]
         return min(found, key=_rank, default=None)
@@ -270,7 +270,7 @@ def check_switch(
 
 
 def check_person(by: str, reason: str) -> None:
-    """Refuse who cannot be told of, or why; raises ConfigurationError."""
+    """Refuse a name or a reason that cannot be shown; raises ConfigurationError."""
     wrong = list(_wrong([by], reason))
     if wrong:
         msg = f"this cannot be resumed: {'; '.join(wrong)}"

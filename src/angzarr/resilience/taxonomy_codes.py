@@ -72,7 +72,7 @@ _SOURCES: dict[tuple[Category, str], str] = {
         sqlalchemy.orm.exc.StaleDataError""",
     (Category.CONFLICT, "SEQUENCE_CONFLICT"): "angzarr.errors.SequenceConflictError",
     (_C, "COMMAND"): "angzarr.errors.InvalidRoot angzarr.errors.UnknownCommand",
-    # as gRPC's ABORTED: terminal, and whoever coordinates the merge has written its letter
+    # as gRPC's ABORTED: terminal, and the coordinator of the merge has written its letter
     (Category.UNKNOWN, "ABORTED"): "angzarr.errors.CommandAbortedError",
     # a handshake that failed for other reasons than the certificate
     (Category.EXTERNAL, "TLS"): "ssl.SSLError",
@@ -174,7 +174,7 @@ _SQLSTATE = {
 
 
 def of_sqlstate(state: str) -> Category:
-    """The category of an SQLSTATE; one nobody listed (a wrong query) is UNKNOWN."""
+    """The category of an SQLSTATE; one that is not listed (a wrong query) is UNKNOWN."""
     prefixes = (state[:length] for length in (5, 3, 2))
     return next((_SQLSTATE[p] for p in prefixes if p in _SQLSTATE), Category.UNKNOWN)
 
@@ -225,7 +225,7 @@ _EAI = {getattr(socket, name): name for name in dir(socket) if name.startswith("
 def of_resolution(number: int | None) -> tuple[Category, str]:
     """Category and name of a failed name look-up.
 
-    EAI_AGAIN passes by itself. A name nobody knows is EXTERNAL: retried with backoff, because
+    EAI_AGAIN passes by itself. An unknown name is EXTERNAL: retried with backoff, because
     names appear and vanish while a service is deployed; if it stays unknown, analysis calls it
     a configuration error.
     """

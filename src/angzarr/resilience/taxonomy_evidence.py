@@ -230,7 +230,7 @@ def _system(error: BaseException) -> Classification | None:
 
 
 def _unjudged(error: BaseException) -> Classification | None:
-    """Name an errno that tells nothing of retries: whoever reads the letter may know better."""
+    """Name an errno that says nothing of retries: the reader of the letter may know better."""
     if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
         return None
     number = error.errno or 0
@@ -256,7 +256,7 @@ def _listed(error: BaseException) -> Classification | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield *error* and what it wraps, outermost first, first road only."""
+    """Yield *error* and what it wraps, outermost first, first branch only."""
     seen: list[BaseException] = []
     at: BaseException | None = error
     while at is not None and len(seen) < DEPTH and not any(at is one for one in seen):

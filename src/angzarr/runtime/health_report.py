@@ -12,7 +12,7 @@ LONGEST: Final = 300
 
 
 class Condition(NamedTuple):
-    """One thing that must be so. What it *says* is shown to whoever asks: never a secret."""
+    """One thing that must be so. What it *says* is shown to anybody: never a secret."""
 
     name: str
     holds: bool
@@ -33,10 +33,12 @@ class Report(NamedTuple):
 
     def body(self) -> bytes:
         """Return it as JSON."""
-        told = {
+        conditions = {
             name: {"ok": holds, "says": says[:LONGEST]} for name, holds, says in self.conditions
         }
-        return json.dumps({"probe": self.probe, "ok": self.holds, "conditions": told}).encode()
+        return json.dumps(
+            {"probe": self.probe, "ok": self.holds, "conditions": conditions}
+        ).encode()
 
 
 def since(seconds: float) -> str:
@@ -45,14 +47,14 @@ def since(seconds: float) -> str:
 
 
 class Heartbeat:
-    """One monotonic stamp, written by whoever moves and read by any thread."""
+    """One monotonic stamp, written by the code that moves and read by any thread."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._beaten_at = monotonic()
 
     def beat(self) -> None:
-        """Say that it moved."""
+        """Note that it moved."""
         self._beaten_at = self._monotonic()
 
     def age(self) -> float:

@@ -35,7 +35,7 @@ class OncePerProcess(Generic[T]):
         self._make = make
         self._made: tuple[int, T] | None = None
         self._lock = threading.Lock()
-        # Another thread may hold the lock while this one forks; nobody would ever let it go.
+        # Another thread may hold the lock while this one forks; it would never be let go.
         renew = weakref.WeakMethod(self._renew_lock)
         os.register_at_fork(after_in_child=lambda: (alive := renew()) and alive())
 
@@ -51,9 +51,9 @@ class OncePerProcess(Generic[T]):
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Be as if it had made none, until the block is left; whoever holds it holds it still.
+        """Be as if it had made none, until the block is left; its users hold it still.
 
-        What is made meanwhile is closed by who made it, and forgotten.
+        What is made meanwhile is closed by its user, and forgotten.
         """
         with self._lock:
             before, self._made = self._made, None

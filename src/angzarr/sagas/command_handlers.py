@@ -81,7 +81,7 @@ class Chains:
             try:
                 decision = self._decide(command)
             except CommandRejectedError as rejected:
-                self._tell(command, text_of(rejected))
+                self._notify(command, text_of(rejected))
                 raise
             self.outbox.publish(decision.events)
         return _summary(decision)
@@ -102,8 +102,8 @@ class Chains:
             strategy = self.decider.aggregate(command.address.domain).merge(command)
             raise SequenceMismatch(aborted.expected, aborted.actual, strategy) from aborted
 
-    def _tell(self, command: Command, reason: str) -> None:
-        """Tell the source of a rejected command, and raise Skip; nothing, if there is no source."""
+    def _notify(self, command: Command, reason: str) -> None:
+        """Notify the source of a rejected command, and raise Skip; nothing, if there is none."""
         if command.origin is None:
             return
         now = self.clock.now()

@@ -241,7 +241,7 @@ class Compensating:
         return status
 
     def _say_declined(self, rejection: Rejection, reason: str) -> None:
-        """Write that nobody undoes what led to the command: nothing else tells people of it."""
+        """Write that what led to the command is not undone: people hear of it only by this."""
         command, origin = rejection.command, rejection.origin
         _log.warning(
             "compensation_declined: %s of %s was rejected by %s (%s); %s undoes nothing: %s",
@@ -297,8 +297,8 @@ class Compensating:
             raise DecodeError(msg)
         to = address_of(notification.cover)
         check_address(to)
-        told = context.saga_origin
-        origin = replace(told, source=to, saga=told.saga or rejection.origin.saga)
+        named = context.saga_origin
+        origin = replace(named, source=to, saga=named.saga or rejection.origin.saga)
         return Rejection(
             id=id_after(rejection.id, "forwarded", *to),
             command=deeper(context.rejected_command, rejection.command.event, origin),

@@ -38,7 +38,7 @@ Post: TypeAlias = Callable[[str, bytes], PostResult]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation:
-    """What people are told. The same `id` means the same escalation in every field."""
+    """What people hear. The same `id` means the same escalation in every field."""
 
     __event_type__: ClassVar[str] = "angzarr.Escalation"
 
@@ -50,7 +50,7 @@ class Escalation:
     root: str
     triggering_sequence: int
     rejection_reason: str
-    #: Why nobody compensated.
+    #: Why it was not compensated.
     compensation_reason: str
     #: UTC-aware.
     occurred_at: datetime
@@ -67,12 +67,12 @@ class Escalation:
 
 
 def escalation_id(rejection_id: str, reason: str) -> str:
-    """The id of the escalation of a rejection that nobody undid, for *reason*."""
+    """The id of the escalation of a rejection that was not undone, for *reason*."""
     return id_after(rejection_id, "escalated", reason)
 
 
 def escalation_of(rejection: Rejection, reason: str) -> Escalation:
-    """What people are told of *rejection*, undone by nobody for *reason*.
+    """What people hear of *rejection*, not undone for *reason*.
 
     The same two have the same escalation, however often it is made.
     """
@@ -164,7 +164,7 @@ class SagaCompensationFailed:
 
 
 def failure_id(rejection_id: str, reason: str) -> str:
-    """The id of the event by which it is told that nothing was undone, for *reason*."""
+    """The id of the event that says that nothing was undone, for *reason*."""
     return id_after(rejection_id, "compensation failed", reason)
 
 

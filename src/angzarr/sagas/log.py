@@ -48,7 +48,7 @@ class RejectionStatus(StrEnum):
 ENDED: Final = frozenset(RejectionStatus) - {RejectionStatus.TOLD}
 #: The source did what it could, so that asking it again is of no use.
 SETTLED: Final = frozenset({RejectionStatus.COMPENSATED, RejectionStatus.FORWARDED})
-#: Nobody has to do anything about it: a source that failed is mended and asked again.
+#: There is nothing to do about it: a source that failed is fixed and asked again.
 CLOSED: Final = ENDED - {RejectionStatus.FAILED}
 
 
@@ -109,7 +109,7 @@ class RejectionLog(Protocol):
     def note(self, case: Case, /) -> Case:
         """Keep *case* and return what is kept.
 
-        One that ended is not taken back to `told`, one that is settled to no other status.
+        One that ended does not go back to `told`, a settled one does not change its status.
         """
 
     @abstractmethod

@@ -28,7 +28,7 @@ class Outbox(Protocol):
 
     @abstractmethod
     def publish(self, events: Sequence[Event], /) -> None:
-        """Send *events* to whoever takes them; nobody may."""
+        """Send *events* to their handlers, if there are any."""
 
     @abstractmethod
     def send(self, commands: Sequence[Command], /) -> None:
@@ -40,7 +40,7 @@ class Outbox(Protocol):
 
     @abstractmethod
     def escalate(self, rejection: Rejection, reason: str, /) -> None:
-        """Call a person: nobody undid what led to the rejected command, for *reason*."""
+        """Call a person: what led to the rejected command is not undone, for *reason*."""
 
 
 def written_commands(commands: Sequence[Command]) -> Any:
@@ -63,15 +63,15 @@ def check_depth(event: Event, most: int) -> None:
         raise ChainTooDeep(msg)
 
 
-def deeper(told: Command, ours: Event, origin: Origin) -> Command:
-    """*told*, which a notification brought, one deeper in the flow of *ours*.
+def deeper(named: Command, ours: Event, origin: Origin) -> Command:
+    """*named*, which a notification brought, one deeper in the flow of *ours*.
 
     The wire has no field for most of that, nor for the id of the same command.
     """
-    same = (told.event.type, told.event.data) == (ours.type, ours.data)
+    same = (named.event.type, named.event.data) == (ours.type, ours.data)
     event = replace(
-        told.event,
-        id=ours.id if same and told.address == Command(event=ours).address else told.id,
+        named.event,
+        id=ours.id if same and named.address == Command(event=ours).address else named.id,
         correlation_id=ours.correlation_id,
         tenant_id=ours.tenant_id,
         priority=ours.priority,

@@ -33,7 +33,7 @@ def notification_task(domain: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """What the source of a rejected command is told.
+    """What the source of a rejected command hears.
 
     The same command has the same rejection: `id` follows from it.
     """
@@ -103,7 +103,7 @@ def _fields(carried: Event | RejectionTarget) -> dict[str, Any]:
 
 
 def told_id(rejection_id: str, asked: int) -> str:
-    """The id of the event by which a source is told for the *asked*-th time after the first.
+    """The id of the event by which a source is notified for the *asked*-th time after the first.
 
     It is another one each time, or it would be taken for the one that was handled.
     """
@@ -190,7 +190,7 @@ def _refused(*places: str) -> DecodeError:
 
 
 def written_rejection(rejection: Rejection) -> dict[str, Any]:
-    """*rejection* as JSON, to be kept: the message by which its source is told."""
+    """*rejection* as JSON, to be kept: the message that notifies its source."""
     event = to_event(rejection)
     return {"headers": to_headers(event), "data": event.data}
 

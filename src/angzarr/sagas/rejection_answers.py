@@ -44,7 +44,7 @@ class Result(StrEnum):
     COMPENSATED = "compensated"
     #: `SagaCompensationFailed` was emitted.
     REVOKED = "revoked"
-    #: Nobody undoes anything.
+    #: Nothing is undone.
     DECLINED = "declined"
     #: The chain was stopped.
     ABORTED = "aborted"
@@ -290,7 +290,7 @@ def process_revocation_flags(
 ) -> RevocationOutcome:
     """Carry out what *flags* ask for, in order, and return how it ended (spec C5).
 
-    An abort is told by the result: the caller stops the chain. Raises what *carry_out* does.
+    The result says abort: the caller stops the chain. Raises what *carry_out* does.
     """
     asked = flags_of(flags)
     for step in asked.steps():

@@ -22,11 +22,11 @@ from angzarr.sagas.rejection import Rejection, read_rejection
 
 _log = logging.getLogger("angzarr.sagas")
 
-#: As long a source that was told is given to answer: retries of the policy take less.
+#: So long a notified source has to answer: retries of the policy take less.
 PATIENCE: Final = timedelta(minutes=10)
 _SETTLED: Final = {
     RejectionStatus.COMPENSATED: "its source compensated",
-    RejectionStatus.FORWARDED: "its source sent it on, and who was told has a case of its own",
+    RejectionStatus.FORWARDED: "its source sent it on, which has a case of its own",
 }
 
 
@@ -45,9 +45,9 @@ class Renotifier:
     clock: Clock
 
     def check(self, case: Case) -> Rejection:
-        """What the source of *case* would be told; raises NotAsked."""
+        """What the source of *case* would hear; raises NotAsked."""
         if why := _SETTLED.get(case.status):
-            msg = f"{case.id} is {case.status}: {why}, so that nobody is asked again"
+            msg = f"{case.id} is {case.status}: {why}, so it is not asked again"
             raise NotAsked(msg)
         if case.rejection is None:
             msg = f"{case.id} was too large to be kept: replay its dead letter instead"
@@ -55,7 +55,7 @@ class Renotifier:
         try:
             return read_rejection(case.rejection)
         except DecodeError as error:
-            msg = f"{case.id} cannot be told again: {error}"
+            msg = f"{case.id} cannot be sent again: {error}"
             raise NotAsked(msg) from error
 
     def ask(self, case: Case, *, by: str, note: str = "") -> Case:
@@ -81,7 +81,7 @@ class Renotifier:
 
 
 def under_way(case: Case, now: datetime) -> bool:
-    """True if the source of *case* may still answer what it was told lately. Pure."""
+    """True if the source of *case* may still answer its last notification. Pure."""
     return case.status is RejectionStatus.TOLD and now - case.changed_at < PATIENCE
 
 

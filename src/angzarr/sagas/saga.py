@@ -41,7 +41,7 @@ class Send:
 
 
 class Saga:
-    """Whoever derives from it marks methods with `@reacts_to`; they return `Send`, some or none.
+    """A subclass marks methods with `@reacts_to`; they return `Send`, some or none.
 
     The methods must be deterministic and do no I/O: an event that comes again must lead to the same
     commands, which are then recognised by their ids.
@@ -134,7 +134,7 @@ class Reaction(NamedTuple):
 def reaction(answered: object, cause: Event, saga: str, origin: Origin | None) -> Reaction:
     """Sort what a method *answered* to *cause*; raises ConfigurationError, InvalidRoot, ….
 
-    Commands say that they come from *origin*; None: nobody hears of a rejection.
+    Commands say that they come from *origin*; None: a rejection is not sent back.
     """
     events: list[object] = []
     sends: list[Send] = []

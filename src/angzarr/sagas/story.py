@@ -25,7 +25,7 @@ from angzarr.sagas.rejection_answers import CompensationStep
 #: Returns an event's data without what is hidden.
 HideData: TypeAlias = Callable[[Event], Any]
 
-#: Stands in a letter that nobody keeps.
+#: Stands in a letter that is not kept.
 _NOBODY: Final = ""
 
 

@@ -30,9 +30,9 @@ from angzarr.delivery.ordering import (
     ASKED_AGAIN,
     FULL_WAIT,
     NEAR,
+    NOTED_FROM,
+    NOTED_FROM_HOP,
     SHUT_WAIT,
-    TOLD_FROM,
-    TOLD_FROM_HOP,
 )
 from angzarr.delivery.schedule import FURTHEST
 from angzarr.errors import (
@@ -416,24 +416,24 @@ def test_a_second_body_under_the_id_of_a_parked_event_does_not_push_it_out(order
     assert ordered.ran == [0, 1]
 
 
-@pytest.mark.parametrize(("delay", "is_told"), [(TOLD_FROM - SECOND, False), (TOLD_FROM, True)])
-def test_a_lane_is_told_of_a_long_wait_for_a_retry(world, delay, is_told):
+@pytest.mark.parametrize(("delay", "is_noted"), [(NOTED_FROM - SECOND, False), (NOTED_FROM, True)])
+def test_a_lane_is_noted_of_a_long_wait_for_a_retry(world, delay, is_noted):
     policy = Policy(
         name="p", base=delay, max_delay=delay, max_attempts=3, jitter=Jitter.NONE
     )  # fmt: skip
     lane = Ordered(world).register(policy=policy)
     lane.fails[0] = ConnectionResetError("gone")
     assert isinstance(lane.take(0), Retried)
-    if is_told:
+    if is_noted:
         told = lane.waiting()[0]
         assert (told.why, told.due_at) == (Why.RETRYING, world.clock.now() + delay)
     else:
         assert lane.waiting() == {}
 
 
-def test_a_lane_is_told_of_what_goes_round_in_short_waits_and_has_its_copy(ordered):
+def test_a_lane_is_noted_of_what_goes_round_in_short_waits_and_has_its_copy(ordered):
     ordered.fails[0] = Postpone(delay=SECOND)
-    for hop in range(TOLD_FROM_HOP):
+    for hop in range(NOTED_FROM_HOP):
         assert ordered.waiting() == {}, hop
         delivery = ordered.world.delivery(ordered.world.last_copy() if hop else ordered.message(0))
         ordered.world.road().take(delivery)
@@ -475,7 +475,7 @@ def test_what_waits_behind_a_retry_uses_no_attempt(world):
     assert isinstance(lane.take_copy(), Handled)
 
 
-def test_a_long_postponement_by_a_handler_is_told_to_its_lane(ordered):
+def test_a_long_postponement_by_a_handler_is_noted_to_its_lane(ordered):
     ordered.fails[0] = Postpone(timedelta(minutes=5))
     assert isinstance(ordered.take(0), Postponed)
     assert ordered.waiting()[0].why is Why.RETRYING
@@ -526,7 +526,7 @@ def test_an_event_whose_read_model_is_being_replaced_comes_again(moving):
 def test_who_finds_the_gate_shut_writes_nothing_to_the_lanes_that_are_locked(moving):
     moving.lanes.enter = lambda _lane: None
     moving.take(0)
-    for _ in range(TOLD_FROM_HOP):
+    for _ in range(NOTED_FROM_HOP):
         moving.world.clock.sleep(2 * SHUT_WAIT)
         assert isinstance(moving.take_copy(), Postponed)
     assert moving.waiting() == {}
@@ -702,7 +702,7 @@ def test_a_successor_that_the_broker_refuses_holds_up_nobody_and_stays(ordered, 
     assert list(ordered.waiting()) == [1], "its keeper tries it again"
 
 
-def test_a_long_wait_is_told_to_the_lane_before_its_copy_is_published(ordered):
+def test_a_long_wait_is_noted_to_the_lane_before_its_copy_is_published(ordered):
     ordered.fails[0] = Postpone(60)
     began = len(ordered.world.journal.entries)
     ordered.take(0)
@@ -710,7 +710,7 @@ def test_a_long_wait_is_told_to_the_lane_before_its_copy_is_published(ordered):
 
 
 def test_an_event_in_other_hands_has_one_copy_however_often_its_lane_cannot_be_told(ordered):
-    message = ordered.message(0, **{names.HOP: TOLD_FROM_HOP})
+    message = ordered.message(0, **{names.HOP: NOTED_FROM_HOP})
     ordered.world.leases.renew("w2", timedelta(hours=1))
     ordered.world.store.claim([ordered.world.delivery(message, owner="w2").claim])
     note, failures = ordered.lanes.note, [StoreUnavailable("away")] * 5

@@ -225,7 +225,7 @@ def test_who_is_overtaken_by_a_compensation_asks_nobody(world):
 
 
 @pytest.mark.parametrize(
-    ("kept", "said"), [(None, "replay its dead letter"), ({"data": 7}, "cannot be told again")]
+    ("kept", "said"), [(None, "replay its dead letter"), ({"data": 7}, "cannot be sent again")]
 )
 def test_what_is_not_kept_whole_cannot_be_told(world, kept, said):
     world.answers(LookupError("no rate"))
