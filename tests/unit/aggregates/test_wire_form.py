@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -23,10 +24,13 @@ from angzarr.aggregates.wire_form import (
     command_from_wire,
     command_to_wire,
     cover_of,
+    pack,
+    unpack,
 )
 from angzarr.errors import BookUnreadable, DecodeError, UnserializableEvent
 from angzarr.events.event import Event
 from angzarr.wire import book_pb2, identity_pb2
+from angzarr.wire.worker_pb2 import JsonMessage
 
 A_UUID = "550e8400-e29b-41d4-a716-446655440000"
 MAX_UINT32 = 2**32 - 1
@@ -390,3 +394,30 @@ def test_a_root_that_is_neither_a_uuid_nor_text_is_malformed():
     written.cover.root.value = b"\xff"
     with pytest.raises(DecodeError, match="neither a UUID nor text"):
         book_from_wire(written)
+
+
+@pytest.mark.parametrize("address", [Address("d", "\udfff"), Address("d", "r", "\ud800")])
+def test_half_a_character_in_an_address_is_refused(address):
+    with pytest.raises(UnserializableEvent):
+        cover_of(address)
+
+
+@pytest.mark.parametrize("sequence", [-1, 2**32])
+def test_a_sequence_beyond_32_bits_is_refused(sequence):
+    event = Event(id="i", type="T", data=None, domain="d", root="r", sequence=sequence)
+    with pytest.raises(UnserializableEvent, match="sequences from 0"):
+        command_to_wire(Command(event=event))
+
+
+@pytest.mark.parametrize("data", [None, {"$bytes": "AAAA"}])
+def test_half_a_character_in_a_type_is_refused(data):
+    with pytest.raises(UnserializableEvent):
+        pack("\ud800", data)
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": -Infinity}', "{", "1" * 5_000])
+def test_what_is_no_json_is_not_read(text):
+    packed = AnyMessage()
+    packed.Pack(JsonMessage(type="T", data=text))
+    with pytest.raises(DecodeError):
+        unpack(packed)

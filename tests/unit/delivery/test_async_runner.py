@@ -1,4 +1,4 @@
-"""Coroutines on a synchronous worker: on any thread, and nothing of one left for the next."""
+"""Coroutines on a synchronous worker leave nothing behind; an interrupt strikes a handler once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from angzarr.delivery import async_runner as colour
+from angzarr.delivery.async_runner import HandlerInterrupter, Interrupt
 
 
 class SoftTimeLimit(Exception):
@@ -160,3 +161,77 @@ def test_a_fork_makes_a_loop_of_its_own():
         except BaseException:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_it_cuts_the_handler_that_runs():
+    interrupter = HandlerInterrupter()
+    with pytest.raises(Interrupt), interrupter:
+        interrupter.interrupt()
+
+
+def test_what_comes_after_the_handler_is_let_be():
+    interrupter = HandlerInterrupter()
+    with interrupter:
+        pass
+    interrupter.interrupt()  # the outcome is being made true
+    assert not interrupter.inside
+
+
+def test_a_strike_before_the_handler_waits_for_it():
+    interrupter = HandlerInterrupter()
+    interrupter.interrupt()
+    ran = []
+    with pytest.raises(Interrupt), interrupter:
+        ran.append("handler")
+    assert ran == []
+
+
+def test_a_handler_that_cleans_up_is_not_cut_again():
+    interrupter = HandlerInterrupter()
+    cleaned = []
+
+    def handler():
+        try:
+            interrupter.interrupt()
+        finally:
+            interrupter.interrupt()
+            cleaned.append(True)
+
+    with pytest.raises(Interrupt), interrupter:
+        handler()
+    assert cleaned == [True]
+
+
+def test_a_handler_that_catches_every_exception_is_cut_all_the_same():
+    interrupter = HandlerInterrupter()
+
+    def handler():
+        try:
+            interrupter.interrupt()
+        except Exception:
+            pytest.fail("it swallowed the cut")
+
+    with pytest.raises(Interrupt), interrupter:
+        handler()
+
+
+def test_signals_reach_the_main_thread_only_so_other_threads_are_not_in_it():
+    interrupter = HandlerInterrupter()
+    seen = []
+
+    def run():
+        with interrupter:
+            seen.append(interrupter.inside)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+
+
+def test_another_worker_of_this_process_begins_anew():
+    interrupter = HandlerInterrupter()
+    interrupter.interrupt()
+    interrupter.reset()
+    with interrupter:
+        assert interrupter.inside

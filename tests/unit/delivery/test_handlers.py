@@ -1,10 +1,10 @@
-"""The registry: every handler of a type, in order, each name once."""
+"""The registry has each name once; a delivery has a domain, and its letter a queue."""
 
 from __future__ import annotations
 
 import pytest
 
-from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.handlers import Domains, Handler, Handlers
 from angzarr.errors import DuplicateHandler
 
 
@@ -55,3 +55,32 @@ def test_all_are_counted_and_listed(registry):
 def test_a_handler_cannot_be_changed_after_it_was_checked(registry):
     with pytest.raises(AttributeError):
         registry.get("a").domain = "No Such"
+
+
+DOMAINS = Domains(read=frozenset({"crm", "billing"}), of_queue={"legacy": "shop-legacy"}.get)
+
+
+@pytest.mark.parametrize(
+    ("of_handler", "of_event", "queue", "of_letter", "of_delivery"),
+    [
+        ("crm", "billing", "legacy", "crm", "crm"),
+        (None, "billing", "legacy", "billing", "billing"),
+        (None, "made-up", "legacy", "shop-legacy", "made-up"),
+        (None, "made-up", "tasks", "unknown", "made-up"),
+        (None, "No Such", "legacy", "shop-legacy", "shop-legacy"),
+        (None, "", "tasks", "unknown", "unknown"),
+        (None, None, "legacy", "shop-legacy", "shop-legacy"),
+        (None, None, "tasks", "unknown", "unknown"),
+    ],
+)
+def test_a_letter_goes_to_no_domain_that_only_an_event_names_and_nobody_reads(
+    of_handler, of_event, queue, of_letter, of_delivery
+):
+    handler = Handler(name="h", bind=None, domain=of_handler)
+    assert DOMAINS.of_letter(handler, of_event, queue) == of_letter
+    assert DOMAINS.of_delivery(handler, of_event, queue) == of_delivery
+
+
+def test_without_a_handler_it_is_the_same():
+    assert DOMAINS.of_letter(None, "made-up", "legacy") == "shop-legacy"
+    assert DOMAINS.of_delivery(None, "made-up", "legacy") == "made-up"

@@ -1,4 +1,4 @@
-"""Holding: patient with what is away, quick to notice a stop, deaf to time limits."""
+"""Patient with what is away, quick to notice a stop, deaf to time limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message whose envelope cannot be read ends as a letter with its bytes."""
+"""A message that cannot be read ends as a letter with its bytes, also if it kills readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from angzarr.dead_letters.codec import decode, encode
 from angzarr.dead_letters.letter import Reason, letter_id, unreadable_letter_id
 from angzarr.delivery.handlers import Domains, Handler, Handlers
 from angzarr.delivery.letter_builder import DeadLetterBuilder
-from angzarr.delivery.unreadable import UnreadableMessages, damaged
+from angzarr.delivery.unreadable import (
+    MOST_DEATHS,
+    ReadersDied,
+    ReadMode,
+    UnreadableMessages,
+    damaged,
+    reading_after,
+)
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.events.event import Event, Message
 from angzarr.ordering.lane import Order
@@ -156,3 +163,29 @@ def test_headers_of_hostile_types_are_no_obstacle(salvage, letters):
     salvage.take(bad_task(**hostile), ValueError("x"), "INVALID_TASK")
     (letter,) = received(letters, "crm")
     assert letter.message.headers["angzarr-domain"] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("deaths", "redelivered", "reading"),
+    [
+        (0, False, ReadMode.WITH_OTHERS),
+        (0, True, ReadMode.ALONE),
+        (1, False, ReadMode.ALONE),
+        (1, True, ReadMode.ALONE),
+        (MOST_DEATHS - 1, True, ReadMode.ALONE),
+        (MOST_DEATHS, False, ReadMode.NEVER),
+        (MOST_DEATHS, True, ReadMode.NEVER),
+        (1000, True, ReadMode.NEVER),
+    ],
+)
+def test_it_is_read_alone_from_the_first_death_on_and_never_after_three(
+    deaths, redelivered, reading
+):
+    assert reading_after(deaths, redelivered=redelivered) is reading
+
+
+def test_the_letter_says_how_many_died_and_of_what():
+    assert str(ReadersDied(3, 2)) == (
+        "3 workers died, at least 2 of them while they read this message: it is kept as it came,"
+        " and read by none"
+    )
