@@ -42,7 +42,7 @@ from angzarr.dead_letters.queue import (
 from angzarr.dead_letters.record import without_fields
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.errors import DeadLetterQueueUnavailable, Unavailable
-from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.failures import LogThrottle, is_machine_fault
 from angzarr.runtime.json_bounds import Bounds
 from angzarr.runtime.text import printable
 
