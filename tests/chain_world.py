@@ -165,7 +165,7 @@ class World:
             compensating=self.compensating, outbox=self.outbox, meters=self.meters,
             clock=self.clock, max_depth=max_depth,
         )  # fmt: skip
-        self.judge = FailurePolicy(
+        self.failure_policy = FailurePolicy(
             letter_builder=DeadLetterBuilder(
                 clock=self.clock, component="app", worker="host", version="1", domains=Domains()
             ),
@@ -226,7 +226,7 @@ class World:
         return Context(
             delivery=delivery, make_policy=lambda: POLICY,
             make_log=lambda _fields: logging.getLogger("test"),
-            make_final=partial(self.judge.is_final, delivery, HANDLER),
+            make_final=partial(self.failure_policy.is_final, delivery, HANDLER),
         )  # fmt: skip
 
     def command(self, command, **options):

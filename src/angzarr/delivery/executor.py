@@ -162,7 +162,7 @@ class DeliveryExecutor:
                 or self._check_claim(run)
                 or self._run_last_start_alone(run)
                 or self._refuse_poison(run)
-                or self._judge_failed(run)
+                or self._end_failed(run)
                 or self._finish_compensation(run)
                 or self._admit(run)
                 or self._call(run)
@@ -298,7 +298,7 @@ class DeliveryExecutor:
         run.poison = True
         return self.failure_policy.poisoned(run.delivery, run.handler, run.claimed)
 
-    def _judge_failed(self, run: DeliveryRun) -> Outcome | None:
+    def _end_failed(self, run: DeliveryRun) -> Outcome | None:
         """It ended before, or outside, its handler (D7)."""
         if run.failed is None:
             return None

@@ -134,7 +134,7 @@ class FailurePolicy:
     ) -> tuple[Outcome, Classification]:
         """What becomes of *delivery* after *error*, and what kind of error it is."""
         seen = self.classify(delivery, handler, cause_of(error))
-        return self._judge(delivery, handler, error, seen), seen
+        return self._decide(delivery, handler, error, seen), seen
 
     def exhausted(
         self, delivery: Delivery, handler: Handler, error: Exception
@@ -235,7 +235,7 @@ class FailurePolicy:
             named=named,
         )
 
-    def _judge(
+    def _decide(
         self, delivery: Delivery, handler: Handler, error: Exception, seen: Classification
     ) -> Outcome:
         if isinstance(error, RetryLater):

@@ -53,7 +53,7 @@ _log = logging.getLogger("angzarr.delivery")
 #: How often the broker may refuse what a handler wants sent behind its letter.
 MOST_REFUSALS: Final = 10
 #: How often an answer to a replay is tried that fails though no server is away, in about ten
-#: seconds: less than what ends the whole settlement (`hold.MOST_TRIES`).
+#: seconds: less than what ends the whole settlement (`retry_until_available.MOST_TRIES`).
 MOST_ANSWERS: Final = 8
 #: The outcomes by which a replay has its answer: its event is at its end, or waits for others.
 _ANSWERS = (Handled, Duplicate, Skipped, DeadLettered, Parked)

@@ -58,7 +58,7 @@ class Waiting:
     since: datetime
     event_id: str
     event_type: str
-    #: The message of an EARLY or RETRYING one, as `schedule_row` writes it.
+    #: The message of an EARLY or RETRYING one, as `schedule.row_of` writes it.
     text: str | None = None
     #: The letter of a DEAD_LETTER.
     letter_id: str | None = None

@@ -203,12 +203,12 @@ class World:
         )  # fmt: skip
 
     def road(self):
-        hold = RetryUntilAvailable(
+        retry = RetryUntilAvailable(
             clock=self.clock, chance=lambda: 0.5, stopping=lambda: self.stop,
             seldom=seldom_by(self.clock),
         )  # fmt: skip
         results = Results(dumps=json.dumps, loads=json.loads)
-        judge = FailurePolicy(
+        policy = FailurePolicy(
             letter_builder=DeadLetterBuilder(
                 clock=self.clock, component="app", worker="host", version="1",
                 domains=self.domains, hide=self.hide,
@@ -217,15 +217,15 @@ class World:
         )  # fmt: skip
         facts = _Facts(self.journal)
         in_place = InPlace(
-            failure_policy=judge, stopping=lambda: self.stop, time_limit=self.time_limits.get
+            failure_policy=policy, stopping=lambda: self.stop, time_limit=self.time_limits.get
         )
-        undoing = CompensationRunner(
-            undos=self.undos, log=self.log, failure_policy=judge, facts=facts, retry=hold,
+        compensations = CompensationRunner(
+            undos=self.undos, log=self.log, failure_policy=policy, facts=facts, retry=retry,
             here=self.here, time_over=TimeIsOver,
         )  # fmt: skip
         schedule = _Schedule(self.journal)
         ordering = Ordering(
-            lanes=lambda: self.lanes, handlers=self.handlers, retry=hold, schedule=schedule,
+            lanes=lambda: self.lanes, handlers=self.handlers, retry=retry, schedule=schedule,
             clock=self.clock, most_parked=self.most_parked, seldom=seldom_by(self.clock),
         )  # fmt: skip
         settler = Settler(
@@ -235,7 +235,7 @@ class World:
         )  # fmt: skip
         return DeliveryExecutor(
             handlers=self.handlers, ordering=ordering,
-            claimer=Claimer(store=self.store, tenure=self.tenure, retry=hold),
+            claimer=Claimer(store=self.store, tenure=self.tenure, retry=retry),
             admission=Admission(
                 switch_gate=SwitchGate(
                     switches=self.switches, domain=self.domains.of_delivery, chance=lambda: 0.0
@@ -243,18 +243,18 @@ class World:
                 breakers=self.breakers, budgets=self.budgets, limits=self.limits,
                 chance=lambda: 0.0, sleep=self.clock.sleep,
             ),
-            invoker=HandlerInvoker(results=results, failure_policy=judge, hooks=self.hooks),
-            results=results, failure_policy=judge,
+            invoker=HandlerInvoker(results=results, failure_policy=policy, hooks=self.hooks),
+            results=results, failure_policy=policy,
             clock=self.clock,
             make_log=lambda _fields: logging.getLogger("test"),
             make_breaker=self.breaker,
-            in_place=in_place, compensation_runner=undoing,
-            last_starts=LastStarts(store=self.store, retry=hold),
+            in_place=in_place, compensation_runner=compensations,
+            last_starts=LastStarts(store=self.store, retry=retry),
             unsettled=UnsettledOutcomes(
-                handlers=self.handlers, failure_policy=judge, compensation_runner=undoing,
+                handlers=self.handlers, failure_policy=policy, compensation_runner=compensations,
                 in_place=in_place,
             ),
-            settler=settler, retry=hold, hooks=self.hooks, closed=lambda: self.closed,
+            settler=settler, retry=retry, hooks=self.hooks, closed=lambda: self.closed,
         )  # fmt: skip
 
     def message(self, data="data", *, event_id="e1", task="h", **headers):

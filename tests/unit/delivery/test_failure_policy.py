@@ -92,10 +92,10 @@ def test_a_rule_may_give_a_policy_that_retries_some_categories_only(world):
     world.handler(
         raising(TimeoutError()), rules=[Rule(matches=KeyError, category=Category.CONFLICT)]
     )
-    judge = replace(world.road().failure_policy, policies=rules)
+    policy = replace(world.road().failure_policy, policies=rules)
     handler, delivery = world.handlers.get("h"), world.delivery()
-    assert judge.failed(delivery, handler, TimeoutError())[0].letter.reason == "refused"
-    assert judge.failed(delivery, handler, KeyError())[0].max_attempts == 7
+    assert policy.failed(delivery, handler, TimeoutError())[0].letter.reason == "refused"
+    assert policy.failed(delivery, handler, KeyError())[0].max_attempts == 7
 
 
 def test_no_rule_makes_an_error_retryable_that_is_not(world):

@@ -32,11 +32,11 @@ def run(call, *args, headers=None, undos=None, **kwargs):
         return lambda: call(delivery, context)
 
     handler = Handler(name="h", bind=bind, policy=POLICY)
-    judge = FailurePolicy(
+    policy = FailurePolicy(
         letter_builder=None, clock=HandClock(), chance=lambda: 0.0, policies=policy_rules(POLICIES)
     )  # fmt: skip
     return run_eagerly(
-        handler, InPlace(failure_policy=judge, stopping=lambda: False), undos or Undos(),
+        handler, InPlace(failure_policy=policy, stopping=lambda: False), undos or Undos(),
         headers or {"id": "task-1"}, args, kwargs,
         lambda fields: (logging.getLogger("test"), fields), no_breaker,
     )  # fmt: skip

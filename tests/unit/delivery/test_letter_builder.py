@@ -34,12 +34,12 @@ def order(**options):
 @pytest.fixture
 def letter_of(world):
     def make(by_order, *, reason=Reason.REFUSED, kind=HANDLER, **headers):
-        autopsy = DeadLetterBuilder(clock=world.clock, component="app", worker="host", version="1")
+        builder = DeadLetterBuilder(clock=world.clock, component="app", worker="host", version="1")
         handler = Handler(name="h", bind=lambda *_: None, order=by_order, component_type=kind)
         error = ValueError("no")
         delivery = world.delivery(**headers)
         seen = classify(error, now=world.clock.now())
-        return autopsy.letter(delivery, handler, error, reason, seen)
+        return builder.letter(delivery, handler, error, reason, seen)
 
     return make
 
@@ -155,11 +155,11 @@ def test_without_redaction_texts_are_what_they_were(world):
 
 def test_what_cannot_be_read_hides_its_text_in_letter_and_fact(world, tmp_path):
     facts, letters = MemoryFactLog(), MemoryDeadLetterQueue(str(tmp_path))
-    autopsy = DeadLetterBuilder(
+    builder = DeadLetterBuilder(
         clock=world.clock, component="a", worker="w", version="1", hide=REDACTION.of_texts
     )
     salvage = UnreadableMessages(
-        letter_builder=autopsy,
+        letter_builder=builder,
         handlers=Handlers(),
         dead_letters=letters,
         facts=facts,

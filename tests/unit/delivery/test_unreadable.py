@@ -47,14 +47,14 @@ def letters(unique_name):
 
 @pytest.fixture
 def salvage(letters, facts):
-    autopsy = DeadLetterBuilder(
+    builder = DeadLetterBuilder(
         clock=Clock(), component="shop", worker="w1", version="2",
         domains=Domains(read=frozenset({"billing", "crm"}), of_queue={"orders": "order"}.get),
     )  # fmt: skip
     handlers = Handlers()
     handlers.add(Handler(name="shop.sync", bind=None, domain="crm"))
     return UnreadableMessages(
-        letter_builder=autopsy, handlers=handlers, dead_letters=letters, facts=facts, clock=Clock()
+        letter_builder=builder, handlers=handlers, dead_letters=letters, facts=facts, clock=Clock()
     )
 
 
