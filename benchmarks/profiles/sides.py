@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from angzarr import Angzarr
 from angzarr.adapters.celery.claim_batch import ClaimBatch
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
 from angzarr.adapters.structlog.logs import dress
 from angzarr.adapters.structlog.own_lines import StructlogFactLog
@@ -71,7 +72,7 @@ class Side(NamedTuple):
 def angzarr_side(events: int, *, rides: bool) -> Side:
     """Return ours; where it *rides*, claims are made with the fetch and ended with the ack."""
     side = side_of(_noop_app("memory://"), _noop_app(NOWHERE), events, rides=rides)
-    assert isinstance(side.app.road.settler.facts, StructlogFactLog)
+    assert isinstance(runtime_of(side.app).road.settler.facts, StructlogFactLog)
     return side
 
 
@@ -93,14 +94,15 @@ def side_of(
     cache = CompletedCache(ReadyStore())
     nobody = cast("Any", None)
     claims = Claims(cache, MemoryOwnerLeases(), nobody, nobody)  # no fleet or log is told
-    app._claims = OncePerProcess(lambda: claims)  # noqa: SLF001 - the one seam
+    parts = app._parts  # noqa: SLF001 - the one seam
+    parts._claims = OncePerProcess(lambda: claims)  # noqa: SLF001
     app.conf.task_ignore_result = True
     app.finalize(auto=True)
     bounds = app.settings.message.bounds
     claim_batch = ClaimBatch(
-        app.handlers, cache, app.tenure, app.owner, lambda *given: given, bounds
+        app.handlers, cache, parts.tenure, runtime_of(app).owner, lambda *given: given, bounds
     )
-    app.__dict__["claim_batch"] = claim_batch
+    vars(runtime_of(app))["claim_batch"] = claim_batch
     claim = claim_batch.claim if rides else None
     return Side(app, app.tasks[NAME], raw, claim, cache._done.clear)  # noqa: SLF001
 

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from angzarr.adapters.celery.publish.followers import CeleryFollowers
 from angzarr.adapters.celery.worker import task as tasks
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.opentelemetry.traces import OpenTelemetryHook
 from angzarr.adapters.structlog.hook import LogHook
 from angzarr.adapters.structlog.own_lines import StructlogFactLog
@@ -69,8 +70,8 @@ def seams(app: Any) -> list[tuple[str, Any, str]]:
         ("hooks: log", LogHook, "settled"),
         ("hooks: telemetry", OpenTelemetryHook, "attempt"),
         ("hooks: telemetry", OpenTelemetryHook, "settled"),
-        ("breaker", type(app.road.admission.breakers), "admit"),
-        ("breaker", type(app.road.admission.breakers), "record"),
+        ("breaker", type(runtime_of(app).road.admission.breakers), "admit"),
+        ("breaker", type(runtime_of(app).road.admission.breakers), "record"),
         ("settle", Settler, "settle"),
         ("followers", CeleryFollowers, "publish"),
         ("fact: build", settle, "fact_of"),

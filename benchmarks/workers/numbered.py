@@ -25,7 +25,7 @@ def send(number: int) -> None:
 
 def letters() -> list[int]:
     """Return whose letters are in the queue, which is empty afterwards."""
-    queue = app.open_dead_letter_queue()
+    queue = app.ops.open_dead_letter_queue()
     found: list[int] = []
     while receipts := queue.receive(["order"], limit=100, wait=timedelta(seconds=2)):
         queue.done(receipts)

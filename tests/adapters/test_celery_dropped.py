@@ -108,7 +108,7 @@ def test_what_came_back_too_often_is_a_letter_with_its_bytes(make_app, unique_na
     publish(app, 1)
     for _ in range(LIMIT + 1):
         take(app, requeue=True)
-    reader, letters = RejectedMessageReader.of(app), app.open_dead_letter_queue()
+    reader, letters = RejectedMessageReader.of(app), app.ops.open_dead_letter_queue()
     reader.start()
     try:
         found = []
@@ -139,14 +139,14 @@ def test_what_rabbitmq_gave_up_ends_the_chain_behind_it(app, reading, monkeypatc
     first = app.tasks["one"].s({"n": 1})
     result = chain(first, first.clone()).apply_async(compression="zlib")
     take(app, requeue=False)
-    app.settlement.start()
+    app._runtime.settlement.start()
     try:
-        reading(app.bury)
+        reading(app._runtime.bury)
         wait_until(result.ready, "the end of the chain")
         assert (result.state, result.parent.state) == ("FAILURE", "FAILURE")
         assert "RabbitMQ was told to drop it" in str(result.parent.result)
     finally:
-        app.stop_settling()
+        app._runtime.stop_settling()
 
 
 def test_what_a_stranger_rejected_is_told_with_its_queue(app, reading):
@@ -258,13 +258,15 @@ def test_letters_that_are_too_large_keep_no_other_and_are_tried_again_as_they_we
         due = f"{app.settings.prefix}:{{schedule}}:due"
         wait_until(lambda: client.zcard(due) == len(large), "the large ones to be kept")
     grown.append(True)
-    mover = MoverThread(app.schedule, SingleConnectionPublisher(app), pytest.fail, pytest.fail)
+    mover = MoverThread(
+        app._runtime.schedule, SingleConnectionPublisher(app), pytest.fail, pytest.fail
+    )
     mover.start()
     try:
         wait_until(lambda: len(buried) == len(large) + 1, "all of them")
     finally:
         mover.end()
-        app.schedule.close()
+        app._runtime.schedule.close()
     assert {(message.queue, code) for message, code in buried.values()} == {
         ("orders", "RABBITMQ_REJECTED")
     }
@@ -307,7 +309,7 @@ def existing(app):
 
 def test_a_queue_with_other_arguments_is_refused_at_start_with_the_cure(app, existing):
     with pytest.raises(ConfigurationError, match="set amqp_queues to 'plain'") as caught:
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
     assert repr(existing) in str(caught.value)
     assert "x-delivery-limit" in str(caught.value) or "x-dead-letter" in str(caught.value)
 
@@ -320,7 +322,7 @@ def test_publishing_to_it_is_an_error_with_the_cure(app, existing):
 def test_plain_queues_are_taken_as_celery_declares_them(existing, make_app, monkeypatch):
     monkeypatch.setenv("ANGZARR_AMQP_QUEUES", "plain")
     plain = make_app()
-    plain.check_worker("prefork")
+    plain._runtime.check_worker("prefork")
     publish(plain)
     assert waiting(plain, existing) == 1
 
@@ -372,19 +374,19 @@ def test_delay_queues_that_may_lose_what_waits_are_refused_at_start(
     classic_delays, app, make_app, monkeypatch
 ):
     with pytest.raises(ConfigurationError, match="delete the queues celery_delayed_0 to"):
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
     monkeypatch.setenv("ANGZARR_AMQP_QUEUES", "plain")
     undelayed = make_app()
     undelayed.conf.task_default_queue = f"{undelayed.conf.task_default_queue}-classic"
     undelayed.conf.task_default_queue_type = "classic"
     undelayed.conf.task_default_exchange_type = "direct"
-    undelayed.check_worker("prefork")  # its delays wait in the store
+    undelayed._runtime.check_worker("prefork")  # its delays wait in the store
 
 
 def test_a_queue_that_fits_is_no_obstacle(app):
-    app.check_worker("prefork")
-    app.check_worker("prefork")
+    app._runtime.check_worker("prefork")
+    app._runtime.check_worker("prefork")
 
 
 def test_a_broker_that_is_away_at_start_is_waited_for(make_app):
-    make_app(broker="amqp://guest:guest@127.0.0.1:1//").check_worker("prefork")
+    make_app(broker="amqp://guest:guest@127.0.0.1:1//")._runtime.check_worker("prefork")

@@ -51,7 +51,7 @@ def message(app, number):
 
 
 def copy(app, number):
-    app.open_publisher().publish(message(app, number))
+    app.ops.open_publisher().publish(message(app, number))
 
 
 each_way = pytest.mark.parametrize("send", [publish, apply, copy])
@@ -146,7 +146,9 @@ def test_a_delay_of_a_week_waits_that_long_level_by_level_and_ends_in_its_own_qu
         bound = queue(channel)
         bound.declare()
         bind_queue_to_native_delayed_delivery_exchange(connection, bound)
-        schedule = CelerySchedule(app, app.open_publisher(), lambda: pytest.fail("a row"), clock)
+        schedule = CelerySchedule(
+            app, app.ops.open_publisher(), lambda: pytest.fail("a row"), clock
+        )
         schedule.put(message(app, 1), clock.now() + timedelta(seconds=week))
         waited = 0
         for level in range(27, -1, -1):

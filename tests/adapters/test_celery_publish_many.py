@@ -109,7 +109,7 @@ def on_the_wire(message):
 
 def test_each_broker_has_its_wire(app):
     with app.producer_pool.acquire() as producer:
-        kind = ConfirmedWire if app.broker_url.startswith("amqp") else PipelinedWire
+        kind = ConfirmedWire if app.ops.broker_url.startswith("amqp") else PipelinedWire
         assert isinstance(wire_for(producer), kind)
 
 

@@ -24,7 +24,7 @@ def ends(request, redis_url, unique_name, monkeypatch):
     """Both ends of the queue, on either broker."""
     monkeypatch.setenv("ANGZARR_PREFIX", unique_name)
     app = Angzarr("answers", broker=request.getfixturevalue(request.param), store=redis_url)
-    made = app.open_replay_outcomes(), app.open_replay_outcomes()
+    made = app.ops.open_replay_outcomes(), app.ops.open_replay_outcomes()
     yield made
     for end in made:
         end.close()
@@ -94,7 +94,7 @@ def test_a_rabbitmq_that_does_not_answer_is_given_up_and_asked_again(
         login = place.netloc.rpartition("@")[0]
         through = place._replace(netloc=f"{login}@127.0.0.1:{proxy.port}").geturl()
         app = Angzarr("answers", broker=through, store=redis_url)
-        ends = app.open_replay_outcomes()
+        ends = app.ops.open_replay_outcomes()
         try:
             ends.put(told)
             ends._open()  # connected and declared; it has not consumed yet

@@ -106,7 +106,7 @@ class Site:
         delivery = read(message, args=[], kwargs={}, token="t", owner="o")
         clock = SystemClock()
         due = clock.now() + delay
-        schedule = CelerySchedule(self.app, self.app.open_publisher(), lambda: self, clock)
+        schedule = CelerySchedule(self.app, self.app.ops.open_publisher(), lambda: self, clock)
         schedule.put(copy_of(delivery, attempt=2, hop=1), due)
 
     def put(self, copy, at):
@@ -274,7 +274,7 @@ def test_what_no_queue_takes_waits_in_the_store_and_holds_nobody(site):
     assert copy.queue == "gone"
     assert here.queues() == before
     with pytest.raises(BrokerUnavailable) as caught:
-        here.app.open_publisher().publish(gone)
+        here.app.ops.open_publisher().publish(gone)
     assert caught.value.refused
 
 
@@ -304,7 +304,7 @@ def by_copy(app, countdown):
         raise BrokerUnavailable("it would wait as a row", refused=True)
 
     rows = SimpleNamespace(put=put)
-    schedule = CelerySchedule(app, app.open_publisher(), lambda: rows, clock)
+    schedule = CelerySchedule(app, app.ops.open_publisher(), lambda: rows, clock)
     schedule.put(message, clock.now() + timedelta(seconds=countdown + 0.5))
 
 

@@ -100,7 +100,7 @@ def test_tables_are_made_by_nobody_and_told_where_they_are_behind(
     (missing,) = found(examined(app), "tables-behind")
     assert (missing.severity, missing.seen[:13]) == ("info", "revision none")
     assert found(examined(app), "tables-behind"), "looking makes no tables"
-    (upkeep,) = app.table_upkeeps(["ledger"]).values()
+    (upkeep,) = app.ops.table_upkeeps(["ledger"]).values()
     upkeep().upgrade()
     assert not found(examined(app), "tables-behind")
     said("UPDATE ledger_version SET version_num = '0013'")
@@ -156,14 +156,14 @@ def sales(tmp_path):
 
 
 def test_a_handler_that_is_newly_ordered_over_a_history_is_told(sales):
-    shelves, address = sales.open_shelves(), Address("order", "o-1")
+    shelves, address = sales.ops.open_shelves(), Address("order", "o-1")
     try:
         assert "ordered-over-history" not in ids(examined(sales)), "there is none"
         now = datetime.now(UTC)
         fill(shelves.books, address, *(event("OrderPlaced") for _ in range(3)))
         (told,) = found(examined(sales), "ordered-over-history")
         assert told.seen.startswith("it has handled nothing, and 3 events")
-        lanes = sales.ordering.lanes
+        lanes = sales._parts.ordering.lanes
         lanes.skip_to(Lane("projection.sales", address, 0), 3)
         assert "ordered-over-history" not in ids(examined(sales)), "they were left on purpose"
         fill(shelves.books, address, event("OrderPlaced"))
@@ -192,11 +192,11 @@ def test_a_look_at_a_fleet_tells_handlers_that_nobody_runs(make_app):
     def mail():
         """Nothing is mailed here."""
 
-    app.claims.leases.renew("web:1", timedelta(minutes=5))
+    app._parts.claims.leases.renew("web:1", timedelta(minutes=5))
     known = {"owner": "web:1", "host": "w", "pid": 1, "started_at": datetime.now(UTC)}
-    app.fleet().register(Member(handlers=("shop.other",), **known))
+    app.ops.fleet().register(Member(handlers=("shop.other",), **known))
     told = ids(examined(app))
     assert {"handler-nowhere", "handler-unknown", "release-unnamed"} <= told
-    app.fleet().register(Member(handlers=("shop.mail",), release="v1", **known))
+    app.ops.fleet().register(Member(handlers=("shop.mail",), release="v1", **known))
     told = ids(examined(app))
     assert not {"handler-nowhere", "handler-unknown", "release-unnamed"} & told

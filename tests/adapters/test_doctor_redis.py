@@ -173,7 +173,7 @@ def assert_only_persistence_is_found(app):
 def test_queues_that_are_none_hide_no_fleet(make_redis, make_app):
     server = make_redis(durable=True)
     app = make_app(broker=server.url)
-    app.claims.leases.renew("web:1", timedelta(minutes=5))
+    app._parts.claims.leases.renew("web:1", timedelta(minutes=5))
     enter(app, queues=("other",), release="")
     server.client().set(app.conf.task_default_queue, b"\xff")
     told = ids(examined(app))
@@ -184,7 +184,7 @@ def test_queues_that_are_none_hide_no_fleet(make_redis, make_app):
 def test_messages_that_no_worker_of_the_fleet_reads_are_found(make_redis, make_app):
     server = make_redis(durable=True)
     app = make_app(broker=server.url)
-    app.claims.leases.renew("web:1", timedelta(minutes=5))
+    app._parts.claims.leases.renew("web:1", timedelta(minutes=5))
     enter(app, queues=("other",))
     server.client().lpush(app.conf.task_default_queue, b"{}", b"{}")
     (told,) = found(examined(app), "queue-unread")
@@ -194,7 +194,7 @@ def test_messages_that_no_worker_of_the_fleet_reads_are_found(make_redis, make_a
 
 
 def enter(app, *, queues, release="v1"):
-    app.fleet().register(
+    app.ops.fleet().register(
         Member(
             owner="web:1", host="web", pid=1, release=release, queues=queues,
             handlers=(), started_at=datetime.now(UTC),
@@ -207,8 +207,8 @@ def test_releases_side_by_side_are_found(make_redis, make_app):
     app = make_app(broker=server.url)
     assert "no-workers" in ids(examined(app))
     for owner, release in (("web:1", "v1"), ("web:2", "v2")):
-        app.claims.leases.renew(owner, timedelta(minutes=5))
-        app.fleet().register(
+        app._parts.claims.leases.renew(owner, timedelta(minutes=5))
+        app.ops.fleet().register(
             Member(owner=owner, host="w", pid=1, release=release, started_at=datetime.now(UTC))
         )
     told = ids(examined(app))

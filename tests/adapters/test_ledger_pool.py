@@ -49,7 +49,7 @@ def connections(postgresql_url, name):
 
 
 def test_an_analysis_worker_has_one_pool_for_all_that_it_keeps(app, connections):
-    with open_worker(app, ["order"]) as worker:
+    with open_worker(app.ops, ["order"]) as worker:
         for _ in range(3):
             assert not worker.step().away
         assert 1 <= connections() <= THREADS
@@ -57,8 +57,8 @@ def test_an_analysis_worker_has_one_pool_for_all_that_it_keeps(app, connections)
 
 
 def test_a_worker_and_a_desk_in_one_process_share_theirs(app, connections):
-    with open_worker(app, ["order"]) as worker, ExitStack() as doors:
-        desk = open_services(app, doors)
+    with open_worker(app.ops, ["order"]) as worker, ExitStack() as doors:
+        desk = open_services(app.ops, doors)
         worker.step()
         assert desk.ledger.get_failure_stats().total >= 0
         desk.jobs.get_jobs()

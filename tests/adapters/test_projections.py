@@ -95,7 +95,7 @@ def app(url, database, hook, tmp_path):
         app = make(ordering={"url": url}, hooks=[hook])
         app.projection("sums", domains="order")(type("MySums", (Sums,), {}))
         yield app
-        app.ordering.lanes.reset(TASK)
+        app._parts.ordering.lanes.reset(TASK)
 
 
 @pytest.fixture
@@ -110,8 +110,10 @@ def take(app):
         )  # fmt: skip
         message = celery_message(TASK, task_id_for(event.id, TASK), event, "q", origin="test")
         token = uuid.uuid4().hex
-        delivery = read(message, args=[event.data], kwargs={}, token=token, owner=app.owner)
-        return app.road.take(delivery)
+        delivery = read(
+            message, args=[event.data], kwargs={}, token=token, owner=app._runtime.owner
+        )
+        return app._runtime.road.take(delivery)
 
     return take
 
@@ -128,7 +130,7 @@ def test_what_is_written_and_how_far_it_has_come_go_together(app, take, database
     assert isinstance(take(Added(n=2), 2), Handled)
     assert isinstance(take(Added(n=2), 2), Duplicate)
     assert written(database) == [3, 5]
-    checkpoint = app.ordering.checkpoints.get(TASK)
+    checkpoint = app._parts.ordering.checkpoints.get(TASK)
     assert (checkpoint.events_processed, checkpoint.last_event_type) == (4, "Added")
 
 
@@ -142,7 +144,7 @@ def test_a_failure_writes_nothing_is_told_and_holds_up_its_aggregate_alone(
     assert isinstance(take(Added(n=5), 0, root="other"), Handled)
     assert written(database) == [1, 5]
     assert (TASK, DeadLettered) in hook.seen
-    queue = app.open_dead_letter_queue()
+    queue = app.ops.open_dead_letter_queue()
     (receipt,) = queue.receive(["order"], limit=2, wait=timedelta(seconds=5))
     queue.done([receipt])
     assert (receipt.letter.handler, receipt.letter.component_type) == (TASK, "projector")
@@ -154,12 +156,12 @@ def test_an_eager_run_is_seen_and_moves_nothing(app, take, database):
     failed = app.tasks[TASK].apply(args=[{}], headers=headers | {names.EVENT_TYPE: "Broken"})
     assert isinstance(failed.result, TimeoutError)
     assert written(database) == [7]
-    assert app.ordering.checkpoints.get(TASK) is None
+    assert app._parts.ordering.checkpoints.get(TASK) is None
 
 
 def test_a_reset_empties_the_read_model_in_the_transaction_that_it_is_given(app, take, database):
     take(Added(n=1), 0)
-    kind = app.projections["sums"]
-    with app.ordering.lanes.transaction() as connection:
+    kind = app._context.projections["sums"]
+    with app._parts.ordering.lanes.transaction() as connection:
         kind(connection).reset()
     assert written(database) == []

@@ -39,16 +39,16 @@ def test_a_redis_that_evicts_is_refused_as_broker_with_its_claims_and_delays(
 ):
     app = make_app(broker=made(policy).url)
     with pytest.raises(UnsafeSetting, match=SENTENCE.format(policy)):
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
     with pytest.raises(UnsafeSetting):  # asked again, it is refused again
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
 
 
 def test_a_redis_that_evicts_is_refused_as_store_of_another_broker(made, make_app):
     server = made("volatile-lfu")
     app = make_app(broker="amqp://guest:guest@127.0.0.1:1//", store=server.url)
     with pytest.raises(UnsafeSetting, match=f"127.0.0.1:{server.port}/0 deletes keys"):
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
 
 
 @pytest.mark.parametrize("transport", ["angzarr", "kombu"])
@@ -58,22 +58,22 @@ def test_a_redis_that_evicts_is_refused_as_broker_with_claims_elsewhere(
     monkeypatch.setenv("ANGZARR_REDIS_TRANSPORT", transport)
     app = make_app(broker=made("allkeys-lfu").url, store="postgresql+psycopg://127.0.0.1:1/x")
     with pytest.raises(UnsafeSetting, match=SENTENCE.format("allkeys-lfu")):
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
 
 
 def test_a_redis_that_evicts_nothing_is_no_obstacle(made, make_app, make_redis):
-    make_app(broker=made("noeviction").url).check_worker("prefork")
+    make_app(broker=made("noeviction").url)._runtime.check_worker("prefork")
     unlimited = make_redis(options={"maxmemory-policy": "allkeys-lru"})
-    make_app(broker=unlimited.url).check_worker("prefork")
+    make_app(broker=unlimited.url)._runtime.check_worker("prefork")
 
 
 def test_a_policy_that_was_mended_is_no_obstacle_any_more(made, make_app):
     server = made("allkeys-lru")
     app = make_app(broker=server.url)
     with pytest.raises(UnsafeSetting):
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
     server.client().config_set("maxmemory-policy", "noeviction")
-    app.check_worker("prefork")
+    app._runtime.check_worker("prefork")
 
 
 @pytest.mark.parametrize("store", [None, "postgresql+psycopg://127.0.0.1:1/x"])
@@ -82,8 +82,8 @@ def test_a_redis_that_is_set_to_delete_keys_is_noticed_while_a_worker_runs(
 ):
     server = made("noeviction")
     app = make_app(broker=server.url, store=store)
-    app.check_worker("prefork")
-    watch = app.store_watch
+    app._runtime.check_worker("prefork")
+    watch = app._runtime.store_watch
     watch.turn()
     assert watch.says == ""
     server.client().config_set("maxmemory-policy", "allkeys-lru")
@@ -103,8 +103,8 @@ def test_a_redis_that_may_not_be_asked_is_taken_with_one_warning(made, make_app,
     server = made("allkeys-lru", users=["user shop on >secret ~* &* +@all -info"])
     app = make_app(broker=server.url_for(user="shop", password="secret"), store=store)
     with caplog.at_level(logging.WARNING, "angzarr.worker"):
-        app.check_worker("prefork")
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
+        app._runtime.check_worker("prefork")
     (line,) = [r.getMessage() for r in caplog.records if "eviction_unknown" in r.getMessage()]
     assert "make sure that it is noeviction" in line
     assert "secret" not in line
@@ -120,13 +120,13 @@ def test_a_redis_that_is_away_is_asked_when_it_is_there(made, make_app):
     server = made("allkeys-lru")
     server.stop()
     app = make_app(broker=server.url, store=server.url)
-    app.check_worker("prefork")  # what is away is waited for
+    app._runtime.check_worker("prefork")  # what is away is waited for
     server.start()
     try:
         with pytest.raises(ConfigurationError, match=SENTENCE.format("allkeys-lru")):
-            app.begin_work()
+            app._runtime.begin_work()
     finally:
-        app.end_work()
+        app._runtime.end_work()
 
 
 def test_a_redis_that_is_busy_counts_as_away(caplog, unique_name):

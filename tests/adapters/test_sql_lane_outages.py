@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy import inspect
 from tests.adapters.lane_effects import Effects
-from tests.adapters.sql_sides import bad_line
 from tests.contracts.waiting_events import AT, MANY, MINUTE, early_of, letter_of, new_lane, step_of
+from tools.tcp_proxy import LossyProxy, unused_port
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ordering.checkpoints import SqlCheckpoints
@@ -20,20 +23,19 @@ COMMIT = b"COMMIT\0"
 
 
 @pytest.fixture
-def line(postgresql_url):
-    with bad_line(postgresql_url) as (engine, proxy):
-        yield engine, proxy
-        assert engine.pool.checkedout() == 0
+def proxy(postgresql_url):
+    place = urlsplit(postgresql_url)
+    with LossyProxy(place.hostname, place.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture
-def proxy(line):
-    return line[1]
-
-
-@pytest.fixture
-def engine(line):
-    return line[0]
+def engine(proxy, postgresql_url):
+    url = re.sub(r"@[^/]+/", f"@127.0.0.1:{proxy.port}/", postgresql_url)
+    engine = build_engine(url, timeout=timedelta(seconds=2))
+    yield engine
+    assert engine.pool.checkedout() == 0
+    engine.dispose()
 
 
 @pytest.fixture
@@ -142,4 +144,20 @@ def test_a_pool_that_has_no_connection_left_is_an_outage(postgresql_url, lane):
     for connection in taken:
         connection.close()
     assert few.run(step_of(lane, 0), lambda _: None) == Moved(None)
+    engine.dispose()
+
+
+def test_a_server_that_is_down_is_unavailable_and_the_password_stays_secret(lane):
+    lanes = SqlLanes(build_engine(f"postgresql://u:s3cret@127.0.0.1:{unused_port()}/x"))
+    for verb in (lambda: lanes.look(lane), lambda: lanes.run(step_of(lane, 0), print)):
+        with pytest.raises(StoreUnavailable) as caught:
+            verb()
+        assert "s3cret" not in f"{caught.value} {caught.value.__cause__!r}"
+
+
+def test_tables_come_with_the_first_step(tmp_path, lane):
+    engine = build_engine(f"sqlite:///{tmp_path / 'lanes.db'}")
+    SqlLanes(engine).look(lane)
+    made = {"ordering_lanes", "ordering_waiting", "ordering_keepers", "projection_checkpoints"}
+    assert made <= set(inspect(engine).get_table_names())
     engine.dispose()

@@ -208,7 +208,7 @@ class Rows:
 
 @pytest.fixture
 def rows(app):
-    return Rows(app.schedule)
+    return Rows(app._runtime.schedule)
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def mover(app, rows):
 def wait_in(app, *queues, body=b"[[1], {}, {}]"):
     now = datetime.now(UTC)
     for number, queue in enumerate(queues):
-        app.schedule.put(row(queue, body), now - timedelta(seconds=len(queues) - number))
+        app._runtime.schedule.put(row(queue, body), now - timedelta(seconds=len(queues) - number))
 
 
 def row(queue, body=b"[[1], {}, {}]"):
@@ -248,7 +248,10 @@ def test_the_mover_takes_an_error_of_the_service_for_a_broker_that_is_away(
     assert faults.asked["SendMessage"] <= 2, "no row is tried that cannot pass"
     faults.code = None
     wait_until(
-        lambda: mover.turn() and app.schedule.take("look", 9, timedelta(0)).next_in is None, "all"
+        lambda: (
+            mover.turn() and app._runtime.schedule.take("look", 9, timedelta(0)).next_in is None
+        ),
+        "all",
     )
     assert len(taken(app, app.conf.task_default_queue)) == 3
 
@@ -273,13 +276,15 @@ def test_the_mover_keeps_what_sqs_refuses_and_the_others_go_on(
 
 def let_wait(app, envelope, done):
     """Settle a message that came before its time, which is now."""
-    app.settlement.let_wait(envelope, datetime.now(UTC), lambda: done.append("sent"), lambda: None)
+    app._runtime.settlement.let_wait(
+        envelope, datetime.now(UTC), lambda: done.append("sent"), lambda: None
+    )
 
 
 def time_out(app, envelope, done):
     """Settle what a time limit killed, with a copy that waits for no time."""
     error = TimeLimitExceeded(5)
-    app.settlement.settle(envelope, [1], {}, error, lambda end: done.append(type(end)))
+    app._runtime.settlement.settle(envelope, [1], {}, error, lambda end: done.append(type(end)))
 
 
 EACH_SETTLED = pytest.mark.parametrize(("settle", "end"), [(let_wait, "sent"), (time_out, Retried)])
@@ -287,7 +292,7 @@ EACH_SETTLED = pytest.mark.parametrize(("settle", "end"), [(let_wait, "sent"), (
 
 def settle_one(app, settle, done):
     envelope = Envelope(
-        uuid.uuid4().hex, app.owner, b"[[1], {}, {}]", "application/json", "utf-8",
+        uuid.uuid4().hex, app._runtime.owner, b"[[1], {}, {}]", "application/json", "utf-8",
         {"id": "t-1", "task": "one"}, {},
         {"exchange": "", "routing_key": app.conf.task_default_queue},
     )  # fmt: skip
@@ -309,7 +314,7 @@ def test_a_copy_is_held_while_sqs_takes_none_and_let_go_once_it_is_sent(
     assert f"{code}" in held[0]
     faults.code = None
     wait_until(lambda: done, "it to be sent")
-    app.stop_settling()
+    app._runtime.stop_settling()
     assert done == [end]
     assert taken(app, app.conf.task_default_queue) == ["t-1"]
 
@@ -322,10 +327,10 @@ def test_a_copy_that_sqs_refuses_waits_in_the_store_and_holds_nobody(
     faults.code = "AccessDenied"
     settle_one(app, settle, done)
     wait_until(lambda: done, "it to be put")
-    app.stop_settling()
+    app._runtime.stop_settling()
     assert done == [end]
     assert taken(app, app.conf.task_default_queue) == []
-    (waiting,) = app.schedule._waiting.values()
+    (waiting,) = app._runtime.schedule._waiting.values()
     assert read_row(waiting.row.text).id == "t-1"
     assert "copy_refused" in caplog.text
     assert "AccessDenied" in caplog.text

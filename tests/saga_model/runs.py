@@ -87,7 +87,7 @@ def run(site: Site, seed: int) -> Account:
     world = World(site.app, site.redis, seed)
     with _moody(site.cards.Player, chance):
         told = world.settle_all(room.commands())
-    cases = site.app._chains.get().rejections.cases(CaseFilter(), limit=10_000)
+    cases = site.app._parts.chains.get().rejections.cases(CaseFilter(), limit=10_000)
     mine = [case for case in cases if case.source.root.startswith(room.id)]
     return Account(told, _count(mine), [*room.problems(), *_untold(mine)])
 

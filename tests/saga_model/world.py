@@ -92,7 +92,7 @@ class World:
     def _open(self) -> None:
         """Give the app a road and chains that may die at every step that leaves them."""
         app, watch = self._app, self.saboteur.watch
-        chains = build_chains(app)
+        chains = build_chains(app._parts)
         books = watch(chains.books, "books", "read", "write")
         log = watch(chains.rejections, "log", "note")
         outbox = watch(chains.outbox, "outbox", "publish", "send", "tell", "escalate")
@@ -106,7 +106,7 @@ class World:
         )
         app._chains._made = _mine(chains)
         app._reacting._made = _mine(replace(app._reacting.get(), outbox=outbox))
-        road = build_road(app)
+        road = build_road(app._parts)
         store = watch(road.claimer.store, "claims", "claim", "settle", "owns")
         settler = replace(
             road.settler,
@@ -122,9 +122,9 @@ class World:
     def _live(self) -> None:
         """Be another process: its owner's lease runs, that of the one before has ended."""
         if self._owner:
-            self._app.claims.leases.end(self._owner)
+            self._app._parts.claims.leases.end(self._owner)
         self._owner = f"model:{uuid.uuid4().hex}"
-        self._app.claims.leases.renew(self._owner, LEASE)
+        self._app._parts.claims.leases.renew(self._owner, LEASE)
 
     def settle_all(self, commands: list[Any]) -> Told:
         """Send *commands*, which are callables, at drawn moments; deliver until nothing is left."""

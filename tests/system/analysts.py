@@ -50,7 +50,7 @@ def work() -> None:
 
     from angzarr.wiring.analysis_worker import open_worker
 
-    with open_worker(road_app.app, ["thing"]) as worker:
+    with open_worker(road_app.app.ops, ["thing"]) as worker:
         (runner,) = (duty for duty in worker.duties if duty.name == "replay jobs")
         runner.lease = LEASE
         object.__setattr__(runner.replayer, "lease", LEASE)

@@ -133,7 +133,7 @@ class Site:
         return self.ran(what)
 
     def letters(self, domain: str, number: int = 1):
-        queue = self.app.open_dead_letter_queue()
+        queue = self.app.ops.open_dead_letter_queue()
         try:
             found = []
 
@@ -150,7 +150,7 @@ class Site:
 
     def forget_letters(self, *domains: str) -> None:
         """Take what earlier tests left: the queues of letters are theirs too."""
-        queue = self.app.open_dead_letter_queue()
+        queue = self.app.ops.open_dead_letter_queue()
         try:
             while receipts := queue.receive(domains, limit=100, wait=timedelta(0)):
                 queue.done(receipts)

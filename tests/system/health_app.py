@@ -23,7 +23,7 @@ from road_app import Batch, Thing, app, handle  # noqa: F401 - the site's
 health = app.settings.health.model_copy(
     update={"stalled_after": timedelta(seconds=float(os.environ["HEALTH_STALLED"]))}
 )
-app.settings = app.settings.model_copy(update={"health": health})
+app.ops.context.substitute(settings=app.settings.model_copy(update={"health": health}))
 
 
 def own_sdk() -> None:

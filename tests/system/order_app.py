@@ -57,12 +57,12 @@ app = Angzarr(
     },
 )
 app.conf.task_default_queue = PREFIX
-if app.broker_url.startswith("sqs"):
+if app.ops.broker_url.startswith("sqs"):
     app.conf.broker_transport_options = {
         "polling_interval": 0.1, "wait_time_seconds": 1, "region": "us-east-1",
         "is_secure": False, "visibility_timeout": int(os.environ.get("ORDER_VISIBILITY", "1800")),
     }  # fmt: skip
-elif app.broker_url.startswith("redis"):
+elif app.ops.broker_url.startswith("redis"):
     app.conf.broker_transport_options = {"lease": float(os.environ.get("ORDER_LEASE", "10"))}
 
 if os.environ.get("ORDER_HASTE") == "1":  # nobody is to wait for minutes, or for a dead keeper

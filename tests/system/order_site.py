@@ -14,6 +14,7 @@ from angzarr.events import headers as names
 from angzarr.events.headers import number_or
 from angzarr.events.publication import Publication
 from angzarr.ordering.lane import Lane
+from angzarr.wiring.ordering import orders_of
 from polling import wait_until
 from system.conftest import Site
 
@@ -37,7 +38,7 @@ class OrderSite(Site):
 
     @property
     def lanes(self):
-        return self.app.ordering.lanes
+        return self.app._parts.ordering.lanes
 
     @property
     def totals(self):
@@ -167,7 +168,7 @@ class OrderSite(Site):
         return Lane(handler, Address(self.domain, root, ""))
 
     def nothing_waits(self):
-        return not any(self.waiting(name) for name in self.app.ordered_handlers())
+        return not any(self.waiting(name) for name in orders_of(self.app.handlers))
 
 
 def interleaved(roots, events, seed):

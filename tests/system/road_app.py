@@ -59,7 +59,7 @@ app.conf.broker_transport_options = {
             "is_secure": False,
             "visibility_timeout": int(os.environ.get("ROAD_VISIBILITY", "1800")),
         }
-        if app.broker_url.startswith("sqs")
+        if app.ops.broker_url.startswith("sqs")
         else {}
     ),
 }

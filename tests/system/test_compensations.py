@@ -36,7 +36,7 @@ def test_an_event_that_is_published_is_undone_by_nobody(site):
 def test_two_handlers_of_one_event_that_name_one_compensation_are_undone_both(site):
     letter = letter_of(site, 1, "give up")
     other = replace(letter, id="of-the-other", handler="road_app.handle_async")
-    with closing(site.app.open_ledger()) as ledger:
+    with closing(site.app.ops.open_ledger()) as ledger:
         entries = ledger.add_failed_events([letter, other])
         ledger.decide([Decided(entry_id=e.id, revision=e.revision, decision=HOLD) for e in entries],
                       by="me")  # fmt: skip
@@ -54,6 +54,6 @@ def test_two_handlers_of_one_event_that_name_one_compensation_are_undone_both(si
 
 
 def _sent(site, entry):
-    with closing(site.app.open_ledger()) as ledger:
+    with closing(site.app.ops.open_ledger()) as ledger:
         found = ledger.open(entry.id).entry
     return found.status is Status.COMPENSATED and found.published_at

@@ -74,7 +74,7 @@ def added(site):
 def survived(site, pool, is_over):
     """Start a worker each time one dies, until *is_over* says so of the letters by task."""
     letters = {}
-    with closing(site.app.open_dead_letter_queue()) as queue:
+    with closing(site.app.ops.open_dead_letter_queue()) as queue:
         for _ in range(TOO_MANY):
             with site.begun_worker(pool=pool, ROAD_ASYNC="0", ROAD_LEASE="1") as worker:
                 while worker.poll() is None:
@@ -154,7 +154,7 @@ def test_a_kill_minus_9_of_the_whole_worker_loses_nothing_on_sqs(sqs_site):
             victim.wait(60)
         tale.note_cut(victim)
         let_leases_end(tale.site)
-    with tale.site.worker(), closing(tale.site.app.open_dead_letter_queue()) as queue:
+    with tale.site.worker(), closing(tale.site.app.ops.open_dead_letter_queue()) as queue:
         while not tale.is_over(queue):
             told = tale.ended()
             wait_until(lambda seen=told: tale.is_over(queue) or tale.ended() != seen, tale)

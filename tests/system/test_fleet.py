@@ -45,6 +45,6 @@ def test_a_worker_is_told_with_its_release_and_is_gone_once_it_was_killed(site):
         assert [one for one in found["handlers"] if one.startswith("celery.")] == []
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(60)
-        wait_until(lambda: not list(site.app.fleet().members()), "its lease to end")
+        wait_until(lambda: not list(site.app.ops.fleet().members()), "its lease to end")
     (release,) = told(site, "releases")
     assert (release["name"], release["workers"]) == ("2026.11", 0)

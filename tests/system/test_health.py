@@ -109,8 +109,8 @@ def test_a_worker_whose_broker_is_cut_is_live_and_ready_again_when_it_is_back(
     with site.probed_worker(pool=pool):
         proxy.cut()
         wait_until(lambda: "broker" in site.broken("/readyz"), "unready")
-        longer = site.app.movement.monotonic() + 1.5 * STALLED
-        while site.app.movement.monotonic() < longer:
+        longer = site.app._runtime.movement.monotonic() + 1.5 * STALLED
+        while site.app._runtime.movement.monotonic() < longer:
             assert site.probe("/livez")[0] == 200, site.probe("/livez")
         proxy.mend()
         wait_until(site.is_ready, "ready again")
@@ -126,8 +126,8 @@ def test_a_worker_whose_broker_is_mute_is_live(request, health_site, cable, brok
     with site.probed_worker():
         proxy.stall()  # every connection stays open, and new ones are taken
         wait_until(lambda: "broker" in site.broken("/readyz"), "unready")
-        longer = site.app.movement.monotonic() + 35
-        while site.app.movement.monotonic() < longer:
+        longer = site.app._runtime.movement.monotonic() + 35
+        while site.app._runtime.movement.monotonic() < longer:
             assert site.broken("/livez") == set()
         proxy.mend()
         wait_until(site.is_ready, "ready again")
@@ -221,8 +221,8 @@ def test_a_solo_worker_is_live_while_a_long_task_runs(health_site):
         site.wait_ran("handle")
         said = site.probe("/livez")[1]["loop"]["says"]
         assert said == "a task runs on it, as the solo pool does"
-        later = site.app.movement.monotonic() + STALLED + 2
-        while site.app.movement.monotonic() < later:
+        later = site.app._runtime.movement.monotonic() + STALLED + 2
+        while site.app._runtime.movement.monotonic() < later:
             assert site.broken("/livez") == set()
         site.journal.with_name("gate").touch()
         wait_until(lambda: "moved" in site.probe("/livez")[1]["loop"]["says"], "turns")

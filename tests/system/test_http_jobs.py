@@ -46,7 +46,7 @@ def site(request, make_site, tmp_path, redis_url):
 @pytest.fixture
 def held(site):
     """Ids of held entries, whose cause is gone."""
-    with closing(site.app.open_ledger()) as ledger:
+    with closing(site.app.ops.open_ledger()) as ledger:
         entries = ledger.add_failed_events([letter_of(site, n, "fine") for n in range(COUNT)])
         held = [Decided(entry_id=e.id, revision=e.revision, decision=HOLD) for e in entries]
         ledger.decide(held, by="me")
@@ -57,7 +57,7 @@ def held(site):
 def dashboard(app, settings=None):
     """Serve *app*'s dashboard; give what asks its API."""
     with ExitStack() as doors:
-        site = build_site(open_services(app, doors), settings or DashboardSettings())
+        site = build_site(open_services(app.ops, doors), settings or DashboardSettings())
         listener = doors.enter_context(bind("127.0.0.1", 0))
         server = server_of(site)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -82,7 +82,7 @@ def ask(port, path, body=None, **headers):
 
 
 def statuses(site):
-    with closing(site.app.open_ledger()) as ledger:
+    with closing(site.app.ops.open_ledger()) as ledger:
         return ledger.get_failure_stats().by_status
 
 
@@ -143,7 +143,7 @@ def test_an_edit_of_one_person_is_sent_once_another_who_saw_it_approves_it(site,
         assert line["detail"].startswith("replay 1 edited: /n: ")
         assert api(f"/entries/{others[0]}", **bob)["status"] == "held"
     assert [line["n"] for line in site.ran("handle")] == [77]
-    with closing(site.app.open_ledger()) as ledger:
+    with closing(site.app.ops.open_ledger()) as ledger:
         detail = ledger.open(first)
     assert detail.before.event.data == {"n": 0, "fate": "fine"}
     assert detail.order.letter.event.data == edit["data"]
@@ -154,7 +154,7 @@ def test_a_job_that_sends_to_another_handler_resolves_the_entries(site, held):
     with (
         site.worker(pool="solo"),
         analysts(site) as start,
-        closing(site.app.open_replay_jobs()) as jobs,
+        closing(site.app.ops.open_replay_jobs()) as jobs,
     ):
         start()
         job = jobs.begin(GROUP, plan, by="ann")

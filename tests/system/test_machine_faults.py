@@ -80,7 +80,7 @@ def handled(site):
 
 def ours(site, number=1, domain="thing"):
     """Return *number* letters of this site's own events at most; others' are none of ours."""
-    queue, found = site.app.open_dead_letter_queue(), []
+    queue, found = site.app.ops.open_dead_letter_queue(), []
     try:
         while receipts := queue.receive([domain], limit=100, wait=timedelta(seconds=1)):
             queue.done(receipts)

@@ -130,7 +130,7 @@ def test_kill_9_at_any_moment_costs_no_event_no_order_and_no_effect(site):
 
 def bring_back(site):
     """Replay what is a letter since it was at work at three kills; return how many that were."""
-    with closing(site.app.open_dead_letter_queue()) as queue:
+    with closing(site.app.ops.open_dead_letter_queue()) as queue:
         receipts = queue.receive([site.domain], limit=10, wait=timedelta(0))
         queue.done(receipts)
     for receipt in receipts:

@@ -84,7 +84,7 @@ def wait_entry(site, worker, status):
 def test_what_follows_a_dead_letter_waits_for_it_and_nobody_else_does(order_site, tmp_path, way):
     site = order_site(ORDER_SECOND="1", ANGZARR_LEDGER=f"sqlite:///{tmp_path}/ledger.db")
     everything = {"bad": range(6), "good": range(6)}
-    with site.workers(2), open_worker(site.app, [site.domain]) as worker:
+    with site.workers(2), open_worker(site.app.ops, [site.domain]) as worker:
         for n in range(6):
             fate = "give up@totals" if n == 2 else "fine"
             site.publish(site.entry("bad", n, fate), site.entry("good", n))
@@ -249,7 +249,7 @@ def test_messages_that_nobody_can_place_or_read_are_letters_and_hold_up_their_ow
     def known(root):
         return [(one.sequence, one.why) for one in site.waiting(site.totals, root)]
 
-    with site.workers(2), open_worker(site.app, [site.domain]) as worker:
+    with site.workers(2), open_worker(site.app.ops, [site.domain]) as worker:
         site.publish_range("a", 0, 2)
         for number, (root, headers) in enumerate(PLACELESS.items()):
             named = {"angzarr-event-id": f"{number}-{site.module.PREFIX}", **headers}
@@ -285,7 +285,7 @@ def wait_entries(site, worker, number, but=()):
 
     def found():
         worker.step(wait=timedelta(milliseconds=100))
-        with closing(site.app.open_ledger()) as ledger:
+        with closing(site.app.ops.open_ledger()) as ledger:
             entries = ledger.get_failed_events(status=None).entries
         return len(entries) >= number and entries
 

@@ -75,11 +75,11 @@ def job_site(make_site, tmp_path, redis_url):
 
 def begin(site, count, plan, fate="fine"):
     """File a held group and begin its replay; return the store of jobs and the job's id."""
-    with closing(site.app.open_ledger()) as ledger:
+    with closing(site.app.ops.open_ledger()) as ledger:
         entries = ledger.add_failed_events([letter_of(site, n, fate) for n in range(count)])
         held = [Decided(entry_id=e.id, revision=e.revision, decision=HOLD) for e in entries]
         ledger.decide(held, by="me")
-    jobs = site.app.open_replay_jobs()
+    jobs = site.app.ops.open_replay_jobs()
     return jobs, jobs.begin(GROUP, plan, by="ann").id
 
 
@@ -98,7 +98,11 @@ def test_a_group_of_200_with_a_sick_dependency_halts_after_1(job_site):
         worker.step(wait=timedelta(milliseconds=100))
         return jobs.open_job(job_id).status is JobStatus.HALTED
 
-    with closing(jobs), site.worker(pool="solo"), open_worker(site.app, ["thing"]) as worker:
+    with (
+        closing(jobs),
+        site.worker(pool="solo"),
+        open_worker(site.app.ops, ["thing"]) as worker,
+    ):
         wait_until(halted, "the job to halt")
         for _ in range(5):
             worker.step(wait=timedelta(milliseconds=100))
@@ -123,5 +127,5 @@ def test_20_kills_of_the_analysis_worker_lose_nothing_and_repeat_nothing(job_sit
     assert (job.status, job.handled, job.sent) == (JobStatus.DONE, GROUP_SIZE, GROUP_SIZE)
     assert Counter(line["n"] for line in site.ran("handle")) == dict.fromkeys(range(GROUP_SIZE), 1)
     assert {line["replay"] for line in site.ran("handle")} == {1}
-    with closing(site.app.open_ledger()) as ledger:
+    with closing(site.app.ops.open_ledger()) as ledger:
         assert ledger.get_failure_stats().by_status == {Status.RESOLVED: GROUP_SIZE}

@@ -34,7 +34,7 @@ def guarded_site(make_site, amqp_url, tmp_path):
 
 def raw_letter(site):
     """Look at the next letter of *site* as it lies in its queue."""
-    with closing(site.app.open_dead_letter_queue()) as queue:
+    with closing(site.app.ops.open_dead_letter_queue()) as queue:
         receipts = wait_until(
             lambda: queue.receive(["thing"], limit=1, wait=timedelta(seconds=1)), "a letter"
         )
@@ -43,7 +43,10 @@ def raw_letter(site):
 
 @contextmanager
 def analysis_of(site):
-    with closing(site.app.open_ledger()) as ledger, open_worker(site.app, ["thing"]) as worker:
+    with (
+        closing(site.app.ops.open_ledger()) as ledger,
+        open_worker(site.app.ops, ["thing"]) as worker,
+    ):
 
         def step(status):
             worker.step(wait=timedelta(milliseconds=100))
@@ -82,7 +85,7 @@ def test_a_letter_of_others_is_handled_by_the_task_of_its_route(make_site, amqp_
     site.forget_letters("thing")
     page = {"event": {"@type": "x/bank.v1.MoneyLost", "amount": 7}}
     theirs = {"cover": {"domain": "thing"}, "rejectedEvents": {"pages": [page]}}
-    with closing(site.app.open_dead_letter_queue()) as queue:
+    with closing(site.app.ops.open_dead_letter_queue()) as queue:
         assert queue.put([decode(json.dumps(theirs).encode())]) == [None]
     with site.worker(pool="solo"), analysis_of(site) as (waking, wait_until_it_is):
         entry = wait_until_it_is(Status.HELD)

@@ -62,7 +62,7 @@ def wait_entry(site, worker, status, but=""):
 
     def found():
         worker.step(wait=timedelta(milliseconds=100))
-        with closing(site.app.open_ledger()) as ledger:
+        with closing(site.app.ops.open_ledger()) as ledger:
             page = ledger.get_failed_events(status=None)
         entries = [one for one in page.entries if one.id != but]
         assert len(entries) <= 1, [
@@ -103,7 +103,7 @@ def test_a_stale_command_is_held_and_carried_out_once_with_a_fresh_sequence(
     site, angzarr, pool, ask
 ):
     domain = site.module.SHELF
-    with site.worker(pool=pool), open_worker(site.app, [domain]) as worker:
+    with site.worker(pool=pool), open_worker(site.app.ops, [domain]) as worker:
         counted(site, 1)
         ask(site)
         entry = wait_entry(site, worker, Status.HELD)
@@ -124,7 +124,7 @@ def test_a_stale_command_is_held_and_carried_out_once_with_a_fresh_sequence(
         resolved = wait_entry(site, worker, Status.RESOLVED)
         counted(site, 3)
     assert (resolved.replays, pieces(site)) == (2, [1, 2, 3])
-    with closing(site.app.open_ledger()) as ledger:
+    with closing(site.app.ops.open_ledger()) as ledger:
         story = [line.detail for line in ledger.open(entry.id).history]
     assert "replay 2 with a fresh sequence" in story
 
@@ -146,7 +146,7 @@ def test_letters_of_failed_compensations_have_a_queue_and_are_filed_after_a_move
 ):
     site, own = compensating
     domain = site.module.SHELF
-    with site.worker(pool="solo"), open_worker(site.app, [domain]) as worker:
+    with site.worker(pool="solo"), open_worker(site.app.ops, [domain]) as worker:
         fail_to_compensate(site)
         sent(site)  # any other letter of that domain goes where all go
         first = wait_entry(site, worker, Status.HELD)
@@ -168,7 +168,7 @@ def test_an_analysis_worker_of_their_own_files_letters_of_failed_compensations(
     sys.modules.pop(site.name)
     with (
         closing(importlib.import_module(site.name).app) as app,
-        open_worker(app, [site.module.SHELF]) as worker,
+        open_worker(app.ops, [site.module.SHELF]) as worker,
     ):
         entry = wait_entry(site, worker, Status.HELD)
     assert entry.reason == Reason.COMPENSATION

@@ -71,7 +71,7 @@ def test_what_is_paused_waits_and_is_handled_when_resumed_and_what_is_dropped_is
         wait_until(lambda: len(facts("postponed")) >= EVENTS, "the paused to be put back")
         assert handled(site) == others
         assert site.ran("take") == []
-        assert paused["id"] in {switch.id for switch in site.app.switch_controls().switches()}
+        assert paused["id"] in {switch.id for switch in site.app.ops.switch_controls().switches()}
 
         flow(site, "resume", "--all")
         wait_until(lambda: len(handled(site)) == 2 * EVENTS, "the paused to be handled")
@@ -89,4 +89,4 @@ def test_what_is_paused_waits_and_is_handled_when_resumed_and_what_is_dropped_is
     assert all("left us" in fact.data["reason"] for fact in facts("skipped"))
     done = [fact.data["action"] for fact in facts("flow_switched")]
     assert done == ["pause", "pause", "resume", "resume", "drop"]
-    assert [change.word for change in site.app.switch_controls().history(10)] == done
+    assert [change.word for change in site.app.ops.switch_controls().history(10)] == done

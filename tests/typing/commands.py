@@ -81,7 +81,7 @@ def insist(client: CommandClient) -> Decision:
     intent = Intent(address=Address("account", "a-1"), data={"cents": 1})
     assert_type(app.execute_with_retry(intent, build), Decision)
     assert_type(execute_with_retry(intent, build_whole, app.decider), Decision)
-    return execute_with_retry(intent, build, client, dead_letter=app.bury_command)
+    return execute_with_retry(intent, build, client, dead_letter=app._commands.bury_command)
 
 
 async def ainsist(client: AsyncCommandClient) -> Decision:

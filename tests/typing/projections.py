@@ -77,4 +77,4 @@ class Parcels(Projection):
 
 assert_type(NoRetry(), Policy)
 assert_type(OrderTotals, type[OrderTotals])
-assert_type(app.projections["parcels"], type[Projection])
+assert_type(app._context.projections["parcels"], type[Projection])

@@ -155,7 +155,7 @@ def plain(self: object, n: int) -> int:
 
 
 def pause_while_the_crm_moves() -> str:
-    controls = app.switch_controls()
+    controls = app.ops.switch_controls()
     put = controls.put(
         Selector(tenant="acme"), SwitchAction.PAUSE, by="me", until=timedelta(hours=1)
     )

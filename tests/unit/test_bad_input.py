@@ -220,7 +220,7 @@ def test_a_missing_extra_says_what_to_install(make_app, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     app = make_app("shop", dlq={"backend": "kafka", "kafka_brokers": "127.0.0.1:1"})
     with pytest.raises(MissingExtra, match=r"pip install 'angzarr-workers\[kafka\]'"):
-        app.open_dead_letter_queue()
+        app.ops.open_dead_letter_queue()
 
 
 def test_a_missing_client_of_pubsub_says_what_to_install(make_app, monkeypatch):
@@ -229,7 +229,7 @@ def test_a_missing_client_of_pubsub_says_what_to_install(make_app, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.cloud.pubsub_v1", None)
     app = make_app("shop", dlq={"backend": "pubsub", "pubsub_project": "p"})
     with pytest.raises(MissingExtra, match=r"pip install 'angzarr-workers\[pubsub\]'"):
-        app.open_dead_letter_queue()
+        app.ops.open_dead_letter_queue()
 
 
 def test_a_broker_that_is_away_at_publish_is_one_sentence_without_the_password(make_app):
@@ -320,17 +320,17 @@ def test_a_partly_failed_publish_names_who_is_missing(app, monkeypatch):
 def test_a_worker_refuses_unsafe_settings_and_says_which(app, setting, value, said):
     app.conf[setting] = value
     with pytest.raises(UnsafeSetting, match=said):
-        app.check_worker("threads")
+        app._runtime.check_worker("threads")
 
 
 def test_the_defaults_are_safe(app):
-    app.check_worker("threads")
+    app._runtime.check_worker("threads")
 
 
 def test_a_worker_refuses_an_unsafe_task(app):
     app.task(name="early", acks_late=False, lazy=False)(no_arguments)
     with pytest.raises(UnsafeSetting, match="task early has acks_late=False"):
-        app.check_worker("threads")
+        app._runtime.check_worker("threads")
 
 
 def test_rabbitmq_without_confirms_is_refused(make_app):
@@ -338,14 +338,14 @@ def test_rabbitmq_without_confirms_is_refused(make_app):
     assert app.connection_for_write().transport_options["confirm_publish"] is True
     app.conf.broker_transport_options = {"confirm_publish": False}
     with pytest.raises(UnsafeSetting, match="confirm_publish"):
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
 
 
 @pytest.mark.parametrize("pool", ["threads", "solo", "gevent"])
 def test_a_time_limit_that_a_pool_ignores_is_refused(app, pool):
     app.task(name="limited", time_limit=5, lazy=False)(no_arguments)
     with pytest.raises(UnsafeSetting, match=f"the {pool} pool ignores"):
-        app.check_worker(pool)
+        app._runtime.check_worker(pool)
 
 
 def test_an_async_handler_in_a_gevent_pool_is_refused(app):
@@ -354,12 +354,12 @@ def test_an_async_handler_in_a_gevent_pool_is_refused(app):
         pass
 
     with pytest.raises(UnsafeSetting, match="is async"):
-        app.check_worker("gevent")
+        app._runtime.check_worker("gevent")
 
 
 def test_a_memory_broker_with_processes_is_refused(app):
     with pytest.raises(UnsafeSetting, match="threads or solo"):
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
 
 
 @pytest.mark.parametrize("broker", ["redis://127.0.0.1:1", "sqs://", "amqp://127.0.0.1:1"])
@@ -372,7 +372,7 @@ def test_a_policy_may_wait_for_days_on_any_broker(make_app, monkeypatch, broker)
     )  # fmt: skip
     slow = Policy(name="slow", base=timedelta(hours=1), max_delay=timedelta(days=7), max_attempts=9)
     app.handler(Placed, policy=slow)(nothing)
-    app.check_worker("prefork")
+    app._runtime.check_worker("prefork")
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_a_policy_may_wait_for_days_on_any_broker(make_app, monkeypatch, broker)
 def test_servers_that_cannot_serve_are_refused_at_start(make_app, options, said):
     app = make_app("shop", **options)
     with pytest.raises(ConfigurationError, match=said):
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
 
 
 def test_a_spool_that_takes_no_files_is_refused_at_start(make_app, tmp_path):
@@ -411,7 +411,7 @@ def test_a_spool_that_takes_no_files_is_refused_at_start(make_app, tmp_path):
         dlq={"targets": ["amqp", "spool"], "spool": spool},
     )  # fmt: skip
     with pytest.raises(ConfigurationError, match=r"cannot be used.*that this user may write to"):
-        app.check_worker("prefork")
+        app._runtime.check_worker("prefork")
 
 
 def test_a_harmless_base_class_is_mixed_with_the_road(app):
@@ -459,4 +459,4 @@ def test_the_worker_command_refuses_with_one_sentence(tmp_path):
 )
 def test_an_analysis_worker_that_could_read_nothing_is_refused(make_app, options):
     with pytest.raises(ConfigurationError, match="no letters that another process could read"):
-        make_app("shop", **options).check_analysis()
+        make_app("shop", **options).ops.check_analysis()

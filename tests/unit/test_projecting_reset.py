@@ -46,20 +46,20 @@ def app(emptied):
     memory = {"url": "memory://"}
     with apps(prepare, broker="memory://", store="memory://", ordering=memory) as make:
         app = make()
-        app.ordering.lanes.move(Step(LANE, 0, "e-0", "OrderPlaced", START, START))
+        app._parts.ordering.lanes.move(Step(LANE, 0, "e-0", "OrderPlaced", START, START))
         yield app
 
 
 def test_the_lanes_of_this_process_begin_anew_and_its_own_reset_is_called(app, emptied, caplog):
-    assert reset_projection(app, "projection.sales", by="ann@host") == 1
+    assert reset_projection(app.ops, "projection.sales", by="ann@host") == 1
     assert emptied == ["sales"]
-    assert app.ordering.lanes.look(LANE).next_sequence == 0
-    assert app.ordering.checkpoints.get("projection.sales") is None
+    assert app._parts.ordering.lanes.look(LANE).next_sequence == 0
+    assert app._parts.ordering.checkpoints.get("projection.sales") is None
     assert "begins anew, of 1 lanes, by ann@host" in caplog.text
 
 
 def test_what_cannot_be_emptied_is_refused(app, emptied):
     with pytest.raises(ConfigurationError, match="has no tables"):
-        reset_projection(app, "projection.totals")
-    assert app.ordering.lanes.look(LANE).next_sequence == 1
+        reset_projection(app.ops, "projection.totals")
+    assert app._parts.ordering.lanes.look(LANE).next_sequence == 1
     assert emptied == []

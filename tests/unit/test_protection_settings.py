@@ -137,13 +137,13 @@ def test_the_extra_that_is_missing_is_named_at_start(monkeypatch):
 )
 def test_a_foreign_route_that_leads_nowhere_is_refused(route, said):
     with app_with({"bank": {"*": route}}) as app, pytest.raises(ConfigurationError, match=said):
-        app.replay_targets()
+        app.ops.replay_targets()
 
 
 def test_the_domains_of_foreign_routes_are_read():
     with app_with({"bank": {"*": {"task": "bank.take", "queue": "bank"}}}) as app:
-        assert {"bank", "unknown"} <= set(app.dead_letter_domains())
-        assert app.replay_targets().clear.routes["bank"]["*"].task == "bank.take"
+        assert {"bank", "unknown"} <= set(app.ops.dead_letter_domains())
+        assert app.ops.replay_targets().clear.routes["bank"]["*"].task == "bank.take"
 
 
 def app_with(routes):

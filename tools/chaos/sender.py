@@ -106,4 +106,4 @@ class Sender:
             body=wrong.body, headers=wrong.headers, content_type=wrong.content_type,
             content_encoding=wrong.content_encoding, queue=QUEUE,
         )  # fmt: skip
-        self._module.app.open_publisher().publish(message)
+        self._module.app.ops.open_publisher().publish(message)

@@ -199,7 +199,7 @@ def _rest(work: _Work, patience: float) -> bool:
 
 
 def _outcome(order: Order, work: _Work, seconds: float) -> Outcome:
-    ledger = work.module.app.open_ledger()
+    ledger = work.module.app.ops.open_ledger()
     try:
         entries = remains.entries(ledger)
     finally:

@@ -84,7 +84,7 @@ def shop(scenario: Scenario) -> Iterator[Any]:
         app.conf.task_default_queue = QUEUE
         try:
             _register(app, scenario)
-            app.claims.leases.renew(app.owner, timedelta(hours=1))
+            app._parts.claims.leases.renew(app._runtime.owner, timedelta(hours=1))
             _publish(app, scenario)
             yield app
         finally:
@@ -140,20 +140,20 @@ def take_one(app: Any, _scenario: Scenario, failed: Exception | None = None) -> 
     try:
         payload = found.payload
     except ContentDisallowed as error:
-        return app.bury(message_of(app, envelope), error, "INVALID_TASK")
+        return app._runtime.bury(message_of(app, envelope), error, "INVALID_TASK")
     except DecodeError as error:
-        return app.bury(message_of(app, envelope), error, "UNDECODABLE")
+        return app._runtime.bury(message_of(app, envelope), error, "UNDECODABLE")
     if "task" not in envelope.headers:
         error = OurDecodeError("it names no task: it is no Celery message")
-        return app.bury(message_of(app, envelope), error, "FOREIGN_MESSAGE")
+        return app._runtime.bury(message_of(app, envelope), error, "FOREIGN_MESSAGE")
     try:
         check_headers(envelope.headers)
         args, kwargs, _ = checked_body(payload)
     except InvalidTaskError as error:
-        return app.bury(message_of(app, envelope), error, "INVALID_TASK")
+        return app._runtime.bury(message_of(app, envelope), error, "INVALID_TASK")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a client has to say of itself is not our subject
-        return app.road.take(delivery_of(app, envelope, args, kwargs), failed)
+        return app._runtime.road.take(delivery_of(app, envelope, args, kwargs), failed)
 
 
 def fetched(app: Any) -> Any:
@@ -167,13 +167,13 @@ def fetched(app: Any) -> Any:
 def envelope_of(app: Any, found: Any) -> Envelope:
     headers = {names.ATTEMPT: ATTEMPTS, **found.headers}
     return Envelope(
-        uuid.uuid4().hex, app.owner, found.body, found.content_type, found.content_encoding,
-        headers, found.properties, found.delivery_info,
+        uuid.uuid4().hex, app._runtime.owner, found.body, found.content_type,
+        found.content_encoding, headers, found.properties, found.delivery_info,
     )  # fmt: skip
 
 
 def _written(app: Any, scenario: Scenario) -> DeadLetter:
-    queue = app.open_dead_letter_queue()
+    queue = app.ops.open_dead_letter_queue()
     receipts = queue.receive([DOMAIN, "unknown"], limit=2, wait=timedelta(0))
     queue.done(receipts)
     if len(receipts) != 1 or receipts[0].letter is None:

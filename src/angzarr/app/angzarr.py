@@ -1,60 +1,75 @@
-"""Angzarr: a Celery app whose tasks take the road. The only place where ports meet adapters."""
+"""Angzarr: a Celery app whose tasks take the road. It holds the parts, which never see it."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
 
-from celery import signals
+from celery import Celery, signals
 
-from angzarr.adapters.celery import celery_defaults as own_defaults
-from angzarr.adapters.celery.options import check_app_options
+from angzarr.adapters.celery.options import check_app_options, check_task_options
+from angzarr.adapters.celery.publish.batch import CelerySender
+from angzarr.adapters.celery.publish.outbox import CeleryOutbox
 from angzarr.adapters.celery.shutdown.shutdown import ShutdownStep
-from angzarr.adapters.celery.worker.consumer_state import ConsumerState
-from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
-from angzarr.adapters.celery.worker.queue_pauser import HeldDomains
 from angzarr.adapters.celery.worker.rejected_by_broker import RejectedMessageStep
-from angzarr.adapters.celery.worker.settlement import Settlement
-from angzarr.adapters.celery.worker.worker import StartStep, Stopping
-from angzarr.adapters.http.health_server import HealthServer
-from angzarr.app.projections import Projecting
-from angzarr.app.worker import Working
+from angzarr.adapters.celery.worker.task_classes import (
+    RENAME,
+    CeleryTasks,
+    on_road,
+    open_body,
+    put_on_road,
+    twice,
+    with_road,
+)
+from angzarr.adapters.celery.worker.worker import StartStep
+from angzarr.aggregates.decider import Decider
+from angzarr.app.commands import Commands
+from angzarr.app.escalations import Escalations
+from angzarr.app.projections import ProjectionRegistry
+from angzarr.app.publisher import EventPublisher
+from angzarr.app.registry import HandlerRegistry, UndoFunction
+from angzarr.app.sagas import SagaRegistry
+from angzarr.app.worker import WorkerLife
 from angzarr.clock import SystemClock
-from angzarr.delivery.admission import HeldHandlers
-from angzarr.delivery.executor import DeliveryExecutor
-from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.invoke import Hook, run_eagerly
-from angzarr.delivery.step_retry import InPlace
-from angzarr.errors import ConfigurationError
+from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.invoke import Hook
+from angzarr.errors import DuplicateHandler
 from angzarr.facts import FactLog
+from angzarr.ordering.lane import refuse_order
 from angzarr.resilience.breaker_guard import BreakerGuard, Errors, guards, keyed
-from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.runtime import processes as forks
-from angzarr.runtime.processes import OncePerProcess, PeriodicThread
 from angzarr.settings.settings import SETTINGS, Settings, load
 from angzarr.wiring import stores as wiring
-from angzarr.wiring.delivery import (
-    build_chains,
-    build_judge,
-    build_reacting,
-    build_road,
-    build_salvage,
-    build_settlement,
-    open_schedule,
-)
-from angzarr.wiring.flow_control import guard_of, open_flow
-from angzarr.wiring.ordering import open_ordering
+from angzarr.wiring.context import AppContext
+from angzarr.wiring.dlq_rules import DeadLetterRules
+from angzarr.wiring.flow_control import guard_of
+from angzarr.wiring.operations import Operations
+from angzarr.wiring.process import ProcessParts
 
 #: Arguments that are no settings.
 _ARGUMENTS = ("config", "rules", "verdicts", "hooks")
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class Angzarr(Working, Projecting):
+
+def _of(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Return *method* of the part that an app holds as *part*, for the app."""
+
+    @wraps(method)
+    def call(app: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(getattr(app, part), *args, **kwargs)
+
+    return call
+
+
+class Angzarr(Celery):
     """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
@@ -67,9 +82,11 @@ class Angzarr(Working, Projecting):
 
     amqp_cls = "angzarr.adapters.celery.publish.amqp:AngzarrAMQP"
     events_cls = "angzarr.adapters.celery.worker.broadcasts:NonBlockingEvents"
-    #: What spreads waits and draws shares, in [0, 1).
-    chance: Callable[[], float] = staticmethod(random.random)
     control_cls = "angzarr.adapters.celery.worker.broadcasts:Control"
+
+    #: What operators and tools do with the app.
+    ops: Operations
+    _task_class: Any = None
 
     def __init__(
         self,
@@ -108,64 +125,76 @@ class Angzarr(Working, Projecting):
             **{name: others.pop(name) for name in SETTINGS & others.keys()},
         }
         check_app_options(others, (*SETTINGS, *_ARGUMENTS), others.get("namespace"))
-        self.settings: Settings = load(given, config)
-        self.policy_rules = self.settings.retry.policy_rules()
-        self.handlers = Handlers()
-        self.stopping = Stopping()
-        self.held_domains = HeldDomains()
-        self.movement = ConsumerState()
-        self.rules = tuple(rules)
-        self.verdicts = tuple(verdicts)
-        self.hooks = tuple(hooks)
-        self._dlq_rules = []
-        self._dlq_classifier = None
-        self._lease: LeaseKeeper | None = None
-        self._health: HealthServer | None = None
-        self._threads: list[PeriodicThread] = []
-        self._schedule = OncePerProcess(lambda: open_schedule(self))
-        self._claims = OncePerProcess(lambda: wiring.open_claims(self.settings, self.broker_url))
-        self._tenure = OncePerProcess(lambda: Tenure(self.claims.leases))
-        self._road = OncePerProcess(lambda: build_road(self))
-        self._salvage = OncePerProcess(lambda: build_salvage(self))
-        self._settlement = OncePerProcess(lambda: build_settlement(self))
-        self._flow = OncePerProcess(lambda: open_flow(self))
-        self._facts = OncePerProcess(lambda: wiring.open_facts(self.settings, self.broker_url))
-        self.aggregates, self.sagas, self.projections = {}, {}, {}
-        self._chains = OncePerProcess(lambda: build_chains(self))
-        self._reacting = OncePerProcess(lambda: build_reacting(self))
-        self._ordering = OncePerProcess(lambda: open_ordering(self.settings, self.broker_url))
+        self._hold(
+            AppContext.of(
+                load(given, config),
+                main=main,
+                broker=self._broker_url,
+                rules=tuple(rules),
+                verdicts=tuple(verdicts),
+                hooks=tuple(hooks),
+                chance=random.random,
+            )
+        )
         super().__init__(main, **others)
-        self.take_escalations()
-        self.on_after_configure.connect(self.lay_defaults, weak=False)
+        self._escalations.register(self.handler, self._parts.poster.get)
+        self.on_after_configure.connect(self._runtime.lay_defaults, weak=False)
         if self.configured:  # by a fixup, or by a subclass in `on_init`
-            self.lay_defaults()
+            self._runtime.lay_defaults()
         self.steps["worker"].update((StartStep, ShutdownStep, RejectedMessageStep))
-        signals.worker_process_shutdown.connect(self._close_road, weak=False)
+        signals.worker_process_shutdown.connect(self._runtime.close, weak=False)
         if self.settings.logs == "structured":
             wiring.dress_celery_logs()
 
-    def lay_defaults(self, **_signal: Any) -> None:
-        """Put our defaults for Celery under what the user says; after each reading of it."""
-        own_defaults.lay(self.conf, amqp=wiring.is_amqp(self.broker_url))
+    def _hold(self, context: AppContext) -> None:
+        """Make the parts; they get what they need of each other, and never the app."""
+        tasks = CeleryTasks(self)
+        self._context = context
+        self._publisher = EventPublisher(context, CelerySender(self, Angzarr.send_task))
+        self._escalations = Escalations(context, self.publish)
+        outbox = CeleryOutbox(self, self.publish_many, self.escalate)
+        self._parts = parts = ProcessParts(context, self, outbox)
+        self._registry = registry = HandlerRegistry(context, tasks)
+        self._sagas = SagaRegistry(parts, registry, tasks, self.handler)
+        self._projections = ProjectionRegistry(parts, registry, tasks)
+        self._commands = Commands(parts)
+        self._letter_rules = DeadLetterRules(parts)
+        self.ops = Operations(parts, self._letter_rules)
+        self._runtime = WorkerLife(parts, self.ops)
 
-    def now(self) -> datetime:
-        """Return the fleet's time in the app's zone: Celery counts ``eta`` and ``expires`` from it.
+    def _broker_url(self) -> str:
+        given = self.conf.broker_url or "amqp://guest@localhost//"
+        return given if isinstance(given, str) else ";".join(given)
 
-        The machine's own clock may be wrong, and whoever reads those goes by the store's.
-        """
-        return SystemClock().now().astimezone(self.timezone)
+    # -- for handlers and publishers ---------------------------------------------------------
 
-    # -- the road of this process ------------------------------------------------------------
+    handler = _of("_registry", HandlerRegistry.handler)
+    aggregate = _of("_sagas", SagaRegistry.aggregate)
+    saga = _of("_sagas", SagaRegistry.saga)
+    process_manager = _of("_sagas", SagaRegistry.process_manager)
+    projection = _of("_projections", ProjectionRegistry.projection)
+    publish = _of("_publisher", EventPublisher.publish)
+    publish_many = _of("_publisher", EventPublisher.publish_many)
+    send_command = _of("_commands", Commands.send_command)
+    execute = _of("_commands", Commands.execute)
+    execute_with_retry = _of("_commands", Commands.execute_with_retry)
+    book = _of("_commands", Commands.book)
+    load = _of("_commands", Commands.load)
+    escalate = _of("_escalations", Escalations.escalate)
+    dlq_rule = _of("_letter_rules", DeadLetterRules.dlq_rule)
+    add_dlq_rule = _of("_letter_rules", DeadLetterRules.add_dlq_rule)
+    replace_dlq_classifier = _of("_letter_rules", DeadLetterRules.replace_dlq_classifier)
 
-    @property
-    def road(self) -> DeliveryExecutor:
-        """The road of this process."""
-        return self._road.get()
+    @overload
+    def undo(self, function: UndoFunction, /) -> UndoFunction: ...
 
-    @property
-    def facts(self) -> FactLog:
-        """Where this process appends facts that belong to no delivery."""
-        return self._facts.get()
+    @overload
+    def undo(self, /, *, name: str) -> Callable[[UndoFunction], UndoFunction]: ...
+
+    def undo(self, function: Any = None, /, *, name: str | None = None) -> Any:
+        """Register a function that undoes a finished step; see `HandlerRegistry.undo`."""
+        undo: Callable[..., Any] = self._registry.undo
+        return undo(function, name=name)
 
     def breaker(
         self,
@@ -184,29 +213,111 @@ class Angzarr(Working, Projecting):
         Raises ConfigurationError for a name that no breaker can have.
         """
         (guard,) = guards({name: errors})
-        return guard_of(self, None, guard._replace(name=keyed(name, key)), fallback)
-
-    def holding(self) -> Callable[[Handler], str | None]:
-        """Return what tells why a handler is held back at this moment; for a worker's parent."""
-        return HeldHandlers(
-            switches=self.flow.switches,
-            breakers=self.flow.breakers,
-            pausing=self.settings.flow.pausing,
-            domains=self.held_domains.now(),
-        ).why
+        keyed_guard = guard._replace(name=keyed(name, key))
+        return guard_of(self._context, lambda: self._parts.flow, None, keyed_guard, fallback)
 
     @property
-    def settlement(self) -> Settlement:
-        """What settles in a worker's parent process what no child will."""
-        return self._settlement.get()
+    def settings(self) -> Settings:
+        """The settings, as file, environment and arguments say them."""
+        return self._context.settings
 
-    def run_eagerly(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run *task* for ``apply()`` and ``task_always_eager``: not claimed, not retried."""
-        handler = self.handlers.get(task.name)
-        if handler is None:
-            msg = f"{task.name} is not registered with this app"
-            raise ConfigurationError(msg)
-        headers = {**(task.request.headers or {}), "id": task.request.id}
-        in_place = InPlace(failure_policy=build_judge(self, SystemClock()), stopping=self.stopping)
-        log, breaker = wiring.bound_logger(), partial(guard_of, self, handler)
-        return run_eagerly(handler, in_place, self.undos, headers, args, kwargs, log, breaker)
+    @property
+    def handlers(self) -> Handlers:
+        """The handlers that this process has imported."""
+        return self._context.handlers
+
+    @property
+    def decider(self) -> Decider:
+        """The aggregates of this process, for callers who wait for the answer (spec C3)."""
+        return self._commands.decider
+
+    @property
+    def facts(self) -> FactLog:
+        """Where this process appends facts that belong to no delivery."""
+        return self._parts.facts
+
+    # -- Celery's own names ------------------------------------------------------------------
+
+    @property
+    def Task(self) -> Any:  # noqa: N802 - Celery's name
+        """The base class of this app's tasks: `task_cls`, or what was assigned, on the road."""
+        if self._task_class is None:
+            self._task_class = self.create_task_cls()
+        return self._task_class
+
+    @Task.setter
+    def Task(self, kind: Any) -> None:  # noqa: N802
+        self._task_class = with_road(kind)
+
+    def create_task_cls(self) -> Any:
+        """Return a base class for tasks: the user's, or that of Django's fixup, on the road."""
+        return self.subclass_with_self(
+            with_road(self.task_cls), name="Task", attribute="_app", keep_reduce=True, abstract=True
+        )
+
+    @overload
+    def task(self, function: Callable[..., Any], /) -> Any: ...
+
+    @overload
+    def task(self, **options: Any) -> Callable[[Callable[..., Any]], Any]: ...
+
+    def task(self, *args: Any, **options: Any) -> Any:
+        """Register a plain task, as Celery does, but with this app only.
+
+        Celery shares an app's tasks with every other app of the process; two apps that happen to
+        use one name would then run each other's functions. ``shared=True`` brings it back.
+        """
+        refuse_order(options)
+        check_task_options(options, lambda: options.get("base") or self.Task)
+        options.setdefault("shared", False)
+        return super().task(*args, **options)
+
+    def _task_from_fun(
+        self, fun: Callable[..., Any], name: str | None = None, base: Any = None, **options: Any
+    ) -> Any:
+        """Register a plain task's handler beside its Celery task (Celery's own extension point)."""
+        mixed = self.Task if base is None else with_road(base, self.Task)
+        check_task_options(options, lambda: mixed)  # of `shared_task`, whose app is not known
+        task = super()._task_from_fun(fun, name=name, base=mixed, **on_road(mixed), **options)
+        open_body(task)
+        self._registry.take_task(task, is_async=inspect.iscoroutinefunction(fun))
+        return task
+
+    def register_task(self, task: Any, **options: Any) -> Any:
+        """Register a class-based task, with the road under a class that does not derive from it."""
+        made = put_on_road(task() if inspect.isclass(task) else task, self.Task)
+        registered = super().register_task(made, **options)
+        open_body(registered)
+        is_async = inspect.iscoroutinefunction(type(registered).run)
+        self._registry.take_task(registered, is_async=is_async)
+        return registered
+
+    def _warn_if_duplicate_task_name(self, task: Any, fun: Any, name: str) -> None:
+        """Refuse what Celery only warns of: one of two functions would never be called."""
+        first = getattr(task, "_decorated_fun", None)
+        if first is None or first is fun or CeleryTasks(self).keeps_first(name, first, fun):
+            return
+        raise DuplicateHandler(twice(name, first, fun))
+
+    def _warn_duplicate_task_name(
+        self, name: str, existing: str, new: str, _consequence: str
+    ) -> NoReturn:
+        """Refuse a class-based task under a name that is taken, in place of a warning."""
+        msg = f"{name!r} is the name of {existing} and of {new}: {RENAME}"
+        raise DuplicateHandler(msg)
+
+    def send_task(self, name: str, *args: Any, **options: Any) -> Any:
+        """Send a task as Celery does; raises BrokerUnavailable if the broker did not confirm it."""
+        return self._publisher.send_task(super().send_task, name, *args, **options)
+
+    def now(self) -> datetime:
+        """Return the fleet's time in the app's zone: Celery counts ``eta`` and ``expires`` from it.
+
+        The machine's own clock may be wrong, and whoever reads those goes by the store's.
+        """
+        return SystemClock().now().astimezone(self.timezone)
+
+    def close(self) -> None:
+        """Close what this process opened, Celery's and ours; what is used again opens again."""
+        self._runtime.close()
+        super().close()

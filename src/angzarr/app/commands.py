@@ -1,4 +1,4 @@
-"""Commanding: commands are sent, or carried out here and now; books are read (spec C1 to C3)."""
+"""Commands are sent, or carried out here and now; books are read (spec C1 to C3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import uuid
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from angzarr.adapters.celery.publish.outbox import CeleryOutbox
 from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Address, Book, Decision, check_address, root_text
 from angzarr.aggregates.command import (
@@ -20,28 +19,25 @@ from angzarr.aggregates.command import (
     task_of,
 )
 from angzarr.aggregates.decider import CommandMismatch, Decider, read
-from angzarr.app.sagas import Enlisting
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read as read_delivery
 from angzarr.delivery.failure_policy import GIVEN_UP
-from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.errors import SequenceMismatch
 from angzarr.events.event import Event, Priority, event_type_of, task_id_for, to_json
 from angzarr.events.publication import celery_message
-from angzarr.runtime.processes import OncePerProcess, PeriodicThread
-from angzarr.sagas.outbox import Outbox
-from angzarr.wiring import event_store as books_wiring
-from angzarr.wiring.delivery import build_judge, build_relay
+from angzarr.wiring.delivery import build_judge
+from angzarr.wiring.process import ProcessParts
 
 B = TypeVar("B", bound=Aggregate[Any])
 
 
-class Commanding(Enlisting):
-    """What an app does with commands."""
+class Commands:
+    """Sends commands, or carries them out here and now, and reads books."""
 
-    _salvage: OncePerProcess[UnreadableMessages]
+    def __init__(self, parts: ProcessParts) -> None:
+        self._parts = parts
 
     def send_command(
         self,
@@ -73,7 +69,7 @@ class Commanding(Enlisting):
             tenant_id=tenant_id,
             priority=Priority(priority),
         )
-        self.outbox.send([made])
+        self._parts.outbox.send([made])
         return made
 
     def execute(self, command: Command) -> Decision:
@@ -97,8 +93,8 @@ class Commanding(Enlisting):
 
     def _published(self, address: Address, decision: Decision) -> Decision:
         """Publish what was decided here; workers do it where this process cannot (`Relay`)."""
-        self.outbox.publish(decision.events)
-        self._chains.get().books.sent(address, decision.cause)
+        self._parts.outbox.publish(decision.events)
+        self._parts.chains.get().books.sent(address, decision.cause)
         return decision
 
     @property
@@ -108,20 +104,7 @@ class Commanding(Enlisting):
         A command that a person must look at becomes a dead letter. It publishes nothing: workers
         that run aggregates do, half a minute later.
         """
-        return replace(self._chains.get().decider, unsent=True, for_review=self._review)
-
-    def open_relay_thread(self) -> PeriodicThread | None:
-        """Return what publishes decisions of processes that died; None without aggregates."""
-        if not self.aggregates:
-            return None
-        return PeriodicThread("angzarr-relay", lambda _stopping: build_relay(self))
-
-    def open_pruning_thread(self) -> PeriodicThread | None:
-        """Return what forgets decisions that are old enough; None without aggregates."""
-        if not self.aggregates:
-            return None
-        pruning = books_wiring.open_pruning(self.settings, self.broker_url)
-        return PeriodicThread("angzarr-pruning", lambda _stopping: pruning)
+        return replace(self._parts.chains.get().decider, unsent=True, for_review=self._review)
 
     def _review(self, mismatch: CommandMismatch) -> None:
         command, expected, actual, strategy = mismatch
@@ -129,40 +112,35 @@ class Commanding(Enlisting):
 
     def bury_command(self, command: Command, error: Exception) -> None:
         """Make a dead letter of *command*, which was not delivered; raises what is away."""
-        self._salvage.get().keep(letter_of_command(self, command, error))
+        self._parts.salvage.get().keep(letter_of_command(self._parts, command, error))
 
     def book(self, domain: str, root: str | uuid.UUID, edition: str = "") -> Book:
         """Return the whole book of an aggregate, an empty one if nobody wrote it."""
-        return self._chains.get().decider.book(Address(domain, root_text(root), edition))
+        return self._parts.chains.get().decider.book(Address(domain, root_text(root), edition))
 
     def load(self, kind: type[B], root: str | uuid.UUID, edition: str = "") -> B:
         """Return an aggregate as it is now; what is done to it is kept nowhere."""
         address = check_address(Address(kind.domain, root_text(root), edition))
-        return kind(read(self._chains.get().books, kind, address).book)
-
-    @property
-    def outbox(self) -> Outbox:
-        """What sends commands and notifications."""
-        return CeleryOutbox(self)
+        return kind(read(self._parts.chains.get().books, kind, address).book)
 
 
-def letter_of_command(app: Any, command: Command, error: Exception) -> DeadLetter:
+def letter_of_command(parts: ProcessParts, command: Command, error: Exception) -> DeadLetter:
     """Return the letter of *command* as its delivery would have left it, to be replayed."""
     task = task_of(command.address.domain, command.event.type)
-    handler = app.handlers.get(task)
-    queue = app.queue_for(task)
+    handler = parts.context.handlers.get(task)
+    queue = parts.routing.queue_for(task)
     message = celery_message(
         task,
         task_id_for(command.id, task),
         command.event,
         queue,
-        origin=app.main or "angzarr",
+        origin=parts.context.main or "angzarr",
         headers=origin_headers(command.origin),
     )
     delivery = read_delivery(message, args=[command.event.data], kwargs={}, token="", owner="")
     mismatch = isinstance(error, SequenceMismatch)
     reason = Reason.SEQUENCE_MISMATCH if mismatch else Reason.EXHAUSTED
-    judge = build_judge(app, SystemClock())
+    judge = build_judge(parts.context, SystemClock())
     seen = GIVEN_UP if handler is None else judge.classify(delivery, handler, error)
     return judge.dead(delivery, handler, error, reason, seen).letter
 

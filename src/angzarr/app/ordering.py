@@ -1,4 +1,4 @@
-"""Ordered: what an app does for handlers that take the events of each aggregate in order."""
+"""What a worker does beside the road for handlers that take events in order."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable
 from angzarr.adapters.celery.publish.outbox import GapResender
 from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher
 from angzarr.aggregates.book import EventStore
-from angzarr.app.commands import Commanding
 from angzarr.clock import SystemClock
 from angzarr.delivery.gap_monitor import LaneKeeper
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Message
-from angzarr.ordering.lane import Order
-from angzarr.projections.checkpoint import LagWatch, OrderingStores
-from angzarr.runtime.processes import OncePerProcess, PeriodicThread
+from angzarr.projections.checkpoint import LagWatch
+from angzarr.runtime.processes import PeriodicThread
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.ordering import orders_of
+from angzarr.wiring.process import ProcessParts
 
 #: Makes a dead letter of a kept message that nobody can read.
 SetAside = Callable[[bytes, Exception], None]
@@ -24,53 +24,32 @@ SetAside = Callable[[bytes, Exception], None]
 Bury = Callable[[Message, Exception], str]
 
 
-class Ordered(Commanding):
-    """Knows where the order is kept."""
+class LaneWork:
+    """What a worker's parent does for lanes beside the road."""
 
-    _ordering: OncePerProcess[OrderingStores]
+    def __init__(self, parts: ProcessParts) -> None:
+        self._parts = parts
 
-    @property
-    def ordering(self) -> OrderingStores:
-        """Where this process keeps lanes and checkpoints; raises ConfigurationError."""
-        return self._ordering.get()
-
-    def ordered_handlers(self) -> dict[str, Order]:
-        """Return the order of each handler that has one, by name, in order of registration."""
-        return {handler.name: handler.order for handler in self.handlers if handler.order}
-
-    def check_ordering(self) -> None:
-        """Refuse ordered handlers without a database, or of events without a place.
-
-        Raises ConfigurationError, MissingExtra.
-        """
-        orders = self.ordered_handlers()
-        if orders:  # what it needs is imported here, and not by each child at its first event
-            self._ordering.get()
-        fallback = self.settings.saga_compensation.fallback_domain
-        for name, order in orders.items():
-            if fallback in order.domains:
-                msg = (
-                    f"{name} takes the events of {fallback!r} in order, and failed compensations"
-                    " are events of that domain without an order: give"
-                    " saga_compensation.fallback_domain a domain of its own"
-                )
-                raise ConfigurationError(msg)
-
-    def open_keeper_thread(self, set_aside: SetAside, bury: Bury) -> PeriodicThread | None:
+    def open_keeper_thread(
+        self, owner: str, set_aside: SetAside, bury: Bury
+    ) -> PeriodicThread | None:
         """Return what looks after lanes beside the road; None without ordered handlers."""
-        if not self.ordered_handlers():
+        if not orders_of(self._parts.context.handlers):
             return None
-        return PeriodicThread("angzarr-lanes", lambda _stopping: self._lane_keeper(set_aside, bury))
+        return PeriodicThread(
+            "angzarr-lanes", lambda _stopping: self._lane_keeper(owner, set_aside, bury)
+        )
 
-    def _lane_keeper(self, set_aside: SetAside, bury: Bury) -> LaneKeeper:
-        publisher, events = SingleConnectionPublisher(self), self._event_store()
+    def _lane_keeper(self, owner: str, set_aside: SetAside, bury: Bury) -> LaneKeeper:
+        parts = self._parts
+        publisher, events = SingleConnectionPublisher(parts.celery), self._event_store()
 
         def close() -> None:
             publisher.close()
             if events is not None:
                 events.close()
 
-        lanes, orders = self.ordering.lanes, self.ordered_handlers()
+        lanes, orders = parts.ordering.lanes, orders_of(parts.context.handlers)
         watch = LagWatch(
             orders=orders,
             lanes=lanes,
@@ -84,18 +63,19 @@ class Ordered(Commanding):
             publish=publisher.publish,
             set_aside=set_aside,
             dead_letter=bury,
-            heal=GapResender(events, publisher, self.queue_for, SystemClock()).heal,
+            heal=GapResender(events, publisher, parts.routing.queue_for, SystemClock()).heal,
             observe=watch.counted,
-            facts=self.facts,
+            facts=parts.facts,
             clock=SystemClock(),
-            gap_after=self.settings.ordering.gap_after,
-            name=self.owner,
+            gap_after=parts.context.settings.ordering.gap_after,
+            name=owner,
             close=close,
         )
 
     def _event_store(self) -> EventStore | None:
         """Return what reads the event books; None where there are none."""
+        context = self._parts.context
         try:
-            return books_wiring.open_event_store(self.settings, self.broker_url)
+            return books_wiring.open_event_store(context.settings, context.broker_url)
         except ConfigurationError:
             return None

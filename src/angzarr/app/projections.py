@@ -1,4 +1,4 @@
-"""Projecting: a projection becomes one ordered handler for all events of its domains (spec P1)."""
+"""A projection becomes one ordered handler for all events of its domains (spec P1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from angzarr.adapters.celery.worker.binding import body_of
-from angzarr.app.registry import Registering, called_directly, check_is, give_name
+from angzarr.adapters.celery.worker.task_classes import CeleryTasks
+from angzarr.app.registry import HandlerRegistry, called_directly, check_is, give_name
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
@@ -16,10 +17,9 @@ from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event, check_domain
 from angzarr.ordering.lane import Order, check_first
 from angzarr.ordering.lanes import Lanes
-from angzarr.projections.checkpoint import OrderingStores
 from angzarr.projections.projection import Projection, handler_name, policy_of
 from angzarr.resilience.backoff import Policy
-from angzarr.runtime.processes import OncePerProcess
+from angzarr.wiring.process import ProcessParts
 
 P = TypeVar("P", bound=type[Projection])
 
@@ -35,16 +35,18 @@ _INSTEAD: Final = {
 }
 
 
-class Projecting(Registering):
-    """What an app does to keep read models."""
+class ProjectionRegistry:
+    """Registers classes that keep read models."""
 
-    #: By name.
-    projections: dict[str, type[Projection]]
-    #: The lanes and checkpoints of this process.
-    _ordering: OncePerProcess[OrderingStores]
+    def __init__(self, parts: ProcessParts, registry: HandlerRegistry, tasks: CeleryTasks) -> None:
+        self._context = parts.context
+        self._parts = parts
+        self._registry = registry
+        self._tasks = tasks
 
     def projection(
         self,
+        /,
         name: str,
         *,
         domains: str | Sequence[str],
@@ -67,16 +69,18 @@ class Projecting(Registering):
 
         def register(kind: P) -> P:
             check_is(kind, Projection)
-            if (first := self.projections.get(name)) and self.keeps_first(name, first, kind):
+            if (first := self._context.projections.get(name)) and self._tasks.keeps_first(
+                name, first, kind
+            ):
                 return cast("P", first)
             kind.check()
-            known = self.policy_rules.named
+            known = self._context.policy_rules.named
             policy = known(policy_of(kind, retry_policy, stacklevel=2))
             by_type = {one: known(said) for one, said in kind.policies_by_type().items()}
             self._keep_projection(kind, name)
-            self.take(
+            self._registry.take(
                 handler_name(name),
-                _binding(kind, lambda: self._ordering.get().lanes),
+                _binding(kind, lambda: self._parts.ordering.lanes),
                 called_directly,
                 domain=named[0],
                 policy=policy,
@@ -98,7 +102,7 @@ class Projecting(Registering):
     def _keep_projection(self, kind: type[Projection], name: str) -> None:
         """Give *kind* its name, which nobody else has: its lanes and its checkpoint go by it."""
         give_name(kind, "name", name)
-        other = self.projections.setdefault(name, kind)
+        other = self._context.projections.setdefault(name, kind)
         if other is not kind:
             msg = (
                 f"{name!r} is the name of {other.__qualname__} and of {kind.__qualname__}, and how"

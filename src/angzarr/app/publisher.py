@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 from amqp.exceptions import PreconditionFailed
-from celery import Celery
 from kombu.exceptions import EncodeError
-from kombu.utils.url import maybe_sanitize_url
 
 from angzarr.adapters.celery.options import check_send_options
 from angzarr.adapters.celery.publish.amqp import CURE
-from angzarr.adapters.celery.publish.batch import UNSENDABLE, OutgoingEvent, account, send_batch
+from angzarr.adapters.celery.publish.batch import UNSENDABLE, CelerySender, OutgoingEvent, account
 from angzarr.adapters.celery.publish.message_template import json_of
 from angzarr.adapters.celery.publish.publisher import AWAY, is_refusal, unconfirmed
 from angzarr.adapters.celery.publish.wires import OutgoingMessage
 from angzarr.clock import SystemClock
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.handlers import (
-    Handlers,
     Subscription,
     check_data,
     check_place,
@@ -41,8 +37,8 @@ from angzarr.errors import (
 from angzarr.events.event import Event, Priority, task_id_for
 from angzarr.events.headers import EVENT_ID, OwnHeaders, to_headers
 from angzarr.events.publication import Publication, refuse_sequence
-from angzarr.settings.settings import Settings
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.context import AppContext
 
 #: What `publish` itself takes.
 PUBLISH = (*(one.name for one in fields(Publication)), "allow_no_subscriber", "check")
@@ -52,22 +48,16 @@ _ADDRESS = ("queue", "exchange", "routing_key")
 _BEFORE_TASK_ID = 4
 
 
-class Publishing(Celery):
-    """What an app does to publish; half of `Angzarr`."""
+class EventPublisher:
+    """Sends events to their handlers by way of *sender*."""
 
-    handlers: Handlers
-    settings: Settings
-
-    @cached_property
-    def routes(self) -> Mapping[str, Sequence[Subscription]]:
-        """Handlers by event type or `domain/*` that this process need not import (13)."""
-        return {
-            key: [Subscription(route.handler, route.queue) for route in routes]
-            for key, routes in self.settings.routes.items()
-        }
+    def __init__(self, context: AppContext, sender: CelerySender) -> None:
+        self._context = context
+        self._sender = sender
 
     def publish(
         self,
+        /,
         event: object,
         *,
         type: str | None = None,
@@ -103,7 +93,7 @@ class Publishing(Celery):
             correlation_id=correlation_id, causation_id=causation_id, tenant_id=tenant_id,
             priority=priority, config_pins=config_pins, occurred_at=occurred_at,
         )  # fmt: skip
-        published = in_domain(said.as_event(_cause(), SystemClock().now()), self.handlers)
+        published = in_domain(said.as_event(_cause(), SystemClock().now()), self._context.handlers)
         found = self._subscriptions(published, allow_no_subscriber)
         if check:
             self._check_fit(published, is_bare=said.is_bare)
@@ -114,6 +104,7 @@ class Publishing(Celery):
 
     def publish_many(
         self,
+        /,
         events: Iterable[object],
         *,
         type: str | None = None,
@@ -148,9 +139,8 @@ class Publishing(Celery):
         }  # fmt: skip
         common = {name: said for name, said in given.items() if said is not None}
         outgoing = list(self._outgoing(events, common, allow_no_subscriber, check))
-        as_ours = getattr(self.send_task, "__func__", None) is Publishing.send_task
         span, send = wiring.publishing_span, self._send_to
-        if not (as_ours and send_batch(self, outgoing, options, span=span, send=send)):
+        if not self._sender.send_many(outgoing, options, span=span, send=send):
             self._send_one_by_one(outgoing, options)
         return [item.event for item in outgoing]
 
@@ -167,7 +157,7 @@ class Publishing(Celery):
         for number, given in enumerate(events):
             try:
                 made, is_bare = _event_of(given, common, cause, now)
-                event = in_domain(made, self.handlers)
+                event = in_domain(made, self._context.handlers)
                 key = (event.type, event.domain)
                 if key not in takers:
                     takers[key] = self._subscriptions(event, allow_no_subscriber)
@@ -184,7 +174,9 @@ class Publishing(Celery):
         event: Event,
         allow_none: bool,  # noqa: FBT001 - publish's own name for it
     ) -> Sequence[Subscription]:
-        found = subscriptions(event.type, event.domain, self.handlers, self.routes)
+        found = subscriptions(
+            event.type, event.domain, self._context.handlers, self._context.routes
+        )
         if not found and not allow_none:
             msg = (
                 f"no handler takes {event.type!r}: register one with @app.handler, name one"
@@ -195,9 +187,9 @@ class Publishing(Celery):
 
     def _check_fit(self, event: Event, *, is_bare: bool) -> None:
         """Refuse what a handler known here could never take; others check when they run."""
-        check_place(event, self.handlers)
+        check_place(event, self._context.handlers)
         if is_bare:
-            check_data(event, self.handlers)
+            check_data(event, self._context.handlers)
 
     def _send_to_all(
         self, event: Event, found: Sequence[Subscription], options: Mapping[str, Any]
@@ -219,11 +211,11 @@ class Publishing(Celery):
     def _send_to(
         self, event: Event, subscription: Subscription, options: Mapping[str, Any]
     ) -> None:
-        handler = self.handlers.get(subscription.handler)
+        handler = self._context.handlers.get(subscription.handler)
         own_domain = handler.domain if handler is not None else None
         addressed = event if event.domain else replace(event, domain=own_domain)
         routed = {"queue": subscription.queue} if subscription.queue else {}
-        self.send_task(
+        self._sender.send(
             subscription.handler,
             args=[event.data],
             task_id=task_id_for(event.id, subscription.handler),
@@ -246,27 +238,22 @@ class Publishing(Celery):
         except (PublishError, *UNSENDABLE) as error:
             if message is not None:
                 message.lost = isinstance(error, BrokerUnavailable)
-            told = account(outgoing, error, self._broker_shown)
+            told = account(outgoing, error, self._sender.broker_shown)
             if told is error:
                 raise
             raise told from error
 
-    @property
-    def _broker_shown(self) -> str:
-        """The broker's address without its password."""
-        return str(maybe_sanitize_url(str(self.conf.broker_url or "the default address")))
-
-    def send_task(self, name: str, *args: Any, **options: Any) -> Any:
-        """Send a task as Celery does; raises BrokerUnavailable if the broker did not confirm it."""
-        handler = self.handlers.get(name)
+    def send_task(self, send: Callable[..., Any], name: str, *args: Any, **options: Any) -> Any:
+        """Send a task by Celery's *send*; raises BrokerUnavailable if it was not confirmed."""
+        handler = self._context.handlers.get(name)
         if handler is not None and handler.queue and not any(map(options.get, _ADDRESS)):
             options["queue"] = handler.queue
         if len(args) <= _BEFORE_TASK_ID:
             options["task_id"] = options.get("task_id") or str(uuid.uuid4())
-        if 0 < (options.get("countdown") or 0) < 1 and wiring.is_amqp(str(self.conf.broker_url)):
+        if 0 < (options.get("countdown") or 0) < 1 and wiring.is_amqp(self._context.broker_url):
             options["countdown"] = 1  # whole seconds there (15); Celery raises for a part of one
         try:
-            return super().send_task(name, *args, **options)
+            return send(name, *args, **options)
         except EncodeError as error:
             msg = f"the arguments of {name} cannot be written as JSON: {error}"
             raise UnserializableEvent(msg) from error
@@ -275,9 +262,9 @@ class Publishing(Celery):
             cure = "Fix that" if is_refusal(error) else "Start it or set broker_url"
             cure = CURE if isinstance(error, PreconditionFailed) else cure
             msg = (
-                f"the broker at {self._broker_shown} did not confirm {name} of event {event_id}"
-                f" ({error}); it may have been sent. {cure}, then send it again with {again}:"
-                " it will not run twice"
+                f"the broker at {self._sender.broker_shown} did not confirm {name} of event"
+                f" {event_id} ({error}); it may have been sent. {cure}, then send it again with"
+                f" {again}: it will not run twice"
             )
             raise unconfirmed(msg, error, event_id) from error
 

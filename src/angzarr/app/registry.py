@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from celery.exceptions import Ignore
+from kombu import Queue
 
 from angzarr.adapters.celery.options import TASK, check_task_options
 from angzarr.adapters.celery.worker.binding import (
@@ -19,18 +20,19 @@ from angzarr.adapters.celery.worker.binding import (
     event_binding,
     event_decoder,
     of_types,
+    task_binding,
+    task_fallback,
 )
-from angzarr.adapters.celery.worker.task_classes import twice
-from angzarr.app.plain_tasks import PlainTasks, task_name
-from angzarr.delivery.compensation import Undos
+from angzarr.adapters.celery.worker.task_classes import CeleryTasks, twice
 from angzarr.delivery.handlers import Bind, Handler
 from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.events.event import check_domain, event_type_of
 from angzarr.ordering.lane import Order, order_by, refuse_order
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.breaker_guard import Named, guards
-from angzarr.resilience.limit import Limited
+from angzarr.resilience.limit import Limit, Limited, limits_of
 from angzarr.resilience.taxonomy import Rule, VerdictRule
+from angzarr.wiring.context import AppContext
 
 UndoFunction = TypeVar("UndoFunction", bound=Callable[[Any], Any])
 
@@ -43,20 +45,17 @@ class Registered(NamedTuple):
     task: Any
 
 
-class Registering(PlainTasks):
-    """What an app does to register; half of `Angzarr`."""
+class HandlerRegistry:
+    """Turns functions, and methods of classes, into handlers and Celery tasks."""
 
-    @cached_property
-    def _functions(self) -> dict[str, Registered]:
-        return {}
-
-    @cached_property
-    def undos(self) -> Undos:
-        """What undoes finished steps, by name."""
-        return Undos()
+    def __init__(self, context: AppContext, tasks: CeleryTasks) -> None:
+        self._context = context
+        self._tasks = tasks
+        self._functions: dict[str, Registered] = {}
 
     def handler(
         self,
+        /,
         event: object,
         *,
         domain: str | None = None,
@@ -96,7 +95,7 @@ class Registering(PlainTasks):
         def register(function: Callable[..., Any]) -> Any:
             decode = event_decoder(function, event)
             return self.take(
-                name or self.gen_task_name(function.__name__, function.__module__),
+                name or self._tasks.name_of(function),
                 event_binding(function, decode),
                 function,
                 decode=decode,
@@ -138,15 +137,15 @@ class Registering(PlainTasks):
         return self._add_undo(function)
 
     def _add_undo(self, function: Any, name: str | None = None) -> Any:
-        known_as = name or self.gen_task_name(function.__name__, function.__module__)
-        first = self.undos.get(known_as)
+        known_as = name or self._tasks.name_of(function)
+        first = self._context.undos.get(known_as)
         if (
             first is not None
             and first.function is not function
-            and self.keeps_first(known_as, first.function, function)
+            and self._tasks.keeps_first(known_as, first.function, function)
         ):
             return first.function
-        self.undos.add(known_as, function)
+        self._context.undos.add(known_as, function)
         return function
 
     def take(
@@ -180,19 +179,21 @@ class Registering(PlainTasks):
         types only.
         """
         refuse_order(task_options)
-        check_task_options(task_options, lambda: self._base_of(task_options), self._handler_options)
+        check_task_options(
+            task_options, lambda: self._tasks.base_of(task_options), self._handler_options
+        )
         takes = (event_type, domain, order)
         if (first := self._functions.get(name)) is not None:
             # One function for two events would be sent the first of them only.
             again = first.of is not function and first.takes == takes
-            if again and self.keeps_first(name, first.of, function):
+            if again and self._tasks.keeps_first(name, first.of, function):
                 return first.task
             raise DuplicateHandler(twice(name, first.of, function))
         if order is not None:
             bind = of_types(bind, order.types)
             fallback = fallback and of_types(fallback, order.types)
         task_of = partial(self._tasks.get, name)
-        self.handlers.add(
+        self._context.handlers.add(
             Handler(
                 name=name,
                 bind=around(bind, task_of),
@@ -217,15 +218,76 @@ class Registering(PlainTasks):
                 is_async=inspect.iscoroutinefunction(function),
             )
         )
-        task = self.task(name=name, typing=False, **task_options)(function)
+        task = self._tasks.make(name, function, task_options)
         self._functions[name] = Registered(function, takes, task)
         return task
+
+    def take_task(self, task: Any, *, is_async: bool) -> None:
+        """Register a plain task; domain, policy, … may be given as options of ``@app.task``."""
+        if self._context.handlers.get(task.name) is not None:
+            return
+        refuse_order(dir(task))
+        domain, operation = getattr(task, "domain", None), getattr(task, "operation", None)
+        if domain is not None:
+            check_domain(domain)
+        fallback = task_fallback(getattr(task, "fallback", None))
+        self._context.handlers.add(
+            Handler(
+                name=task.name,
+                bind=task_binding(task),
+                domain=domain,
+                operation=operation,
+                policy=self._policy(getattr(task, "policy", None), operation),
+                breakers=guards(getattr(task, "breaker", None)),
+                limits=self._limits(getattr(task, "limit", None)),
+                fallback=fallback and around(fallback, lambda: task),
+                queue=_queue_name(getattr(task, "queue", None)),
+                compensation=task_name(getattr(task, "compensation", None)),
+                idempotent=getattr(task, "idempotent", True),
+                finished_by=(Ignore,),
+                is_async=is_async,
+            )
+        )
+
+    def _policy(self, policy: Policy | str | None, operation: str | None) -> Policy | str | None:
+        """Return the *policy* that a handler itself names; refuse names that say nothing."""
+        if policy is not None:
+            self._context.policy_rules.named(policy)
+        elif operation is not None:
+            self._context.policy_rules.check_operation(operation)
+        return policy
+
+    def _limits(self, limited: Limited) -> tuple[Limit, ...]:
+        """Return the limits that a handler names; raises ConfigurationError for a name's second."""
+        limits = limits_of(limited, self._context.settings.flow.named_limits())
+        if limits:
+            known = {
+                limit.name: limit for handler in self._context.handlers for limit in handler.limits
+            }
+            for limit in limits:
+                if known.get(limit.name, limit) != limit:
+                    msg = (
+                        f"limit {limit.name!r} is given twice with different values, {limit} and"
+                        f" {known[limit.name]}: make one Limit and share it, or rename one"
+                    )
+                    raise ConfigurationError(msg)
+        return limits
 
     @cached_property
     def _handler_options(self) -> frozenset[str]:
         """What `handler` takes, and what Celery takes for its task."""
-        named = inspect.signature(Registering.handler).parameters
+        named = inspect.signature(HandlerRegistry.handler).parameters
         return TASK | (frozenset(named) - {"self", "event", "task_options"})
+
+
+def task_name(task: object | None) -> str | None:
+    """Return the name of what a handler names as its compensation."""
+    return None if task is None else str(getattr(task, "name", task))
+
+
+def _queue_name(queue: Queue | str | None) -> str | None:
+    """Return the name of what a plain task names as its queue."""
+    return queue.name if isinstance(queue, Queue) else queue
 
 
 def check_is(kind: type, base: type) -> None:

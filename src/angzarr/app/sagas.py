@@ -1,4 +1,4 @@
-"""Enlisting: aggregates, sagas and process managers become handlers (spec C1 to C5).
+"""Aggregates, sagas and process managers become handlers (spec C1 to C5).
 
 A command is a message to one task, ``command.<domain>.<type>``; whoever sends it need not import
 what takes it, only route it (Celery's ``task_routes``).
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from angzarr.adapters.celery.worker.binding import body_of
+from angzarr.adapters.celery.worker.task_classes import CeleryTasks
 from angzarr.aggregates.aggregate import Aggregate, AggregateType
 from angzarr.aggregates.command import is_command, task_of
 from angzarr.aggregates.decorators import Method
-from angzarr.app.escalations import Escalating
-from angzarr.app.registry import called_directly, check_is, give_name
+from angzarr.app.registry import HandlerRegistry, called_directly, check_is, give_name
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
@@ -26,8 +26,9 @@ from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.escalation import FAILURE_HANDLER, LONGEST_REASON, SagaCompensationFailed, cut
 from angzarr.sagas.rejection import from_event, notification_task
 from angzarr.sagas.saga import ProcessManager, Saga
-from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.process import ProcessParts
+from angzarr.wiring.protection import without_secrets
 
 C = TypeVar("C")
 A = TypeVar("A", bound=AggregateType)
@@ -35,18 +36,25 @@ S = TypeVar("S", bound=type[Saga])
 P = TypeVar("P", bound=type[ProcessManager[Any]])
 
 
-class Enlisting(Escalating):
-    """What an app does to take commands, and events of sagas."""
+class SagaRegistry:
+    """Registers aggregates, sagas and process managers; *handler* is that of the app."""
 
-    _chains: OncePerProcess[Chains]
-    _reacting: OncePerProcess[Reacting]
-    #: By domain; process managers have their name for a domain.
-    aggregates: dict[str, AggregateType]
-    #: Sagas and process managers by name.
-    sagas: dict[str, type]
+    def __init__(
+        self,
+        parts: ProcessParts,
+        registry: HandlerRegistry,
+        tasks: CeleryTasks,
+        handler: Callable[..., Any],
+    ) -> None:
+        self._context = parts.context
+        self._parts = parts
+        self._registry = registry
+        self._tasks = tasks
+        self._handler = handler
 
     def aggregate(
         self,
+        /,
         domain: str,
         *,
         queue: str | None = None,
@@ -63,7 +71,9 @@ class Enlisting(Escalating):
 
         def register(kind: A) -> A:
             check_is(kind, Aggregate)
-            if (first := self.aggregates.get(domain)) and self.keeps_first(domain, first, kind):
+            if (first := self._context.aggregates.get(domain)) and self._tasks.keeps_first(
+                domain, first, kind
+            ):
                 return cast("A", first)
             if kind.methods.reacts_to:
                 msg = (
@@ -81,7 +91,7 @@ class Enlisting(Escalating):
         return register
 
     def saga(
-        self, name: str, *, source: str | None = None, queue: str | None = None, **options: Any
+        self, /, name: str, *, source: str | None = None, queue: str | None = None, **options: Any
     ) -> Callable[[S], S]:
         """Register a saga: each of its methods takes the events of a type.
 
@@ -94,7 +104,9 @@ class Enlisting(Escalating):
 
         def register(kind: S) -> S:
             check_is(kind, Saga)
-            if (first := self.sagas.get(name)) and self.keeps_first(name, first, kind):
+            if (first := self._context.sagas.get(name)) and self._tasks.keeps_first(
+                name, first, kind
+            ):
                 return cast("S", first)
             self._take_name(kind, name)
             kind.check()
@@ -102,7 +114,7 @@ class Enlisting(Escalating):
                 self._take(
                     f"saga.{name}.{event_type}",
                     _binding(
-                        self._reacting,
+                        self._parts.reacting,
                         _fits(method, event_type),
                         _of_domain(source, _reacting(kind)),
                     ),
@@ -117,14 +129,16 @@ class Enlisting(Escalating):
         return register
 
     def process_manager(
-        self, name: str, *, queue: str | None = None, snapshot_every: int = 0, **options: Any
+        self, /, name: str, *, queue: str | None = None, snapshot_every: int = 0, **options: Any
     ) -> Callable[[P], P]:
         """Register a process manager; *name* is the domain of its books, too."""
         check_domain(name)
 
         def register(kind: P) -> P:
             check_is(kind, ProcessManager)
-            if (first := self.sagas.get(name)) and self.keeps_first(name, first, kind):
+            if (first := self._context.sagas.get(name)) and self._tasks.keeps_first(
+                name, first, kind
+            ):
                 return cast("P", first)
             self._take_name(kind, name)
             give_name(kind, "domain", name)
@@ -134,7 +148,7 @@ class Enlisting(Escalating):
             for event_type, method in kind.methods.reacts_to.items():
                 self._take(
                     f"process.{name}.{event_type}",
-                    _binding(self._chains, _fits(method, event_type), _managing(kind)),
+                    _binding(self._parts.chains, _fits(method, event_type), _managing(kind)),
                     decode=method.decode,
                     event_type=event_type,
                     domain=name,
@@ -148,7 +162,7 @@ class Enlisting(Escalating):
 
     def _watch_failures(self) -> None:
         """Register what counts and logs that compensations failed (spec C6), once."""
-        if self.handlers.get(FAILURE_HANDLER) is not None:
+        if self._context.handlers.get(FAILURE_HANDLER) is not None:
             return
 
         def saga_failures(event: SagaCompensationFailed, ctx: Context) -> None:
@@ -164,22 +178,17 @@ class Enlisting(Escalating):
             wiring.write_error("angzarr.sagas", "saga_compensation_failed", told)
             wiring.saga_meters().gave_up(event.saga_name)
 
-        domain = self.settings.saga_compensation.fallback_domain
-        self.handler(SagaCompensationFailed, domain=domain, name=FAILURE_HANDLER)(saga_failures)
+        domain = self._context.settings.saga_compensation.fallback_domain
+        self._handler(SagaCompensationFailed, domain=domain, name=FAILURE_HANDLER)(saga_failures)
 
     def _said(self, text: str) -> str:
         """Return what a line of the log says of *text*."""
-        return cut(self.without_secrets(text), LONGEST_REASON)
-
-    def check_books(self) -> None:
-        """Refuse aggregates without books; raises ConfigurationError, MissingExtra."""
-        if self.aggregates:
-            books_wiring.open_shelves(self.settings, self.broker_url).close()
+        return cut(without_secrets(self._context.settings.dlq, text), LONGEST_REASON)
 
     def _take_name(self, kind: type[Saga | ProcessManager[Any]], name: str) -> None:
         """Give *kind* its name, which nobody else has: ids are made of it."""
         give_name(kind, "name", name)
-        other = self.sagas.setdefault(name, kind)
+        other = self._context.sagas.setdefault(name, kind)
         if other is not kind:
             msg = (
                 f"{name!r} is the name of {other.__qualname__} and of {kind.__qualname__}, and the"
@@ -188,7 +197,7 @@ class Enlisting(Escalating):
             raise ConfigurationError(msg)
 
     def _keep(self, kind: AggregateType) -> None:
-        other = self.aggregates.setdefault(kind.domain, kind)
+        other = self._context.aggregates.setdefault(kind.domain, kind)
         if other is not kind:
             msg = (
                 f"the domain {kind.domain!r} has two aggregates, {other.__qualname__} and"
@@ -205,15 +214,15 @@ class Enlisting(Escalating):
         self._watch_failures()
         for command, method in kind.methods.handles.items():
             fits = _fits(method, command, kind.domain)
-            bind = _binding(self._chains, fits, Chains.carry_out)
+            bind = _binding(self._parts.chains, fits, Chains.carry_out)
             task = task_of(kind.domain, command)
             self._take(task, bind, domain=kind.domain, queue=queue, **options)
-        bind = _binding(self._chains, from_event, _notifying(kind))
+        bind = _binding(self._parts.chains, from_event, _notifying(kind))
         task = notification_task(kind.domain)
         self._take(task, bind, domain=kind.domain, queue=queue, **options)
 
     def _take(self, name: str, bind: Bind, **options: Any) -> None:
-        self.take(name, bind, called_directly, **options)
+        self._registry.take(name, bind, called_directly, **options)
 
 
 def _binding(

@@ -1,14 +1,16 @@
-"""Working: a worker's life, from what it refuses to start with to the end of its lease."""
+"""A worker's life, from what it refuses to start with to the end of its lease."""
 
 from __future__ import annotations
 
 import os
 import socket
 import uuid
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property, partial
 from typing import Any
 
+from angzarr.adapters.celery import celery_defaults as own_defaults
 from angzarr.adapters.celery.claim_batch import ClaimBatch
 from angzarr.adapters.celery.publish.amqp import check_queues
 from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher, transport_of
@@ -18,59 +20,150 @@ from angzarr.adapters.celery.worker.message_limits import bound_decompression
 from angzarr.adapters.celery.worker.message_receiver import RedeliveredReader
 from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
 from angzarr.adapters.celery.worker.pools import patch_pauses
-from angzarr.adapters.celery.worker.queue_pauser import HeldDomains
 from angzarr.adapters.celery.worker.settle_thread import Trouble
 from angzarr.adapters.celery.worker.settlement import Settlement
 from angzarr.adapters.celery.worker.worker import MoverThread, Stopping
 from angzarr.adapters.celery.worker.worker_health import StoreWatch, WorkerHealth
 from angzarr.adapters.http.health_server import HealthServer
-from angzarr.app.ordering import Ordered
+from angzarr.app.ordering import LaneWork
+from angzarr.clock import SystemClock
 from angzarr.delivery import async_runner as colour
+from angzarr.delivery.admission import HeldHandlers
+from angzarr.delivery.executor import DeliveryExecutor
+from angzarr.delivery.handlers import Handler, Handlers, Subscription
+from angzarr.delivery.invoke import run_eagerly
 from angzarr.delivery.schedule import OpenSchedule
+from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.unreadable import damaged
+from angzarr.errors import ConfigurationError
 from angzarr.events.event import Message
-from angzarr.resilience.claim_memory import FleetDuty, Tenure
+from angzarr.resilience.claim_memory import FleetDuty
 from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.idempotency import owner_lease_key
-from angzarr.runtime.processes import OncePerProcess, PeriodicThread
+from angzarr.runtime.json_bounds import Bounds
+from angzarr.runtime.processes import PeriodicThread
+from angzarr.settings.settings import Settings
+from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import fleet as fleet_wiring
 from angzarr.wiring import health as health_wiring
 from angzarr.wiring import startup_checks as checks
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.delivery import build_judge, build_relay
+from angzarr.wiring.flow_control import guard_of
+from angzarr.wiring.operations import Operations
+from angzarr.wiring.process import ProcessParts
 from angzarr.wiring.telemetry import METRICS
 
 
-class Working(Ordered):
-    """What an app does in a worker's parent process."""
+class WorkerLife:
+    """What an app does in a worker's processes; the `WorkerRuntime` of Celery's hooks."""
 
     #: Whether whoever began the work takes the turns of its threads: a test, by its own clock.
     turns_by_hand = False
 
-    stopping: Stopping
-    held_domains: HeldDomains
-    movement: ConsumerState
-    _lease: LeaseKeeper | None
-    _health: HealthServer | None
-    _threads: list[PeriodicThread]
-    _schedule: OncePerProcess[OpenSchedule]
-    _claims: OncePerProcess[wiring.Claims]
-    _tenure: OncePerProcess[Tenure]
-    _settlement: OncePerProcess[Settlement]
+    def __init__(self, parts: ProcessParts, ops: Operations) -> None:
+        self._context = parts.context
+        self._parts = parts
+        self._celery = parts.celery
+        self._ops = ops
+        self._lanes = LaneWork(parts)
+        self.routing = parts.routing
+        self.movement = ConsumerState()
+        self._lease: LeaseKeeper | None = None
+        self._health: HealthServer | None = None
+        self._threads: list[PeriodicThread] = []
 
     @property
-    def claims(self) -> wiring.Claims:
-        """Where this process claims events; its road and its lease share it."""
-        return self._claims.get()
+    def settings(self) -> Settings:
+        """The settings of the app."""
+        return self._context.settings
 
     @property
-    def tenure(self) -> Tenure:
-        """Until when this process may rely on the lease of its worker."""
-        return self._tenure.get()
+    def prefix(self) -> str:
+        """What the names of all keys and queues of the app begin with."""
+        return self.settings.prefix
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a message may hold at most."""
+        return self.settings.message.bounds
+
+    @property
+    def redis_transport(self) -> str:
+        """Whose transport for Redis the app uses."""
+        return self.settings.redis_transport
+
+    @property
+    def amqp_queues(self) -> str:
+        """Whether queues on RabbitMQ are guarded."""
+        return self.settings.amqp_queues
+
+    @property
+    def soft_shutdown_timeout(self) -> timedelta | None:
+        """The grace that the settings name; None if they name none."""
+        return self.settings.soft_shutdown_timeout
+
+    @property
+    def handlers(self) -> Handlers:
+        """The handlers of the app."""
+        return self._context.handlers
+
+    @property
+    def routes(self) -> Mapping[str, Sequence[Subscription]]:
+        """Handlers that this process need not import, by event type or domain."""
+        return self._context.routes
+
+    @property
+    def broker_url(self) -> str:
+        """The broker's URL, or several behind another."""
+        return self._context.broker_url
+
+    @property
+    def stopping(self) -> Stopping:
+        """Whether this worker stops."""
+        return self._context.stopping
+
+    @property
+    def road(self) -> DeliveryExecutor:
+        """The road of this process."""
+        return self._parts.road
 
     @property
     def schedule(self) -> OpenSchedule:
         """Where this process lets messages wait, and moves them on from."""
-        return self._schedule.get()
+        return self._parts.schedule
+
+    @property
+    def settlement(self) -> Settlement:
+        """What settles in a worker's parent process what no child will."""
+        return self._parts.settlement.get()
+
+    def lay_defaults(self, **_signal: Any) -> None:
+        """Put our defaults for Celery under what the user says; after each reading of it."""
+        own_defaults.lay(self._celery.conf, amqp=wiring.is_amqp(self.broker_url))
+
+    def holding(self) -> Callable[[Handler], str | None]:
+        """Return what tells why a handler is held back at this moment; for a worker's parent."""
+        return HeldHandlers(
+            switches=self._parts.flow.switches,
+            breakers=self._parts.flow.breakers,
+            pausing=self.settings.flow.pausing,
+            domains=self._context.held_domains.now(),
+        ).why
+
+    def run_eagerly(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run *task* for ``apply()`` and ``task_always_eager``: not claimed, not retried."""
+        context = self._context
+        handler = context.handlers.get(task.name)
+        if handler is None:
+            msg = f"{task.name} is not registered with this app"
+            raise ConfigurationError(msg)
+        headers = {**(task.request.headers or {}), "id": task.request.id}
+        judge = build_judge(context, SystemClock())
+        in_place = InPlace(failure_policy=judge, stopping=context.stopping)
+        breaker = partial(guard_of, context, lambda: self._parts.flow, handler)
+        log = wiring.bound_logger()
+        return run_eagerly(handler, in_place, context.undos, headers, args, kwargs, log, breaker)
 
     @cached_property
     def owner(self) -> str:
@@ -86,27 +179,28 @@ class Working(Ordered):
 
         Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
         """
-        self.finalize(auto=True)
+        self._celery.finalize(auto=True)
         self._take_grace()
         if self.settings.health.port is not None:
             METRICS.begin()  # before anything measures
             wiring.begin_counts()
         bound_decompression(self.settings.message.most_unpacked)
         patch_pauses()
-        safety.check(self, transport_of(self))
+        safety.check(self._celery, transport_of(self._celery))
         if not self.turns_by_hand:  # a test's worker is another one than the app's
-            safety.check_pool(self, pool, self._is_async, limits, self.undos.asynchronous())
-        checks.check_servers(self)
-        check_queues(self)
-        self.check_escalations()
-        self.check_books()
-        self.check_ordering()
-        self.held_domains.begin(list(self.handlers.domains()))
+            asynchronous = self._context.undos.asynchronous()
+            safety.check_pool(self._celery, pool, self._is_async, limits, asynchronous)
+        checks.check_servers(self._parts)
+        check_queues(self._celery)
+        self._ops.check_escalations()
+        self._ops.check_books()
+        self._ops.check_ordering()
+        self._context.held_domains.begin(list(self.handlers.domains()))
 
     def _take_grace(self) -> None:
         """Let the setting win over what code gave to Celery: the environment may say it."""
         if (grace := self.settings.soft_shutdown_timeout) is not None:
-            self.conf.worker_soft_shutdown_timeout = grace.total_seconds()
+            self._celery.conf.worker_soft_shutdown_timeout = grace.total_seconds()
 
     def _is_async(self, task: Any) -> bool:
         handler = self.handlers.get(task.name)
@@ -118,47 +212,62 @@ class Working(Ordered):
         The fleet is told that this worker runs, on a *pool* of this name.
         """
         self.stopping.reset()
-        membership = fleet_wiring.membership(self, pool)
-        watch = self.watch_clock()
+        membership = fleet_wiring.membership(self._parts, self.owner, pool)
+        watch = self._ops.watch_clock()
         self._lease = LeaseKeeper(
-            self.tenure, self.owner, self.claims.sweep, membership, clock_watch=watch
+            self._parts.tenure, self.owner, self._parts.claims.sweep, membership, clock_watch=watch
         )
         colour.begin_sharing()
         self._serve_health(self._lease, watch)
         self._lease.start(self._waits_no_longer)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
-        self._settlement.get().start()
+        self._parts.settlement.get().start()
         mover = MoverThread(
             self.schedule,
-            SingleConnectionPublisher(self),
+            SingleConnectionPublisher(self._celery),
             self._take_unreadable,
             self._take_refused,
         )
-        forwarder = self.open_forwarder_thread()
-        keeper = self.open_keeper_thread(self._take_unreadable, self._take_refused)
+        forwarder = self._ops.open_forwarder_thread()
+        keeper = self._lanes.open_keeper_thread(
+            self.owner, self._take_unreadable, self._take_refused
+        )
         others = (
-            forwarder, self.open_relay_thread(), self.open_pruning_thread(), keeper,
-            self._open_watch_thread(), self.open_depth_thread(self._duty),
+            forwarder, self._open_relay_thread(), self._open_pruning_thread(), keeper,
+            self._open_watch_thread(), self._ops.open_depth_thread(self._duty),
         )  # fmt: skip
         self._threads = [mover, *(thread for thread in others if thread is not None)]
         if not self.turns_by_hand:
             for thread in self._threads:
                 thread.start()
 
+    def _open_relay_thread(self) -> PeriodicThread | None:
+        """Return what publishes decisions of processes that died; None without aggregates."""
+        if not self._context.aggregates:
+            return None
+        return PeriodicThread("angzarr-relay", lambda _stopping: build_relay(self._parts))
+
+    def _open_pruning_thread(self) -> PeriodicThread | None:
+        """Return what forgets decisions that are old enough; None without aggregates."""
+        if not self._context.aggregates:
+            return None
+        pruning = books_wiring.open_pruning(self.settings, self.broker_url)
+        return PeriodicThread("angzarr-pruning", lambda _stopping: pruning)
+
     def _open_watch_thread(self) -> PeriodicThread | None:
         """Return what looks each minute whether its Redis still keeps what it was given."""
-        if not checks.uses_redis(self):
+        if not checks.uses_redis(self._parts):
             return None
         return PeriodicThread("angzarr-watch", lambda _stopping: self.store_watch)
 
     @cached_property
     def store_watch(self) -> StoreWatch:
         """What stands against this worker's stores since it started."""
-        return StoreWatch(lambda: checks.store_trouble(self))
+        return StoreWatch(lambda: checks.store_trouble(self._parts))
 
     def _duty(self, name: str) -> FleetDuty:
         """Return whether this worker does for its fleet what *name* says."""
-        return FleetDuty(self.tenure, self.claims.store, self.owner, name)
+        return FleetDuty(self._parts.tenure, self._parts.claims.store, self.owner, name)
 
     def take_turns(self) -> None:
         """Do once what the threads of a worker's parent do in turns, for `turns_by_hand`."""
@@ -172,9 +281,9 @@ class Working(Ordered):
         health = WorkerHealth(
             self.movement,
             stalled_after=self.settings.health.stalled_after.total_seconds(),
-            up_within=self.conf.worker_proc_alive_timeout,
+            up_within=self._celery.conf.worker_proc_alive_timeout,
             stopping=self.stopping,
-            lease_is_sure=lambda: self.tenure.is_sure(self.owner),
+            lease_is_sure=lambda: self._parts.tenure.is_sure(self.owner),
             reaches_store=lambda: lease.reaches_store,
             clock=None if watch is None else watch.condition,
             log_says=log_says,
@@ -186,7 +295,7 @@ class Working(Ordered):
             self._health.start()
 
     def _settle_trouble(self) -> Trouble | None:
-        made = self._settlement.made()
+        made = self._parts.settlement.made()
         return None if made is None else made.trouble()
 
     def _waits_no_longer(self) -> bool:
@@ -202,13 +311,13 @@ class Working(Ordered):
     @cached_property
     def claim_batch(self) -> ClaimBatch | None:
         """What claims a fetch at once, where broker and claim store are one Redis (4)."""
-        claims = self.claims
+        claims = self._parts.claims
         if claims.make_ending is None:
             return None
         return ClaimBatch(
             self.handlers,
             claims.store,
-            self.tenure,
+            self._parts.tenure,
             self.owner,
             claims.make_ending,
             self.settings.message.bounds,
@@ -222,7 +331,7 @@ class Working(Ordered):
     @cached_property
     def rereads(self) -> RedeliveredReader:
         """What reads messages that were delivered before."""
-        return RedeliveredReader(self.claims.store, self.settings.message.bounds)
+        return RedeliveredReader(self._parts.claims.store, self.settings.message.bounds)
 
     def reread(
         self, queue: str, identity: bytes, make: Callable[[], Any], keep_packed: Callable[[], Any]
@@ -234,18 +343,18 @@ class Working(Ordered):
 
     def stop_settling(self, patience: float = 0.0) -> None:
         """Settle what is due, then nothing more; what is unfinished goes back to the broker."""
-        if (made := self._settlement.forget()) is not None:
+        if (made := self._parts.settlement.forget()) is not None:
             made.close(patience)
 
     def keep_settling(self) -> None:
         """See that the threads run that settle what no child will; called once a second."""
-        if (made := self._settlement.made()) is not None:
+        if (made := self._parts.settlement.made()) is not None:
             made.keep()
 
     @property
     def settles(self) -> bool:
         """Whether this process has something to settle that no child will."""
-        made = self._settlement.made()
+        made = self._parts.settlement.made()
         return made is not None and not made.idle
 
     def end_work(self) -> None:
@@ -267,9 +376,8 @@ class Working(Ordered):
             self._lease.end()
             self._lease = None
             colour.end_sharing()
-        self._close_road()
-        self._claims.forget()
-        self._tenure.forget()
+        self.close()
+        self._parts.leave_claims()
         for made in ("owner", "claim_batch", "rereads", "store_watch"):
             self.__dict__.pop(made, None)
 
@@ -278,25 +386,15 @@ class Working(Ordered):
 
         Its lane and who waits for its result hear of it. Raises what is away; safe to repeat.
         """
-        letter = self._salvage.get().take(message, error, code)
+        letter = self._parts.salvage.get().take(message, error, code)
         handler = self.handlers.get(message.task)
         if handler is not None and handler.order is not None:
             self.settlement.tell_lane(message, letter.id)
-        if (made := self._settlement.made()) is not None:
+        if (made := self._parts.settlement.made()) is not None:
             made.tell_lost(message, error)
         return letter.id
 
-    def close(self) -> None:
-        """Close what this process opened, Celery's and ours; what is used again opens again."""
-        self._close_road()
-        super().close()
-
-    def _close_road(self, **_signal: Any) -> None:
-        closed = (
-            self._road, self._chains, self._salvage, self._flow, self._facts, self._poster,
-            self._ordering,
-        )  # fmt: skip
-        for made in (kept.forget() for kept in closed):
-            if made is not None:
-                made.close()
+    def close(self, **_signal: Any) -> None:
+        """Close what this process opened; what is used again opens again."""
+        self._parts.close()
         METRICS.flush()

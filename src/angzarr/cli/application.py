@@ -22,17 +22,23 @@ from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
 from angzarr.ordering.lanes import Lanes
 from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
-from angzarr.wiring.application import Application
+from angzarr.wiring.operations import Operations
 from angzarr.wiring.ordering import open_ordering
 
 _UNNAMED: Final = "no app was named: give it with -A module:app, or in the variable ANGZARR_APP"
 
 
-def load_application(name: str | None) -> Application:
+def load_application(name: str | None) -> Operations:
+    """Return what operators do with the app that `load_angzarr` finds under *name*."""
+    ops: Operations = load_angzarr(name).ops
+    return ops
+
+
+def load_angzarr(name: str | None) -> Celery:
     """Return the Angzarr app that *name* names, as `load_celery` finds it; else UsageError."""
     found = _found(name)
-    if hasattr(found, "open_ledger"):
-        return found  # type: ignore[no-any-return]
+    if hasattr(found, "ops"):
+        return found
     kind = "a plain Celery app" if isinstance(found, Celery) else _kind(found)
     msg = f"{name!r} is {kind} and not an Angzarr app: create it with angzarr.Angzarr(…)"
     raise click.UsageError(msg)
@@ -161,9 +167,9 @@ class WaitingBehind:
             return self._lanes
 
 
-def open_behind(app: Application, doors: ExitStack) -> WaitingBehind:
-    """Return what counts for *app*; it connects when first asked about an ordered handler."""
-    behind = WaitingBehind(lambda: open_ordering(app.settings, app.broker_url).lanes)
+def open_behind(ops: Operations, doors: ExitStack) -> WaitingBehind:
+    """Return what counts for the app; it connects when first asked about an ordered handler."""
+    behind = WaitingBehind(lambda: open_ordering(ops.settings, ops.broker_url).lanes)
     doors.callback(behind.close)
     return behind
 

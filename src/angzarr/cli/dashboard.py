@@ -24,8 +24,8 @@ from angzarr.wiring.analysis_worker import (
     open_gathering,
     open_replayer,
 )
-from angzarr.wiring.application import Application
 from angzarr.wiring.dashboard import open_ordered_services, open_rejected_services
+from angzarr.wiring.operations import Operations
 from angzarr.wiring.stores import extra, write_logs
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ def serve(app_name: str | None, host: str, port: int, log_level: int) -> None:
     from angzarr.dashboard import server as serving
     from angzarr.dashboard.site import build_site
 
-    app = load_application(app_name)
-    settings = app.settings.dashboard
+    ops = load_application(app_name)
+    settings = ops.settings.dashboard
     serving.check_binding(settings, host)
     write_logs(log_level)
     with ExitStack() as doors:
-        follow_clock(app, doors)
-        site = build_site(open_services(app, doors), settings, hosts=[host])
+        follow_clock(ops, doors)
+        site = build_site(open_services(ops, doors), settings, hosts=[host])
         listener = doors.enter_context(serving.bind(host, port))
         at = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
@@ -86,10 +86,10 @@ def token(name: str, role: str) -> None:
     click.echo(f"- {{name: {name}, role: {role}, sha256: {known}}}", err=True)
 
 
-def _open_unread(app: Application, doors: ExitStack) -> Callable[[], Mapping[str, QueueDepth]]:
+def _open_unread(ops: Operations, doors: ExitStack) -> Callable[[], Mapping[str, QueueDepth]]:
     """Ask the dead-letter queues until *doors* close; return what tells what they said lately."""
     try:
-        watch = app.open_depth_watch()
+        watch = ops.open_depth_watch()
     except ConfigurationError:  # a dashboard needs no place for letters
         return dict
     thread = PeriodicThread("angzarr-depths", lambda _stopping: watch)
@@ -98,7 +98,7 @@ def _open_unread(app: Application, doors: ExitStack) -> Callable[[], Mapping[str
     return watch.depths
 
 
-def open_services(app: Application, doors: ExitStack) -> Services:
+def open_services(ops: Operations, doors: ExitStack) -> Services:
     """Return what people work on, each store open until *doors* close."""
     from angzarr.dashboard.ordered_handlers import Surveyor
     from angzarr.dashboard.services import Services
@@ -107,31 +107,31 @@ def open_services(app: Application, doors: ExitStack) -> Services:
         doors.callback(store.close)
         return store
 
-    ordered = open_ordered_services(app, doors)
-    replayer, barred = open_replayer(app, doors), open_barred(app, doors)
+    ordered = open_ordered_services(ops, doors)
+    replayer, barred = open_replayer(ops, doors), open_barred(ops, doors)
     return Services(
         ledger=replayer.ledger,
-        groups=opened(app.open_groups()),
-        classifier=app.dlq_classifier(lambda: 0.0),
-        gathering=open_gathering(app, replayer, doors),
+        groups=opened(ops.open_groups()),
+        classifier=ops.dlq_classifier(lambda: 0.0),
+        gathering=open_gathering(ops, replayer, doors),
         replayer=replayer,
-        compensator=open_compensator(app, replayer, barred),
+        compensator=open_compensator(ops, replayer, barred),
         skips=Skips(replayer=replayer, barred=barred),
-        editor=open_editor(app, replayer),
-        jobs=opened(app.open_replay_jobs()),
-        writes=opened(app.open_writes()),
-        brake=opened(app.open_brake()),
-        alerts=opened(app.open_alerts()),
-        webhooks=app.open_webhooks,
-        breakers=cache(app.breaker_controls),
-        told=app.clearance().told,
+        editor=open_editor(ops, replayer),
+        jobs=opened(ops.open_replay_jobs()),
+        writes=opened(ops.open_writes()),
+        brake=opened(ops.open_brake()),
+        alerts=opened(ops.open_alerts()),
+        webhooks=ops.open_webhooks,
+        breakers=cache(ops.breaker_controls),
+        told=ops.clearance().told,
         clock=replayer.clock,
-        behind=open_behind(app, doors),
+        behind=open_behind(ops, doors),
         ordered=ordered,
         surveyor=opened(Surveyor(ordered, replayer.clock)),
-        rejected=open_rejected_services(app, doors),
-        unread=_open_unread(app, doors),
-        most_replays=app.settings.analysis.most_replays,
-        approval_over=app.settings.analysis.approvals.jobs_over,
-        approves_edits=app.settings.analysis.approvals.edits,
+        rejected=open_rejected_services(ops, doors),
+        unread=_open_unread(ops, doors),
+        most_replays=ops.settings.analysis.most_replays,
+        approval_over=ops.settings.analysis.approvals.jobs_over,
+        approves_edits=ops.settings.analysis.approvals.edits,
     )

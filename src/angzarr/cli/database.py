@@ -148,10 +148,10 @@ def prune(app_name: str | None, *, as_json: bool) -> None:
 
     Workers that run aggregates do so once an hour. Events stay.
     """
-    app = load_application(app_name)
+    ops = load_application(app_name)
     removed: dict[str, int] = {}
-    with opened_stores(app) as shelves:
-        for removal in removals(shelves.books, shelves.rejections, app.settings):
+    with opened_stores(ops) as shelves:
+        for removal in removals(shelves.books, shelves.rejections, ops.settings):
             removed[removal.name] = number = _all(removal)
             if not as_json:
                 click.echo(f"removed {number:,} {removal.what}")

@@ -159,9 +159,9 @@ class _Order(NamedTuple):
 
 def _order(app_name: str | None, said: dict[str, Any]) -> _Order:
     selector, until = _selector(said), _until(said)
-    app = load_application(app_name)
-    controls = app.switch_controls()
-    _check_handler(selector, [handler.name for handler in app.handlers])
+    ops = load_application(app_name)
+    controls = ops.switch_controls()
+    _check_handler(selector, [handler.name for handler in ops.context.handlers])
     return _Order(controls, selector, until)
 
 

@@ -38,8 +38,8 @@ from angzarr.sagas.renotification import Renotifier, under_way
 from angzarr.sagas.saga import ProcessManager
 from angzarr.sagas.story import EventStores, HideData, Story, links_of, story_of
 from angzarr.wiring.analysis_worker import person
-from angzarr.wiring.application import Application
 from angzarr.wiring.dashboard import hiding_of
+from angzarr.wiring.operations import Operations
 
 _SAGA: Final = "saga."
 
@@ -59,15 +59,15 @@ class Registration:
     queues: tuple[str, ...] = ()
 
 
-def registered_in(app: Application) -> list[Registration]:
-    """Return what *app* registers, as a worker would know it: sagas first."""
-    handlers = list(app.known_handlers())
-    kinds = [_of_aggregate(app, app.aggregates[domain]) for domain in sorted(app.aggregates)]
+def registered_in(ops: Operations) -> list[Registration]:
+    """Return what the app registers, as a worker would know it: sagas first."""
+    handlers = list(ops.known_handlers())
+    kinds = [_of_aggregate(ops, kind) for _, kind in sorted(ops.context.aggregates.items())]
     managers = [one for one in kinds if one.reacts_to]
-    return [*_sagas(app, handlers), *managers, *(one for one in kinds if not one.reacts_to)]
+    return [*_sagas(ops, handlers), *managers, *(one for one in kinds if not one.reacts_to)]
 
 
-def _sagas(app: Application, handlers: Iterable[Handler]) -> Iterator[Registration]:
+def _sagas(ops: Operations, handlers: Iterable[Handler]) -> Iterator[Registration]:
     """Yield sagas, which are known by their handlers."""
     found: dict[tuple[str, str], list[Handler]] = {}
     for one in handlers:
@@ -81,11 +81,11 @@ def _sagas(app: Application, handlers: Iterable[Handler]) -> Iterator[Registrati
             name=name,
             source=source,
             reacts_to=tuple(one.event_type or "" for one in of_it),
-            queues=_queues(app, (one.name for one in of_it)),
+            queues=_queues(ops, (one.name for one in of_it)),
         )
 
 
-def _of_aggregate(app: Application, kind: AggregateType) -> Registration:
+def _of_aggregate(ops: Operations, kind: AggregateType) -> Registration:
     methods, domain = kind.methods, kind.domain
     manages = issubclass(kind, ProcessManager)
     tasks = [notification_task(domain), *(task_of(domain, one) for one in methods.handles)]
@@ -97,12 +97,12 @@ def _of_aggregate(app: Application, kind: AggregateType) -> Registration:
         reacts_to=tuple(methods.reacts_to) if manages else (),
         handles=tuple(methods.handles),
         rejected=tuple(f"{one.type} by {one.domain}" for one in methods.rejected),
-        queues=_queues(app, tasks),
+        queues=_queues(ops, tasks),
     )
 
 
-def _queues(app: Application, tasks: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({app.queue_for(task) for task in tasks}))
+def _queues(ops: Operations, tasks: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({ops.queue_for(task) for task in tasks}))
 
 
 def print_registered(found: list[Registration]) -> None:
@@ -163,9 +163,9 @@ def wanted_of(options: dict[str, Any]) -> CaseFilter:
 
 
 @contextmanager
-def opened_stores(app: Application) -> Iterator[EventStores]:
-    """Open the event books and cases of *app* for a block."""
-    with closing(app.open_shelves()) as shelves:
+def opened_stores(ops: Operations) -> Iterator[EventStores]:
+    """Open the event books and cases of the app for a block."""
+    with closing(ops.open_shelves()) as shelves:
         yield shelves
 
 
@@ -221,10 +221,10 @@ def saga() -> None:
 @click.pass_obj
 def list_(app_name: str | None, /, *, limit: int, after: str, as_json: bool, **wanted: Any) -> None:
     """List commands of sagas that were rejected, the newest first."""
-    app = load_application(app_name)
-    with opened_stores(app) as shelves:
+    ops = load_application(app_name)
+    with opened_stores(ops) as shelves:
         page = page_of(shelves.rejections, wanted_of(wanted), limit=limit, after=after)
-    hide = hiding_of(app)
+    hide = hiding_of(ops)
     page = page._replace(cases=[hide.of_case(case) for case in page.cases])
     if as_json:
         print_json(story_json.page_json(page))
@@ -251,17 +251,17 @@ def registered(app_name: str | None, *, as_json: bool) -> None:
 @click.pass_obj
 def show(app_name: str | None, case: str, *, data: bool, as_json: bool) -> None:
     """Show everything about CASE (its id, or how it begins): the chain, in order."""
-    app = load_application(app_name)
-    with opened_stores(app) as shelves:
+    ops = load_application(app_name)
+    with opened_stores(ops) as shelves:
         story = story_of(shelves.books, find(shelves.rejections, case))
-    hide, told = hiding_of(app), story.case
+    hide, told = hiding_of(ops), story.case
     command = story.rejection.command.event if story.rejection else None
     story = replace(story, case=hide.of_case(told, command))
     shown = partial(hide.data, told) if data else None
     if as_json:
         print_json(story_json.story_json(story, shown))
     else:
-        domain = app.settings.saga_compensation.fallback_domain
+        domain = ops.settings.saga_compensation.fallback_domain
         print_story(story, domain, shown)
 
 
@@ -276,9 +276,9 @@ def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json
 
     However often it is asked, it compensates once.
     """
-    app = load_application(app_name)
-    with opened_stores(app) as shelves:
-        asking, found = _asking(app, shelves), find(shelves.rejections, case)
+    ops = load_application(app_name)
+    with opened_stores(ops) as shelves:
+        asking, found = _asking(ops, shelves), find(shelves.rejections, case)
         asking.check(found)
         _check_told(found, asking, yes=yes)
         if not yes:
@@ -293,13 +293,13 @@ def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json
                 " it compensates once"
             )
             raise click.ClickException(msg) from error
-    _tell(app, asked, as_json=as_json)
+    _tell(ops, asked, as_json=as_json)
 
 
-def _asking(app: Application, shelves: EventStores) -> Renotifier:
-    app.known_handlers()  # they name the queue of the source
+def _asking(ops: Operations, shelves: EventStores) -> Renotifier:
+    ops.known_handlers()  # they name the queue of the source
     return Renotifier(
-        log=shelves.rejections, outbox=app.outbox, facts=lambda: app.facts, clock=SystemClock()
+        log=shelves.rejections, outbox=ops.outbox, facts=lambda: ops.facts, clock=SystemClock()
     )
 
 
@@ -315,9 +315,9 @@ def _check_told(case: Case, asking: Renotifier, *, yes: bool) -> None:
     click.echo(printable(f"{told}: see that workers read its queue"), err=True)
 
 
-def _tell(app: Application, case: Case, *, as_json: bool) -> None:
+def _tell(ops: Operations, case: Case, *, as_json: bool) -> None:
     if as_json:
-        print_json(story_json.case_json(hiding_of(app).of_case(case)))
+        print_json(story_json.case_json(hiding_of(ops).of_case(case)))
         return
     times = f" for the {case.asked_again}. time" if case.asked_again > 1 else ""
     said = (

@@ -38,6 +38,7 @@ class WatchedApp(Angzarr):
             include=["anything"] if run.types else ["orders", "poker"],
         )
         demo_run.configure(self, run)
+        demo_run.read_own_letters(self)
 
     def handler(self, event: object, *, domain: str | None = None, **options: Any) -> Any:
         """Register a handler as `Angzarr` does, in the run's own domain and under watch."""
@@ -51,11 +52,6 @@ class WatchedApp(Angzarr):
             return task
 
         return watched
-
-    def dead_letter_domains(self) -> list[str]:
-        """Return the run's own domains: letters of others are none of the demo's business."""
-        self.finalize(auto=True)
-        return sorted(self.handlers.domains())
 
 
 def watch(function: Callable[..., Any], journal: Journal) -> Callable[..., Any]:

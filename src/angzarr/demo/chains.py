@@ -12,6 +12,8 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from celery import Celery
+
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import task_of
 from angzarr.analysis.ledger.entry import Entry as Filed
@@ -73,7 +75,7 @@ def _counted(counts: Mapping[Any, int]) -> list[str]:
     return [f"  {counts[word]:6}  {word}" for word in sorted(counts)]
 
 
-def story(app: Any, cases: Sequence[Case], command: str) -> list[str]:
+def story(app: Celery, cases: Sequence[Case], command: str) -> list[str]:
     """Return one chain line by line: the first whose *command* was rejected and compensated."""
     told = [
         case
@@ -83,10 +85,10 @@ def story(app: Any, cases: Sequence[Case], command: str) -> list[str]:
     return ["One of the chains:", *_chain(app, told[0])] if told else []
 
 
-def _chain(app: Any, case: Case) -> Iterator[str]:
+def _chain(app: Celery, case: Case) -> Iterator[str]:
     events = app.book(*case.source).events
     first = case.first_event or 0
-    is_process = issubclass(app.aggregates[case.source.domain], ProcessManager)
+    is_process = issubclass(app.ops.context.aggregates[case.source.domain], ProcessManager)
     cause = events[0 if is_process else case.source_sequence]
     name = app.run.id
     yield _line(name, "event", str(case.source), cause.type, _data(cause))
@@ -136,14 +138,14 @@ class Errand(NamedTuple):
 class ChainScript(DemoScript):
     """Sends an example's commands, and asks its aggregates, the rejection log and the ledger."""
 
-    def __init__(self, app: Any, count: int) -> None:
+    def __init__(self, app: Celery, count: int) -> None:
         run = app.run
         self._example = script_of(run)
         self._opening = self._errands("o", self._example.opening(run.id), run.id)
         self._wishes = self._errands("", self._example.wishes(run.id, count, run.seed), run.id)
         publisher = PublisherThread(self._wishes, self._publish, run.seed, before=self._open_doors)
         super().__init__(app, publisher, f"{count} commands")
-        self._shelves: Shelves = open_shelves(app.settings, app.broker_url)
+        self._shelves: Shelves = open_shelves(app.settings, app.ops.broker_url)
         self._began = datetime.now(UTC) - _SKEW
         self._decided: set[str] = set()
         self._seen, self._seen_at = 0, 0.0

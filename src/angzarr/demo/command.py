@@ -62,7 +62,7 @@ class Course:
         """Run everything and return how it ended; raises AngzarrError where a server is away."""
         app, script = self._script.app, self._script
         demo_servers.check(app)
-        ledger = app.open_ledger()
+        ledger = app.ops.open_ledger()
         try:
             with self._fleet() as fleet, self._view:
                 self._watch(fleet, ledger)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml  # type: ignore[import-untyped]
+from celery import Celery
 
 import angzarr as package
 from angzarr.delivery.handlers import Handlers
@@ -126,7 +127,7 @@ def settings(run: Run, places: Places) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if value}
 
 
-def configure(app: Any, run: Run) -> None:
+def configure(app: Celery, run: Run) -> None:
     """Give *app* names of the run's own on the broker, and its logs where the run has them."""
     app.conf.update(
         task_default_queue=run.name,
@@ -196,19 +197,30 @@ def enter() -> None:
 def app_of(run: Run) -> Any:
     """Return the example's app, with names of the run's own on every server."""
     enter()
-    app: Any = importlib.import_module(EXAMPLES[run.example].app).app
+    app: Celery = importlib.import_module(EXAMPLES[run.example].app).app
     app.run, app.journal = run, Journal(run.journal)
-    app.hooks = (*app.hooks, JournalHook(app.journal))
+    context = app.ops.context
+    context.substitute(hooks=(*context.hooks, JournalHook(app.journal)))
     configure(app, run)
     _take_domains(app, run)
-    # Letters of others are none of the demo's business.
-    app.dead_letter_domains = lambda: sorted(app.handlers.domains())
+    read_own_letters(app)
     return app
 
 
-def _take_domains(app: Any, run: Run) -> None:
+def read_own_letters(app: Celery) -> None:
+    """Let the run read the letters of its own domains: others are none of its business."""
+
+    def own() -> list[str]:
+        app.finalize(auto=True)
+        return sorted(app.handlers.domains())
+
+    app.ops.dead_letter_domains = own
+
+
+def _take_domains(app: Celery, run: Run) -> None:
     """Let each handler's letters go into a queue of the run's own; books keep their domains."""
-    registered, app.handlers = app.handlers, Handlers()
+    registered = app.handlers
+    app.ops.context.substitute(handlers=Handlers())
     for handler in registered:
         own = run.domain(handler.domain) if handler.domain else None
         app.handlers.add(replace(handler, domain=own))

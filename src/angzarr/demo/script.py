@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from celery import Celery
+
 from angzarr.analysis.ledger.entry import Entry as Filed
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter, Ledger
 from angzarr.demo.journal import (
@@ -167,7 +169,7 @@ class ScriptResult(Protocol):
 class DemoScript(ABC):
     """One run's traffic and account. `tally`, `letters` and `entries` tell what was seen last."""
 
-    def __init__(self, app: Any, publisher: PublisherThread[Any], what: str) -> None:
+    def __init__(self, app: Celery, publisher: PublisherThread[Any], what: str) -> None:
         self.app = app
         self.publisher = publisher
         #: What is published, for the title.
@@ -189,7 +191,7 @@ class DemoScript(ABC):
 
     def _filed(self, ledger: Ledger) -> Iterator[Filed]:
         """Yield what the ledger has of this run."""
-        for domain in self.app.dead_letter_domains():
+        for domain in self.app.ops.dead_letter_domains():
             after, more = "", True
             while more:
                 page = ledger.get_failed_events(
@@ -236,7 +238,7 @@ class Accounted:
 class EventScript(DemoScript):
     """Publishes events and writes a line in the journal for each handler that must have got it."""
 
-    def __init__(self, app: Any, items: list[Item]) -> None:
+    def __init__(self, app: Celery, items: list[Item]) -> None:
         publisher = PublisherThread(items, self._publish, app.run.seed)
         super().__init__(app, publisher, f"{len(items)} events")
 

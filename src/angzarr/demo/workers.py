@@ -13,6 +13,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, NoReturn, Protocol
 
+from celery import Celery
+
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.dead_letters.names import queue_name
 from angzarr.demo.run import Run
 from angzarr.errors import AngzarrError, ConfigurationError
@@ -54,7 +57,7 @@ class DemoFleet(Protocol):
 class EmbeddedFleet:
     """A worker with a pool of threads and an analysis worker, both in threads of this process."""
 
-    def __init__(self, app: Any, run: Run) -> None:
+    def __init__(self, app: Celery, run: Run) -> None:
         self._app = app
         self._run = run
         self._stop = threading.Event()
@@ -85,7 +88,7 @@ class EmbeddedFleet:
 
     def _analyse(self) -> None:
         try:
-            with open_worker(self._app, self._app.dead_letter_domains()) as worker:
+            with open_worker(self._app.ops, self._app.ops.dead_letter_domains()) as worker:
                 worker.run(self._stop)
         except Exception as error:  # noqa: BLE001 - told by the thread that watches
             self._errors.append(error)
@@ -114,7 +117,7 @@ class EmbeddedFleet:
             thread.join(PATIENCE)
         state.should_stop = None
         self._threads = []
-        self._app.end_work()
+        runtime_of(self._app).end_work()
 
 
 class ProcessFleet:
@@ -212,45 +215,45 @@ def dead_letter_settings(url: str | None) -> dict[str, Any]:
     return {"backend": place.backend, **place.given}
 
 
-def check(app: Any) -> None:
+def check(app: Celery) -> None:
     """Raise one clear error if a server that the run needs does not answer."""
     _check_broker(app)
-    wiring.open_claims(app.settings, app.broker_url).leases.renew(
+    wiring.open_claims(app.settings, app.ops.broker_url).leases.renew(
         f"{app.run.name}-start", timedelta(seconds=1)
     )
-    letters = app.open_dead_letter_queue()
+    letters = app.ops.open_dead_letter_queue()
     try:
-        letters.receive(app.dead_letter_domains(), limit=1, wait=timedelta(0))
+        letters.receive(app.ops.dead_letter_domains(), limit=1, wait=timedelta(0))
     finally:
         letters.close()
-    ledger = app.open_ledger()
+    ledger = app.ops.open_ledger()
     try:
         ledger.get_failure_stats()
     finally:
         ledger.close()
 
 
-def _check_broker(app: Any) -> None:
+def _check_broker(app: Celery) -> None:
     from kombu.utils.url import maybe_sanitize_url
 
     connection = app.connection_for_write()
     try:
         connection.ensure_connection(max_retries=1, interval_start=0.2, timeout=5)
     except Exception as error:
-        where = maybe_sanitize_url(app.broker_url)
+        where = maybe_sanitize_url(app.ops.broker_url)
         msg = f"the broker at {where} does not answer ({error}); start it, or name another"
         raise ConfigurationError(msg) from error
     finally:
         connection.release()
 
 
-def clean(app: Any) -> None:
+def clean(app: Celery) -> None:
     """Remove the run's queues, topics and keys; what cannot be removed is logged and left."""
     run: Run = app.run
     if run.embedded and app.settings.dlq.backend in (None, "channel"):
         return
-    domains = app.dead_letter_domains()
-    places = letter_wiring.places(app.settings, app.broker_url)
+    domains = app.ops.dead_letter_domains()
+    places = letter_wiring.places(app.settings, app.ops.broker_url)
     letters = [_letters_cleaner(app, place, domains) for place in places]
     for step in (_broker_cleaner(app), _store_cleaner(app), *letters):
         try:
@@ -263,23 +266,23 @@ def _nothing() -> None:
     """Remove nothing: there is nothing, or it ends by itself."""
 
 
-def _broker_cleaner(app: Any) -> Callable[[], None]:
-    if app.broker_url.startswith(("redis", "rediss")):
-        return lambda: _unlink(app.broker_url, app.run.name)
-    if wiring.is_amqp(app.broker_url):
+def _broker_cleaner(app: Celery) -> Callable[[], None]:
+    if app.ops.broker_url.startswith(("redis", "rediss")):
+        return lambda: _unlink(app.ops.broker_url, app.run.name)
+    if wiring.is_amqp(app.ops.broker_url):
         queues = [app.run.name, f"{app.run.name}-outcomes"]
-        return lambda: _delete_amqp(app.broker_url, queues, exchanges=queues)
+        return lambda: _delete_amqp(app.ops.broker_url, queues, exchanges=queues)
     return _nothing
 
 
-def _store_cleaner(app: Any) -> Callable[[], None]:
-    store = wiring.store_url(app.settings, app.broker_url)
+def _store_cleaner(app: Celery) -> Callable[[], None]:
+    store = wiring.store_url(app.settings, app.ops.broker_url)
     if store.startswith(("redis", "rediss")):
         return lambda: _unlink(store, app.run.name)
     return _nothing
 
 
-def _letters_cleaner(app: Any, place: str, domains: Sequence[str]) -> Callable[[], None]:
+def _letters_cleaner(app: Celery, place: str, domains: Sequence[str]) -> Callable[[], None]:
     given = app.settings.dlq
     names = [queue_name(domain) for domain in domains]
     match place:
@@ -290,7 +293,7 @@ def _letters_cleaner(app: Any, place: str, domains: Sequence[str]) -> Callable[[
         case "pubsub":
             return lambda: _delete_pubsub(given.pubsub_project, names)
         case "amqp":
-            return lambda: _delete_amqp(given.amqp_url or app.broker_url, names)
+            return lambda: _delete_amqp(given.amqp_url or app.ops.broker_url, names)
         case _:
             return _nothing
 

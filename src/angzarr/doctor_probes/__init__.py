@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
+
+from celery import Celery
 
 from angzarr.settings.settings import Settings
+from angzarr.wiring.operations import Operations
 
 #: How long one server may take to answer.
 ANSWER: Final = timedelta(seconds=4)
@@ -17,7 +20,7 @@ ANSWER: Final = timedelta(seconds=4)
 class DoctorTarget:
     """An app, and what only a person knows of it."""
 
-    app: Any
+    app: Celery
     #: How long a server may take.
     timeout: timedelta = ANSWER
     #: RabbitMQ's management interface; None: where it usually is.
@@ -31,6 +34,12 @@ class DoctorTarget:
     def ours(self) -> bool:
         """Whether it is an Angzarr app."""
         return isinstance(getattr(self.app, "settings", None), Settings)
+
+    @property
+    def ops(self) -> Operations:
+        """What operators do with an Angzarr app."""
+        ops: Operations = self.app.ops
+        return ops
 
     @property
     def settings(self) -> Settings:

@@ -29,7 +29,7 @@ def members(target: DoctorTarget) -> Sequence[Member]:
     url = wiring.store_url(target.settings, target.broker_url)
     if url.startswith(SQL) and not _is_kept(url):
         return ()
-    found: Sequence[Member] = target.app.fleet().members()
+    found: Sequence[Member] = target.ops.fleet().members()
     return found
 
 
@@ -142,7 +142,7 @@ def _apart(target: DoctorTarget) -> Iterator[Probe]:
     """Return a look at whether lanes and event books share a database; asks no server."""
     urls = _urls(target)
     books, ordering = urls["books"], urls["ordering"]
-    ordered = any(handler.order is not None for handler in target.app.known_handlers())
+    ordered = any(handler.order is not None for handler in target.ops.known_handlers())
     if not ordered or not books or not ordering or not ordering.startswith(SQL):
         return
     if not books.startswith(SQL) or _name(books) == _name(ordering):

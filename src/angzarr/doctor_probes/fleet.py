@@ -57,9 +57,9 @@ def _fleet(target: DoctorTarget) -> Iterator[Finding]:
 
 
 def _handlers(target: DoctorTarget) -> dict[str, str]:
-    app = target.app
-    names = [one.name for one in app.known_handlers() if not one.name.startswith("celery.")]
-    return {name: app.queue_for(name) for name in names}
+    ops = target.ops
+    names = [one.name for one in ops.known_handlers() if not one.name.startswith("celery.")]
+    return {name: ops.queue_for(name) for name in names}
 
 
 def _waiting(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
@@ -71,7 +71,7 @@ def _waiting(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
 
 
 def _ordered(target: DoctorTarget) -> list[OrderedHandler]:
-    known = target.app.known_handlers()
+    known = target.ops.known_handlers()
     return [OrderedHandler(one.name, one.order) for one in known if one.order is not None]
 
 

@@ -75,12 +75,12 @@ def _look(
     target: DoctorTarget, backend: str, place: _QueueProbes
 ) -> Callable[[], Iterator[Finding]]:
     def look() -> Iterator[Finding]:
-        queues = place.look(target.app.dead_letter_domains())
+        queues = place.look(target.ops.dead_letter_domains())
         yield from letter_rules.findings(
             LettersSeen(
                 at=place.at,
                 backend=backend,
-                has_own_domain=letter_wiring.default_domain(target.app) != UNKNOWN_DOMAIN,
+                has_own_domain=letter_wiring.default_domain(target.ops.context) != UNKNOWN_DOMAIN,
                 has_ledger=ledger_url(target.settings, target.broker_url) is not None,
                 queues=_counted(target, backend, queues),
             )

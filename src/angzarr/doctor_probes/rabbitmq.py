@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from celery import Celery
 from kombu.transport.native_delayed_delivery import (
     declare_native_delayed_delivery_exchanges_and_queues as declare_delays,
 )
@@ -116,5 +117,5 @@ def _wanted(queue: Any) -> doctor.WantedQueue:
     )
 
 
-def _uses_delays(app: Any) -> bool:
+def _uses_delays(app: Celery) -> bool:
     return any(publisher.native_delay(app, queue) for queue in app.amqp.queues.values())

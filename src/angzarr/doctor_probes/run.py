@@ -55,14 +55,14 @@ def app_findings(target: DoctorTarget) -> Iterator[Finding]:
 
 def _refusals(target: DoctorTarget) -> tuple[Callable[[], object], ...]:
     """Return what a worker, or the analysis worker, checks at start without asking a server."""
-    app = target.app
+    ops = target.ops
     return (
         lambda: checks.check_configured(target.settings, target.broker_url),
-        app.check_escalations,
-        app.check_books,
-        app.check_ordering,
-        lambda: checks.check_compensations(app.known_handlers()),
-        app.replay_targets,
+        ops.check_escalations,
+        ops.check_books,
+        ops.check_ordering,
+        lambda: checks.check_compensations(ops.known_handlers()),
+        ops.replay_targets,
     )
 
 

@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def app_under_test(pytestconfig: pytest.Config) -> Angzarr:
     """The app under test, as in production: override it, or set the ini option."""
-    from angzarr.cli.application import load_application
+    from angzarr.cli.application import load_angzarr
 
     name = str(pytestconfig.getini(OPTION) or "")
     if not name:
@@ -45,7 +45,7 @@ def app_under_test(pytestconfig: pytest.Config) -> Angzarr:
             pytrace=False,
         )
     try:
-        found: Any = load_application(name)
+        found: Any = load_angzarr(name)
     except Exception as error:
         if not hasattr(error, "message"):
             raise
@@ -136,7 +136,7 @@ def dead_letters(angzarr_app: Angzarr) -> DeadLetters:
     from angzarr.testing.letters import DeadLetters
     from angzarr.wiring.dead_letters import channel_of
 
-    return DeadLetters(MemoryDeadLetterQueue(channel_of(angzarr_app.broker_url)))
+    return DeadLetters(MemoryDeadLetterQueue(channel_of(angzarr_app.ops.broker_url)))
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ class InProcess:
 
     def __init__(self, app: Angzarr, broker: MemoryBroker) -> None:
         self._app = app
+        self._runtime = app._runtime  # noqa: SLF001 - a test's worker is moved by hand
         self._broker = broker
         #: What a handler raised that is no Exception: the test's own, or an order to end.
         self.broken_by: BaseException | None = None
@@ -42,7 +43,7 @@ class InProcess:
     def open(self) -> Iterator[None]:
         """Start it and, when the block is left, stop it; raises ConfigurationError as a worker."""
         may_not_join = _state.task_join_will_block()
-        self._app.turns_by_hand = True
+        self._runtime.turns_by_hand = True
         self._worker = worker = self._app.WorkController(
             hostname="angzarr-testing@in-process",
             pool="solo",
@@ -71,14 +72,14 @@ class InProcess:
 
     def _queues(self) -> set[str]:
         answers = outcomes_queue(self._app.settings.prefix)
-        return set(self._app.replay_targets().queues) - {answers}
+        return set(self._app.ops.replay_targets().queues) - {answers}
 
     def _stop(self) -> None:
-        self._app.stopping.close()
+        self._runtime.stopping.close()
         try:
             self._worker.stop()
         finally:
-            self._app.end_work()
+            self._runtime.end_work()
             state.should_stop = state.should_terminate = None
             state.reset_state()
 
@@ -88,12 +89,17 @@ class InProcess:
         Raises what a handler raised that is no Exception: its message goes back.
         """
         with _current(self._app):
-            self._app.take_turns()
+            self._runtime.take_turns()
             taken = self._take()
         if (broken := self.broken_by) is not None:
             self.broken_by = None
             raise broken
-        return taken or self._waiting() > 0 or self._in_hand() > 0 or self._app.settles
+        return taken or self._waiting() > 0 or self._in_hand() > 0 or self.settles
+
+    @property
+    def settles(self) -> bool:
+        """Whether something is to be settled that no child will."""
+        return self._runtime.settles
 
     def _take(self) -> bool:
         consumer = self._worker.consumer
@@ -108,7 +114,7 @@ class InProcess:
 
     def renew(self) -> None:
         """Keep the worker's lease, which a leap of time has ended."""
-        self._app.tenure.renew(self._app.owner)
+        self._app._parts.tenure.renew(self._runtime.owner)  # noqa: SLF001 - its own lease
 
     def _waiting(self) -> int:
         mine = {queue.name for queue in self._app.amqp.queues.consume_from.values()}

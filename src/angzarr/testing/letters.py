@@ -309,6 +309,6 @@ def open_ledger(
 ) -> Iterator[LedgerInTest]:
     """Give the ledger of *app*, which is staged."""
     with ExitStack() as doors:
-        analysis = doors.enter_context(open_worker(app, app.dead_letter_domains()))
-        replayer = open_replayer(app, doors)
+        analysis = doors.enter_context(open_worker(app.ops, app.ops.dead_letter_domains()))
+        replayer = open_replayer(app.ops, doors)
         yield LedgerInTest(replayer.ledger, analysis, replayer, worker, letters)

@@ -99,7 +99,7 @@ _BROKERS: Final = ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER
 #: What Celery makes once of an app's configuration.
 _MADE: Final = ("amqp", "control", "events")
 #: What an app makes once of its settings, or of its broker.
-_CACHED: Final = ("owner", "claim_batch", "routes")
+_CACHED: Final = ("owner", "claim_batch")
 _STAGED: set[int] = set()
 
 
@@ -129,10 +129,7 @@ def staged(
         doors.enter_context(standing_in(clock))
         doors.enter_context(_without_environment())
         doors.enter_context(_configured(app, broker))
-        doors.enter_context(
-            _attributes(app, settings=chosen, chance=chance, use_fast_trace_task=False)
-        )
-        app.policy_rules = chosen.retry.policy_rules()
+        doors.enter_context(_own_parts(app, settings=chosen, chance=chance))
         yield broker
 
 
@@ -197,29 +194,34 @@ def _close_pools(app: Angzarr) -> None:
 
 
 @contextmanager
-def _attributes(app: Angzarr, **given: Any) -> Iterator[None]:
-    """Give *app* other attributes, and connections of its own, until the block is left.
+def _own_parts(app: Angzarr, **given: Any) -> Iterator[None]:
+    """Give *app* another context, and connections of its own, until the block is left.
 
     What makes a connection stays the object that it is: handlers that were registered hold it.
     """
-    before = dict(vars(app))
-    own = {*given, "policy_rules", "hooks", "turns_by_hand", "now", *_CACHED}
+    parts, worker, context = app._parts, app._runtime, app._context  # noqa: SLF001 - the stage
+    attributes = {name: vars(app).get(name) for name in ("now", "use_fast_trace_task")}
+    before = {name: getattr(context, name) for name in (*given, "hooks")}
+    own = (*_CACHED, "turns_by_hand")
+    made = {name: vars(worker).pop(name) for name in own if name in vars(worker)}
     with ExitStack() as aside:
-        for made in before.values():
-            if isinstance(made, OncePerProcess):
-                aside.enter_context(made.set_aside())
-        for name, value in given.items():
-            setattr(app, name, value)
-        for name in _CACHED:
-            app.__dict__.pop(name, None)
+        for one in vars(parts).values():
+            if isinstance(one, OncePerProcess):
+                aside.enter_context(one.set_aside())
+        context.substitute(**given)
+        app.use_fast_trace_task = False
         try:
             yield
         finally:
-            app.end_work()
+            worker.end_work()
+            context.substitute(**before)
             for name in own:
+                vars(worker).pop(name, None)
+            vars(worker).update(made)
+            for name, value in attributes.items():
                 app.__dict__.pop(name, None)
-                if name in before:
-                    app.__dict__[name] = before[name]
+                if value is not None:
+                    app.__dict__[name] = value
 
 
 def _forget(broker: str) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from angzarr.adapters.celery.memory_transport import memory_broker
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.app.angzarr import Angzarr
 from angzarr.testing.clock import FakeClock
@@ -55,7 +56,7 @@ class InProcessWorker:
     @property
     def waiting(self) -> list[WaitingMessage]:
         """What waits for its time, the earliest first."""
-        schedule: Any = self.app.schedule
+        schedule: Any = runtime_of(self.app).schedule
         rows = schedule.waiting() if isinstance(schedule, MemorySchedule) else []
         return waiting_of(rows, self.settled)
 
@@ -170,7 +171,7 @@ class InProcessWorker:
                 if (done := len(self.settled) - before) > MOST:
                     msg = f"{done} deliveries and no end: is there a circle? {self.settled[-1]}"
                     raise NotSettled(msg)
-                if self.app.settles:
+                if self._engine.settles:
                     time.sleep(_LOOK)
             if not move_on():
                 return
@@ -209,10 +210,12 @@ def _refuse_in_a_loop() -> None:
 def open_in_process(app: Angzarr, clock: FakeClock) -> Iterator[InProcessWorker]:
     """Give a worker of *app*, which is staged; stop it when the block is left."""
     recorder = Recorder()
-    before, app.hooks = app.hooks, (*app.hooks, recorder)
-    engine = InProcess(app, memory_broker(channel_of(app.broker_url)))
+    context = app.ops.context
+    before = context.hooks
+    context.substitute(hooks=(*before, recorder))
+    engine = InProcess(app, memory_broker(channel_of(app.ops.broker_url)))
     try:
         with engine.open():
             yield InProcessWorker(app, clock, engine, recorder)
     finally:
-        app.hooks = before
+        context.substitute(hooks=before)

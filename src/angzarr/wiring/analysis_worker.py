@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from angzarr.adapters.celery.publish.publisher import refuses
 from angzarr.analysis.alerts.alert_raiser import ForgottenWatches
@@ -41,36 +41,39 @@ from angzarr.fleet import running_releases
 from angzarr.maintenance.retention import Pruning
 from angzarr.payloads.store import PayloadReadLimit
 from angzarr.settings.base import HealthSettings
-from angzarr.wiring.application import Application, JobStore
 from angzarr.wiring.health import open_health
+from angzarr.wiring.operations import Operations
+
+if TYPE_CHECKING:
+    from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 
 
 @contextmanager
-def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWorker]:
-    """Build *app*'s analysis worker; what it holds goes back when the block is left."""
-    settings = app.settings.analysis
+def open_worker(ops: Operations, domains: Sequence[str]) -> Iterator[AnalysisWorker]:
+    """Build the app's analysis worker; what it holds goes back when the block is left."""
+    settings = ops.settings.analysis
     chance = random.SystemRandom().random
     with ExitStack() as doors:
-        follow_clock(app, doors)
-        queue = app.open_dead_letter_queue()
+        follow_clock(ops, doors)
+        queue = ops.open_dead_letter_queue()
         doors.callback(queue.close)
-        outcomes = app.open_replay_outcomes()
+        outcomes = ops.open_replay_outcomes()
         doors.callback(outcomes.close)
-        replayer = open_replayer(app, doors, shows=False)
-        if (forwarder := app.open_forwarder_thread()) is not None:
+        replayer = open_replayer(ops, doors, shows=False)
+        if (forwarder := ops.open_forwarder_thread()) is not None:
             forwarder.start()
             doors.callback(forwarder.end)
-        jobs = app.open_replay_jobs()
+        jobs = ops.open_replay_jobs()
         doors.callback(jobs.close)
-        for thread in (*app.open_alert_threads(), app.open_depth_thread()):
+        for thread in (*ops.open_alert_threads(), ops.open_depth_thread()):
             if thread is not None:
                 thread.start()
                 doors.callback(thread.end)
         name = f"analysis@{socket.gethostname()}:{os.getpid()}"
-        classifier = app.dlq_classifier(chance)
+        classifier = ops.dlq_classifier(chance)
         deciding = DecisionMaker(
             ledger=replayer.ledger,
-            gathering=open_gathering(app, replayer, doors),
+            gathering=open_gathering(ops, replayer, doors),
             classify=classifier,
             name=name,
             owners=jobs.owners,
@@ -80,11 +83,11 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
             deciding=deciding,
             clock=replayer.clock,
             domains=domains,
-            group=app.settings.analysis.letter_grouping(),
-            bounds=app.settings.dlq.bounds,
-            handover=_handover(app, deciding, doors),
+            group=ops.settings.analysis.letter_grouping(),
+            bounds=ops.settings.dlq.bounds,
+            handover=_handover(ops, deciding, doors),
         )
-        brake, quiet = app.open_brake(), settings.automatic.quiet()
+        brake, quiet = ops.open_brake(), settings.automatic.quiet()
         doors.callback(brake.close)
 
         def barred() -> str:
@@ -111,23 +114,23 @@ def open_worker(app: Application, domains: Sequence[str]) -> Iterator[AnalysisWo
                     ledger=replayer.ledger,
                     deciding=deciding,
                     replayer=replayer,
-                    compensator=open_compensator(app, replayer),
+                    compensator=open_compensator(ops, replayer),
                     skips=Skips(replayer=replayer),
                     asleep=lambda: asleep(brake.state(), quiet, replayer.clock.now()),
                     refuses=refuses,
                 ),
-                *_recovery(app, deciding, jobs, barred, doors),
+                *_recovery(ops, deciding, jobs, barred, doors),
                 runner,
-                *_pruning(app, replayer, jobs, doors),
+                *_pruning(ops, replayer, jobs, doors),
             ),
             name=name,
             chance=chance,
         )
 
 
-def follow_clock(app: Application, doors: ExitStack) -> None:
+def follow_clock(ops: Operations, doors: ExitStack) -> None:
     """Go by the fleet's clock until *doors* close: what workers dated is judged by it."""
-    if (thread := app.open_clock_thread()) is not None:
+    if (thread := ops.open_clock_thread()) is not None:
         thread.turn()  # before anything is judged
         thread.start()
         doors.callback(thread.end)
@@ -145,17 +148,17 @@ def serve_health(
 
 
 def _recovery(
-    app: Application,
+    ops: Operations,
     deciding: DecisionMaker,
     jobs: ReplayJobs,
     barred: Callable[[], str],
     doors: ExitStack,
 ) -> list[AutoReplay]:
     """Return the duty that replays held groups by itself; none where the settings say so."""
-    settings = app.settings.analysis
+    settings = ops.settings.analysis
     if not settings.automatic.recovery:
         return []
-    groups = app.open_groups()
+    groups = ops.open_groups()
     doors.callback(groups.close)
     return [
         AutoReplay(
@@ -165,26 +168,26 @@ def _recovery(
             deciding=deciding,
             clock=SystemClock(),
             barred=barred,
-            running=partial(_running, app),
+            running=partial(_running, ops),
             most_replays=min(settings.max_replays, settings.most_replays),
             approval_over=settings.approvals.jobs_over,
         )
     ]
 
 
-def _handover(app: Application, deciding: DecisionMaker, doors: ExitStack) -> Handover:
+def _handover(ops: Operations, deciding: DecisionMaker, doors: ExitStack) -> Handover:
     """Return what gives other apps their letters, over connections of its own."""
-    queue = app.open_dead_letter_queue()
+    queue = ops.open_dead_letter_queue()
     doors.callback(queue.close)
-    return Handover(queue=queue, deciding=deciding, others=app.other_apps())
+    return Handover(queue=queue, deciding=deciding, others=ops.other_apps())
 
 
 def _pruning(
-    app: Application, replayer: Replayer, jobs: JobStore, doors: ExitStack
+    ops: Operations, replayer: Replayer, jobs: SqlReplayJobs, doors: ExitStack
 ) -> list[Pruning]:
     """Return the duties that remove what is not kept any more."""
-    settings = app.settings.analysis
-    groups, alerts = app.open_groups(), app.open_alerts()
+    settings = ops.settings.analysis
+    groups, alerts = ops.open_groups(), ops.open_alerts()
     for one in (groups, alerts):
         doors.callback(one.close)
     removals = (
@@ -198,70 +201,70 @@ def _pruning(
     return [Pruning(removal=one, clock=replayer.clock) for one in removals]
 
 
-def _running(app: Application, handler: str) -> str:
+def _running(ops: Operations, handler: str) -> str:
     """Name the releases that run *handler* now; empty where nobody can tell."""
     try:
-        return ", ".join(sorted(running_releases(app.fleet().members(), handler)))
+        return ", ".join(sorted(running_releases(ops.fleet().members(), handler)))
     except (Unavailable, ConfigurationError):
         return ""
 
 
-def open_replayer(app: Application, doors: ExitStack, *, shows: bool = True) -> Replayer:
-    """Return what begins replays of *app*'s entries; *shows*: payloads, so not of any size."""
-    ledger = app.open_ledger()
+def open_replayer(ops: Operations, doors: ExitStack, *, shows: bool = True) -> Replayer:
+    """Return what begins replays of the app's entries; *shows*: payloads, so not of any size."""
+    ledger = ops.open_ledger()
     doors.callback(ledger.close)
-    if payloads := app.open_payload_store():
+    if payloads := ops.open_payload_store():
         doors.callback(payloads.close)
         if shows:
-            payloads = PayloadReadLimit(payloads, app.settings.dlq.payloads.largest_opened)
+            payloads = PayloadReadLimit(payloads, ops.settings.dlq.payloads.largest_opened)
     return Replayer(
         ledger=ledger,
-        publisher=app.open_publisher(),
-        targets=app.replay_targets(),
+        publisher=ops.open_publisher(),
+        targets=ops.replay_targets(),
         clock=SystemClock(),
-        answer_deadline=app.settings.analysis.answer_deadline,
+        answer_deadline=ops.settings.analysis.answer_deadline,
         payloads=payloads,
     )
 
 
 def open_compensator(
-    app: Application, replayer: Replayer, barred: Callable[[], str] = lambda: ""
+    ops: Operations, replayer: Replayer, barred: Callable[[], str] = lambda: ""
 ) -> Compensator:
-    """Return what compensates *app*'s entries; for people with what `open_barred` returned."""
+    """Return what compensates the app's entries; for people with what `open_barred` returned."""
     return Compensator(
         ledger=replayer.ledger,
         replayer=replayer,
-        compensations=app.compensations(),
+        compensations=ops.compensations(),
         barred=barred,
     )
 
 
-def open_skips(app: Application, doors: ExitStack) -> Skips:
+def open_skips(ops: Operations, doors: ExitStack) -> Skips:
     """Return what lets the events behind entries go on that people close."""
-    replayer = open_replayer(app, doors, shows=False)
-    return Skips(replayer=replayer, barred=open_barred(app, doors))
+    replayer = open_replayer(ops, doors, shows=False)
+    return Skips(replayer=replayer, barred=open_barred(ops, doors))
 
 
-def open_editor(app: Application, replayer: Replayer) -> Editor:
-    """Return what edits *app*'s entries."""
+def open_editor(ops: Operations, replayer: Replayer) -> Editor:
+    """Return what edits the app's entries."""
 
     def decoder(task: str) -> Callable[[Any], Any] | None:
-        handler = app.find_handler(task)
+        handler = ops.find_handler(task)
         return handler.decode if handler else None
 
-    return Editor(replayer=replayer, decoder=decoder, protect=app.letter_protection())
+    return Editor(replayer=replayer, decoder=decoder, protect=ops.letter_protection())
 
 
-def open_barred(app: Application, doors: ExitStack) -> Callable[[], str]:
+def open_barred(ops: Operations, doors: ExitStack) -> Callable[[], str]:
     """Return what says why people may have nothing sent now; it asks the brake each time."""
-    brake = app.open_brake()
+    brake = ops.open_brake()
     doors.callback(brake.close)
     return lambda: why_not_now(brake.state(), SystemClock().now())
 
 
-def open_gathering(app: Application, replayer: Replayer, doors: ExitStack) -> EvidenceCollector:
-    """Return what finds out all that is known of *app*'s failures."""
-    gathering = app.open_gathering(replayer)
+def open_gathering(ops: Operations, replayer: Replayer, doors: ExitStack) -> EvidenceCollector:
+    """Return what finds out all that is known of the app's failures."""
+    gathering = ops.open_gathering(replayer)
     doors.callback(gathering.peers.close)
     return gathering
 

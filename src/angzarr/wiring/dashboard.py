@@ -11,20 +11,20 @@ from angzarr.errors import ConfigurationError
 from angzarr.projections.ordered_handler import OrderedHandler
 from angzarr.runtime.processes import OncePerProcess
 from angzarr.sagas.story import Hiding
-from angzarr.wiring.application import Application
 from angzarr.wiring.event_store import open_event_store
+from angzarr.wiring.operations import Operations
 from angzarr.wiring.ordering import open_ordering
 
 
-def hiding_of(app: Application) -> Hiding:
-    """Return what hides as the settings of *app* say."""
-    return Hiding(app.letter_protection().redaction)
+def hiding_of(ops: Operations) -> Hiding:
+    """Return what hides as the settings of the app say."""
+    return Hiding(ops.letter_protection().redaction)
 
 
-def ordered(app: Application) -> list[OrderedHandler]:
+def ordered(ops: Operations) -> list[OrderedHandler]:
     """Return what takes events in order, as a worker would know it, by name."""
     found = [
-        OrderedHandler(one.name, one.order) for one in app.known_handlers() if one.order is not None
+        OrderedHandler(one.name, one.order) for one in ops.known_handlers() if one.order is not None
     ]
     return sorted(found, key=lambda one: one.name)
 
@@ -41,11 +41,11 @@ class _Closes(Protocol):
 _C = TypeVar("_C", bound=_Closes)
 
 
-def open_ordered_services(app: Application, doors: ExitStack) -> OrderedServices:
-    """Return what is asked about ordered handlers of *app*; it connects when first asked."""
+def open_ordered_services(ops: Operations, doors: ExitStack) -> OrderedServices:
+    """Return what is asked about ordered handlers of the app; it connects when first asked."""
     from angzarr.dashboard.ordered_handlers import OrderedServices
 
-    books = _once(lambda: open_event_store(app.settings, app.broker_url), doors)
+    books = _once(lambda: open_event_store(ops.settings, ops.broker_url), doors)
 
     def books_if_any() -> EventStore | None:
         try:
@@ -54,21 +54,21 @@ def open_ordered_services(app: Application, doors: ExitStack) -> OrderedServices
             return None
 
     return OrderedServices(
-        registered=lambda: ordered(app),
-        stores=_once(lambda: open_ordering(app.settings, app.broker_url), doors),
+        registered=lambda: ordered(ops),
+        stores=_once(lambda: open_ordering(ops.settings, ops.broker_url), doors),
         books=books_if_any,
-        members=lambda: app.fleet().members(),
+        members=lambda: ops.fleet().members(),
     )
 
 
-def open_rejected_services(app: Application, doors: ExitStack) -> RejectedServices:
-    """Return what is asked about rejected commands of *app*; it connects when first asked."""
+def open_rejected_services(ops: Operations, doors: ExitStack) -> RejectedServices:
+    """Return what is asked about rejected commands of the app; it connects when first asked."""
     from angzarr.dashboard.services import RejectedServices
 
     return RejectedServices(
-        shelves=_once(app.open_shelves, doors),
-        hide=hiding_of(app),
-        fallback_domain=app.settings.saga_compensation.fallback_domain,
+        shelves=_once(ops.open_shelves, doors),
+        hide=hiding_of(ops),
+        fallback_domain=ops.settings.saga_compensation.fallback_domain,
     )
 
 

@@ -23,6 +23,7 @@ from angzarr.settings.dlq_urls import read_url
 from angzarr.settings.settings import DEFAULT_PREFIX, Settings
 from angzarr.wiring import protection as protection_wiring
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.context import AppContext
 
 #: Opens the queue of one backend; the second argument is the broker's URL.
 Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
@@ -209,37 +210,37 @@ def has_spool(settings: Settings) -> bool:
     return SPOOL in (settings.dlq.targets or ())
 
 
-def default_domain(app: Any) -> str:
-    """Return the domain of *app*'s letters for which nothing else names one (0076).
+def default_domain(context: AppContext) -> str:
+    """Return the domain of the app's letters for which nothing else names one (0076).
 
     As set; else by the prefix, if it is the app's own; else by its name.
     """
-    settings = app.settings
+    settings = context.settings
     if settings.dlq.default_domain is not None:
         return str(settings.dlq.default_domain)
     own_prefix = settings.prefix if settings.prefix != DEFAULT_PREFIX else None
-    domain = domain_of_app(own_prefix or app.main)
+    domain = domain_of_app(own_prefix or context.main)
     # A domain of its own may have the same queue, '.' being written as '-'.
-    alike = (one for one in _named(app) if queue_name(one) == queue_name(domain))
+    alike = (one for one in _named(context) if queue_name(one) == queue_name(domain))
     return next(alike, domain)
 
 
-def domains_to_read(app: Any) -> list[str]:
-    """Return every domain whose letters *app*'s analysis worker reads.
+def domains_to_read(context: AppContext) -> list[str]:
+    """Return every domain whose letters the app's analysis worker reads.
 
     That of its name is among them where another is its default: earlier releases put letters
     there, and an app is known by its name (`analysis.other_apps`).
     """
-    own = {default_domain(app), domain_of_app(app.main), UNKNOWN_DOMAIN}
-    named = _named(app)
+    own = {default_domain(context), domain_of_app(context.main), UNKNOWN_DOMAIN}
+    named = _named(context)
     taken = {queue_name(one) for one in named}
     return sorted({*named, *(one for one in own if queue_name(one) not in taken)})
 
 
-def _named(app: Any) -> list[str]:
-    given = app.settings.dlq
+def _named(context: AppContext) -> list[str]:
+    given = context.settings.dlq
     others = [*given.domains, *given.queue_domains.values(), *given.foreign_routes]
-    return [*app.handlers.domains(), *others]
+    return [*context.handlers.domains(), *others]
 
 
 def open_payloads(given: PayloadSettings) -> PayloadStore | None:

@@ -7,25 +7,28 @@ import socket
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from billiard.exceptions import TimeLimitExceeded
+from celery import Celery
 from kombu.utils.json import dumps, loads
 
 from angzarr.adapters.celery.publish.followers import CeleryFollowers
-from angzarr.adapters.celery.publish.outbox import CeleryOutbox, SingleConnectionEvents
+from angzarr.adapters.celery.publish.outbox import SingleConnectionEvents
 from angzarr.adapters.celery.publish.publisher import (
     CeleryPublisher,
     CelerySchedule,
     SingleConnectionPublisher,
     transport_of,
 )
+from angzarr.adapters.celery.publish.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.celery.shutdown.shutdown import heed_cut
 from angzarr.adapters.celery.worker.settlement import Settlement
 from angzarr.adapters.celery.worker.task_events import install_error_log
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.aggregates.decider import Decider, Relay
 from angzarr.clock import Clock, SystemClock
+from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.admission import Admission, SwitchGate
 from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation_runner import CompensationRunner
@@ -44,45 +47,53 @@ from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.delivery.unsettled import UnsettledOutcomes
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
+from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import fleet as fleet_wiring
 from angzarr.wiring import protection as protection_wiring
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.context import AppContext
 from angzarr.wiring.flow_control import guard_of
 
+if TYPE_CHECKING:
+    from angzarr.wiring.process import ProcessParts
 
-def build_road(app: Any) -> DeliveryExecutor:
+
+def build_road(parts: ProcessParts) -> DeliveryExecutor:
     """Return a road with connections of its own; they open when first needed."""
-    heed_cut(app.stopping)
+    heed_cut(parts.context.stopping)
     wiring.guard_handlers()
-    if protection_wiring.hiding(app.settings.dlq) is not None:
+    if protection_wiring.hiding(parts.context.settings.dlq) is not None:
         install_error_log()
-    road = _road(app, RetryUntilAvailable, CeleryPublisher(app))
-    return replace(road, poison_wave_breaker=_waves(app, road), closed=app.stopping.closed)
+    road = _road(parts, RetryUntilAvailable, CeleryPublisher(parts.celery))
+    return replace(
+        road, poison_wave_breaker=_waves(parts, road), closed=parts.context.stopping.closed
+    )
 
 
 def _road(
-    app: Any, hold_class: type[RetryUntilAvailable], publisher: CeleryPublisher
+    parts: ProcessParts, hold_class: type[RetryUntilAvailable], publisher: CeleryPublisher
 ) -> DeliveryExecutor:
+    context = parts.context
     clock = SystemClock()
-    hold = hold_class(clock=clock, chance=app.chance, stopping=app.stopping)
-    hooks = Hooks((*app.hooks, *wiring.open_hooks(transport_of(app))))
-    schedule = CelerySchedule(app, publisher, lambda: app.schedule, clock)
+    hold = hold_class(clock=clock, chance=context.chance, stopping=context.stopping)
+    hooks = Hooks((*context.hooks, *wiring.open_hooks(transport_of(parts.celery))))
+    schedule = CelerySchedule(parts.celery, publisher, lambda: parts.schedule, clock)
     ordering = Ordering(
-        lanes=lambda: app.ordering.lanes,
-        handlers=app.handlers,
+        lanes=lambda: parts.ordering.lanes,
+        handlers=context.handlers,
         retry=hold,
         schedule=schedule,
         clock=clock,
-        most_parked=app.settings.ordering.most_parked,
+        most_parked=context.settings.ordering.most_parked,
         late=lambda handler, behind: wiring.ordering_meters().handled(handler, behind),
     )
-    settler = _settler(app, schedule, ordering)
-    judge = build_judge(app, clock)
+    settler = _settler(parts, schedule, ordering)
+    judge = build_judge(context, clock)
     undoing = CompensationRunner(
-        undos=app.undos,
-        log=app.claims.steps,
+        undos=context.undos,
+        log=parts.claims.steps,
         failure_policy=judge,
         facts=settler.facts,
         retry=hold,
@@ -90,25 +101,25 @@ def _road(
         time_over=TimeLimitExceeded,
     )
     in_place = InPlace(
-        failure_policy=judge, stopping=app.stopping, time_limit=partial(_time_limit, app)
+        failure_policy=judge, stopping=context.stopping, time_limit=partial(_time_limit, parts)
     )
     results = Results(dumps=dumps, loads=loads)
     return DeliveryExecutor(
-        handlers=app.handlers,
-        claimer=Claimer(store=app.claims.store, tenure=app.tenure, retry=hold),
+        handlers=context.handlers,
+        claimer=Claimer(store=parts.claims.store, tenure=parts.tenure, retry=hold),
         ordering=ordering,
-        admission=_admission(app, judge),
+        admission=_admission(parts, judge),
         invoker=HandlerInvoker(results=results, failure_policy=judge, hooks=hooks),
         results=results,
         failure_policy=judge,
         clock=clock,
         make_log=wiring.bound_logger(),
-        make_breaker=partial(guard_of, app),
+        make_breaker=partial(guard_of, context, lambda: parts.flow),
         in_place=in_place,
         compensation_runner=undoing,
-        last_starts=LastStarts(store=app.claims.store, retry=hold),
+        last_starts=LastStarts(store=parts.claims.store, retry=hold),
         unsettled=UnsettledOutcomes(
-            handlers=app.handlers,
+            handlers=context.handlers,
             failure_policy=judge,
             compensation_runner=undoing,
             in_place=in_place,
@@ -116,60 +127,67 @@ def _road(
         settler=settler,
         retry=hold,
         hooks=hooks,
-        most_starts=app.settings.most_starts,
+        most_starts=context.settings.most_starts,
     )
 
 
-def open_schedule(app: Any) -> OpenSchedule:
+def open_schedule(context: AppContext) -> OpenSchedule:
     """Return where delays wait: beside the claims, or in this process if the broker is there too.
 
     A worker is refused where that is not shared by all who share the broker
     (`checks.check_servers`).
     """
-    url = wiring.store_url(app.settings, app.broker_url)
+    url = wiring.store_url(context.settings, context.broker_url)
     schedule: OpenSchedule
-    if wiring.is_embedded(app.broker_url) or url.startswith("memory"):
+    if wiring.is_embedded(context.broker_url) or url.startswith("memory"):
         schedule = MemorySchedule()
     elif url.startswith("redis"):
-        schedule = wiring.redis_schedule(url, app.settings.prefix)
+        schedule = wiring.redis_schedule(url, context.settings.prefix)
     else:  # a copy is all that is left of its message: it must outlive a power cut
         sql = importlib.import_module("angzarr.adapters.sql.delivery.schedule")
         schedule = sql.SqlSchedule(wiring.sql_engine(url))
     return schedule
 
 
-def build_salvage(app: Any) -> UnreadableMessages:
+def build_salvage(context: AppContext) -> UnreadableMessages:
     """Return what a parent process does with damaged envelopes; it opens when first needed."""
     clock = SystemClock()
     return UnreadableMessages(
-        letter_builder=_autopsy(app, clock),
-        handlers=app.handlers,
-        dead_letters=app.open_dead_letter_queue(),
-        facts=wiring.open_facts(app.settings, app.broker_url),
+        letter_builder=_autopsy(context, clock),
+        handlers=context.handlers,
+        dead_letters=letter_wiring.open_dead_letters(context.settings, context.broker_url),
+        facts=wiring.open_facts(context.settings, context.broker_url),
         clock=clock,
     )
 
 
-def build_settlement(app: Any) -> Settlement:
+def open_replay_outcomes(celery: Celery, settings: Settings) -> ReplayOutcomes:
+    """Return the queue on which workers tell how replays ended; signed where letters are."""
+    queue = CeleryReplayOutcomes(celery, CeleryPublisher(celery), outcomes_queue(settings.prefix))
+    return protection_wiring.believed(queue, settings.dlq)
+
+
+def build_settlement(parts: ProcessParts) -> Settlement:
     """Return what a parent process does for its children, with a road that waits for nobody."""
-    publisher = SingleConnectionPublisher(app)
-    road = _road(app, TryOnce, publisher)
-    return Settlement(app, road, build_salvage(app), publisher)
+    publisher = SingleConnectionPublisher(parts.celery)
+    road = _road(parts, TryOnce, publisher)
+    return Settlement(parts.celery, road, build_salvage(parts.context), publisher)
 
 
-def build_chains(app: Any) -> Chains:
+def build_chains(parts: ProcessParts) -> Chains:
     """Return what deliveries of commands and notifications need; it connects when first used."""
-    clock, given = SystemClock(), app.settings.saga_compensation
-    shelves = books_wiring.open_shelves(app.settings, app.broker_url)
-    outbox, meters = CeleryOutbox(app), wiring.saga_meters()
+    context = parts.context
+    clock, given = SystemClock(), context.settings.saga_compensation
+    shelves = books_wiring.open_shelves(context.settings, context.broker_url)
+    outbox, meters = parts.outbox, wiring.saga_meters()
     return Chains(
         books=shelves.books,
         rejections=shelves.rejections,
         decider=Decider(
             books=shelves.books,
-            aggregates=app.aggregates,
+            aggregates=context.aggregates,
             clock=clock,
-            chance=app.chance,
+            chance=context.chance,
         ),
         compensating=Compensating(
             books=shelves.books,
@@ -177,10 +195,10 @@ def build_chains(app: Any) -> Chains:
             outbox=outbox,
             meters=meters,
             clock=clock,
-            chance=app.chance,
+            chance=context.chance,
             fallback=given.fallback(),
             domain=given.fallback_domain,
-            shown=app.without_secrets,
+            shown=partial(protection_wiring.without_secrets, context.settings.dlq),
         ),
         outbox=outbox,
         meters=meters,
@@ -189,99 +207,104 @@ def build_chains(app: Any) -> Chains:
     )
 
 
-def build_relay(app: Any) -> Relay:
+def build_relay(parts: ProcessParts) -> Relay:
     """Return what publishes decisions of processes that died."""
-    shelves = books_wiring.open_shelves(app.settings, app.broker_url)
+    shelves = books_wiring.open_shelves(parts.context.settings, parts.context.broker_url)
     shelves.rejections.close()  # nobody else would, and the last who closes ends the connections
     return Relay(
         books=shelves.books,
-        publish=SingleConnectionEvents(app, SingleConnectionPublisher(app)).publish,
+        publish=SingleConnectionEvents(
+            parts.context, parts.routing.queue_for, SingleConnectionPublisher(parts.celery)
+        ).publish,
         clock=SystemClock(),
-        chance=app.chance,
+        chance=parts.context.chance,
     )
 
 
-def build_reacting(app: Any) -> Reacting:
+def build_reacting(parts: ProcessParts) -> Reacting:
     """Return what deliveries to sagas need."""
-    given = app.settings.saga_compensation
-    return Reacting(outbox=CeleryOutbox(app), clock=SystemClock(), max_depth=given.max_depth)
+    given = parts.context.settings.saga_compensation
+    return Reacting(outbox=parts.outbox, clock=SystemClock(), max_depth=given.max_depth)
 
 
-def _waves(app: Any, road: DeliveryExecutor) -> PoisonWaveBreaker | None:
-    if not app.settings.poison_wave.enabled:
+def _waves(parts: ProcessParts, road: DeliveryExecutor) -> PoisonWaveBreaker | None:
+    context = parts.context
+    if not context.settings.poison_wave.enabled:
         return None
     return PoisonWaveBreaker(
-        breakers=app.flow.breakers,
-        handlers=app.handlers,
+        breakers=parts.flow.breakers,
+        handlers=context.handlers,
         letter_builder=road.failure_policy.letter_builder,
         facts=road.settler.facts,
         clock=road.clock,
         # The parent of one that shares a flow store hears of the wave by that, and of its end.
-        on_held=app.held_domains.hold if app.flow.controls is None else None,
+        on_held=context.held_domains.hold if parts.flow.controls is None else None,
     )
 
 
-def _admission(app: Any, judge: FailurePolicy) -> Admission:
+def _admission(parts: ProcessParts, judge: FailurePolicy) -> Admission:
+    context = parts.context
     return Admission(
         switch_gate=SwitchGate(
-            switches=app.flow.switches,
+            switches=parts.flow.switches,
             domain=judge.letter_builder.domains.of_delivery,
-            chance=app.chance,
+            chance=context.chance,
         ),
-        breakers=app.flow.breakers,
-        budgets=app.flow.budgets,
-        limits=app.flow.limits,
+        breakers=parts.flow.breakers,
+        budgets=parts.flow.budgets,
+        limits=parts.flow.limits,
         sleep=judge.clock.sleep,
-        chance=app.chance,
+        chance=context.chance,
     )
 
 
-def _time_limit(app: Any, name: str) -> timedelta | None:
+def _time_limit(parts: ProcessParts, name: str) -> timedelta | None:
     """Return the shorter of the time limits that Celery puts on the task *name*."""
-    task = app.tasks.get(name)
+    task = parts.celery.tasks.get(name)
     limits = [limit for limit in (task and task.time_limit, task and task.soft_time_limit) if limit]
     return timedelta(seconds=min(limits)) if limits else None
 
 
-def build_judge(app: Any, clock: Clock) -> FailurePolicy:
+def build_judge(context: AppContext, clock: Clock) -> FailurePolicy:
     """Return what knows the app's rules; it needs no server."""
     return FailurePolicy(
-        letter_builder=_autopsy(app, clock),
+        letter_builder=_autopsy(context, clock),
         clock=clock,
-        chance=app.chance,
-        policies=app.policy_rules,
-        rules=app.rules,
-        verdicts=app.verdicts,
+        chance=context.chance,
+        policies=context.policy_rules,
+        rules=context.rules,
+        verdicts=context.verdicts,
     )
 
 
-def _autopsy(app: Any, clock: Clock) -> DeadLetterBuilder:
+def _autopsy(context: AppContext, clock: Clock) -> DeadLetterBuilder:
     return DeadLetterBuilder(
         clock=clock,
-        component=app.main or "angzarr",
+        component=context.main or "angzarr",
         worker=socket.gethostname(),
         version=fleet_wiring.release(),
-        domains=_domains(app),
-        hide=protection_wiring.hiding(app.settings.dlq),
+        domains=_domains(context),
+        hide=protection_wiring.hiding(context.settings.dlq),
     )
 
 
-def _domains(app: Any) -> Domains:
+def _domains(context: AppContext) -> Domains:
     return Domains(
-        read=frozenset(letter_wiring.domains_to_read(app)),
-        of_queue=app.settings.dlq.queue_domains.get,
-        default=letter_wiring.default_domain(app),
+        read=frozenset(letter_wiring.domains_to_read(context)),
+        of_queue=context.settings.dlq.queue_domains.get,
+        default=letter_wiring.default_domain(context),
     )
 
 
-def _settler(app: Any, schedule: Schedule, ordering: Ordering) -> Settler:
+def _settler(parts: ProcessParts, schedule: Schedule, ordering: Ordering) -> Settler:
+    context = parts.context
     return Settler(
         schedule=schedule,
-        followers=CeleryFollowers(app),
-        dead_letters=app.open_letterbox(),
-        replay_outcomes=app.open_replay_outcomes(),
-        store=app.claims.store,
+        followers=CeleryFollowers(parts.celery),
+        dead_letters=letter_wiring.open_letterbox(context.settings, context.broker_url),
+        replay_outcomes=open_replay_outcomes(parts.celery, context.settings),
+        store=parts.claims.store,
         ordering=ordering,
-        facts=wiring.open_facts(app.settings, app.broker_url),
+        facts=wiring.open_facts(context.settings, context.broker_url),
         clock=ordering.clock,
     )

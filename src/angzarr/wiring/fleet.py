@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from angzarr.adapters.celery.worker.owner_lease import Membership
 from angzarr.clock import SystemClock
+from angzarr.delivery.handlers import Handlers
 from angzarr.fleet import Member
+
+if TYPE_CHECKING:
+    from angzarr.wiring.process import ProcessParts
 
 
 def release() -> str:
@@ -21,10 +25,9 @@ def release() -> str:
     return said.encode("utf-8", "replace").decode()  # it may hold bytes that no store takes
 
 
-def membership(app: Any, pool: str) -> Membership:
-    """Return what keeps this worker of *app* on the register, beside its claims."""
-    # Its name is asked for now: an app makes a new one for its next worker.
-    owner, host, pid, began = app.owner, socket.gethostname(), os.getpid(), SystemClock().now()
+def membership(parts: ProcessParts, owner: str, pool: str) -> Membership:
+    """Return what keeps the worker *owner* on the register, beside its claims."""
+    host, pid, began = socket.gethostname(), os.getpid(), SystemClock().now()
 
     def look() -> Member:
         return Member(
@@ -32,15 +35,15 @@ def membership(app: Any, pool: str) -> Membership:
             host=host,
             pid=pid,
             release=release(),
-            handlers=tuple(sorted(_names(app))),
-            queues=tuple(sorted(map(str, app.amqp.queues.consume_from))),
+            handlers=tuple(sorted(_names(parts.context.handlers))),
+            queues=tuple(sorted(map(str, parts.celery.amqp.queues.consume_from))),
             pool=pool,
             started_at=began,
         )
 
-    return Membership(app.claims.fleet, look)
+    return Membership(parts.claims.fleet, look)
 
 
-def _names(app: Any) -> Iterator[str]:
+def _names(handlers: Handlers) -> Iterator[str]:
     """Return what can run here; every Celery app has Celery's own tasks."""
-    return (one.name for one in app.handlers if not one.name.startswith("celery."))
+    return (one.name for one in handlers if not one.name.startswith("celery."))

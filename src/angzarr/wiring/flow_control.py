@@ -15,6 +15,7 @@ from angzarr.delivery.context import RUNNING
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.poison_wave import breaker_of
 from angzarr.errors import ConfigurationError
+from angzarr.facts import FactLog
 from angzarr.resilience.breaker import BreakerControls, Breakers, BreakerSettings, Watches
 from angzarr.resilience.breaker_guard import BreakerGuard, Guard, check_full_name
 from angzarr.resilience.budget import Budgets
@@ -24,6 +25,7 @@ from angzarr.resilience.taxonomy import ILLNESS, classify
 from angzarr.settings.base import PoisonWaveSettings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.context import AppContext
 
 #: A wave is judged by its share alone: failures in a row are common in a healthy domain.
 _NEVER = 2**31
@@ -43,14 +45,14 @@ class Flow:
     close: Callable[[], object]
 
 
-def open_flow(app: Any) -> Flow:
+def open_flow(context: AppContext, facts: Callable[[], FactLog]) -> Flow:
     """Return the flow control of this process; it connects when first needed."""
-    flow = app.settings.flow
+    flow = context.settings.flow
     meters = wiring.breaker_meters()
-    watch = Watches((BreakerLog(facts=lambda: app.facts), meters))
-    of_breakers = (breaker_settings(app), flow.default_breaker(), watch)
+    watch = Watches((BreakerLog(facts=facts), meters))
+    of_breakers = (breaker_settings(context), flow.default_breaker(), watch)
     of_budgets = (flow.named_budgets(), flow.default_budget())
-    url = flow_store(app)
+    url = flow_store(context)
     if url is None:
         breakers = InProcessBreakers(*of_breakers)
         opened = Flow(
@@ -64,10 +66,12 @@ def open_flow(app: Any) -> Flow:
         )
     else:
         adapter = wiring.redis_adapter
-        line = adapter("angzarr.adapters.redis.flow_line").FlowLine(url, prefix=app.settings.prefix)
+        line = adapter("angzarr.adapters.redis.flow_line").FlowLine(
+            url, prefix=context.settings.prefix
+        )
         breakers = adapter("angzarr.adapters.redis.breaker").RedisBreakers(line, *of_breakers)
         switches = adapter("angzarr.adapters.redis.switches").RedisSwitches(
-            line, SwitchLog(facts=lambda: app.facts)
+            line, SwitchLog(facts=facts)
         )
         opened = Flow(
             breakers=breakers,
@@ -82,38 +86,39 @@ def open_flow(app: Any) -> Flow:
     return opened
 
 
-def flow_store(app: Any) -> str | None:
+def flow_store(context: AppContext) -> str | None:
     """Return the Redis that the fleet shares: as configured, else the claim store if it is one."""
-    if app.settings.flow.store:
-        return str(app.settings.flow.store)
+    if context.settings.flow.store:
+        return str(context.settings.flow.store)
     try:
-        url = wiring.store_url(app.settings, app.broker_url)
+        url = wiring.store_url(context.settings, context.broker_url)
     except ConfigurationError:  # an app that only publishes needs no claim store
         return None
     return url if url.startswith(("redis:", "rediss:")) else None
 
 
-def breaker_settings(app: Any) -> Mapping[str, BreakerSettings]:
+def breaker_settings(context: AppContext) -> Mapping[str, BreakerSettings]:
     """Return the settings of every breaker that has some of its own, by name."""
-    waves = app.settings.poison_wave
-    domains = letter_wiring.domains_to_read(app)
+    waves = context.settings.poison_wave
+    domains = letter_wiring.domains_to_read(context)
     guards = {breaker_of(domain): _of_wave(waves) for domain in domains} if waves.enabled else {}
-    return {**app.settings.flow.named_breakers(), **guards}
+    return {**context.settings.flow.named_breakers(), **guards}
 
 
 def guard_of(
-    app: Any,
+    context: AppContext,
+    flow: Callable[[], Flow],
     handler: Handler | None,
     guard: Guard | str,
     fallback: Callable[..., Any] | None = None,
 ) -> BreakerGuard:
-    """Return a breaker of *app* around calls, whose errors are judged by *handler*'s rules too.
+    """Return a breaker around calls, whose errors are judged by *handler*'s rules too.
 
     Rules for one event type hold for the calls of its deliveries.
     """
 
     def is_ill(error: Exception) -> bool:
-        own = (handler.rules, app.rules) if handler is not None else (app.rules,)
+        own = (handler.rules, context.rules) if handler is not None else (context.rules,)
         name = handler.name if handler is not None else ""
         running = RUNNING.get()
         type_ = running.event.type if running is not None else ""
@@ -122,7 +127,7 @@ def guard_of(
 
     return BreakerGuard(
         guard=Guard(check_full_name(guard)) if isinstance(guard, str) else guard,
-        breakers=lambda: app.flow.breakers,
+        breakers=lambda: flow().breakers,
         is_ill=is_ill,
         fallback=fallback,
         whose=_turn,

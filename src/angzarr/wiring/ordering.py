@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import importlib
 
+from angzarr.delivery.handlers import Handlers
 from angzarr.errors import ConfigurationError
+from angzarr.ordering.lane import Order
 from angzarr.projections.checkpoint import OrderingStores
 from angzarr.settings.settings import Settings
 from angzarr.wiring.stores import EMBEDDED, check_shared, extra, is_embedded
+
+
+def orders_of(handlers: Handlers) -> dict[str, Order]:
+    """Return the order of each handler that has one, by name, in order of registration."""
+    return {handler.name: handler.order for handler in handlers if handler.order}
 
 
 def open_ordering(settings: Settings, broker: str) -> OrderingStores:

@@ -7,35 +7,21 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from angzarr.aggregates.book import EventStore
 from angzarr.clock import SystemClock
-from angzarr.delivery.handlers import Handler
 from angzarr.errors import AngzarrError, ConfigurationError, RebuildError, text_of
 from angzarr.events.event import Event
 from angzarr.projections.projection import Projection, handler_name
 from angzarr.projections.shadow_table import Plan, ShadowTable
-from angzarr.settings.settings import Settings
 from angzarr.wiring.event_store import check_books, open_event_store
+from angzarr.wiring.operations import Operations
 from angzarr.wiring.ordering import check_ordering, open_ordering
 from angzarr.wiring.stores import extra
-
-
-class Rebuildable(Protocol):
-    """What a rebuild needs of an app."""
-
-    settings: Settings
-    #: The broker's URL.
-    broker_url: str
-    #: By name; complete once `find_handler` was called.
-    projections: Mapping[str, type[Projection]]
-
-    def find_handler(self, name: str) -> Handler | None:
-        """Return the handler registered as *name*."""
 
 
 class Site(NamedTuple):
@@ -47,20 +33,20 @@ class Site(NamedTuple):
 
 
 @contextmanager
-def open_site(app: Rebuildable, name: str, *, in_place: bool) -> Iterator[Site]:
-    """Give what rebuilds the projection *name* of *app*; connects when first used.
+def open_site(ops: Operations, name: str, *, in_place: bool) -> Iterator[Site]:
+    """Give what rebuilds the projection *name* of the app; connects when first used.
 
     Raises ConfigurationError, MissingExtra, RebuildError.
     """
-    plan, kind = plan_of(app, name)
+    plan, kind = plan_of(ops, name)
     if not in_place and not plan.tables:
         raise RebuildError(_no_tables(name))
-    url = _ordering(app)
+    url = _ordering(ops)
     engines = importlib.import_module("angzarr.adapters.sql.engine.engine").ENGINES
     with ExitStack() as held, extra("psycopg"):
-        stores = held.enter_context(closing(open_ordering(app.settings, app.broker_url)))
+        stores = held.enter_context(closing(open_ordering(ops.settings, ops.broker_url)))
         stores.checkpoints.get(plan.handler)  # makes or checks the tables
-        store = held.enter_context(closing(open_event_store(app.settings, app.broker_url)))
+        store = held.enter_context(closing(open_event_store(ops.settings, ops.broker_url)))
         lanes = engines.borrow(url)
         held.callback(lanes.close)
         green = _green(lanes.engine, plan, kind, in_place=in_place)
@@ -68,14 +54,14 @@ def open_site(app: Rebuildable, name: str, *, in_place: bool) -> Iterator[Site]:
         yield Site(plan, store, green)
 
 
-def plan_of(app: Rebuildable, name: str) -> tuple[Plan, type[Projection]]:
+def plan_of(ops: Operations, name: str) -> tuple[Plan, type[Projection]]:
     """Return what is to be done to rebuild the projection *name*; raises RebuildError."""
-    handler = app.find_handler(handler_name(name))
-    if handler is None or handler.order is None or name not in app.projections:
-        known = ", ".join(sorted(app.projections)) or "none"
+    handler = ops.find_handler(handler_name(name))
+    if handler is None or handler.order is None or name not in ops.context.projections:
+        known = ", ".join(sorted(ops.context.projections)) or "none"
         msg = f"the app has no projection {name!r}; it has: {known}"
         raise RebuildError(msg)
-    kind, order = app.projections[name], handler.order
+    kind, order = ops.context.projections[name], handler.order
     plan = Plan(
         projection=name,
         handler=handler.name,
@@ -101,10 +87,10 @@ def _green(engine: Any, plan: Plan, kind: type[Projection], *, in_place: bool) -
     )
 
 
-def _ordering(app: Rebuildable) -> str:
+def _ordering(ops: Operations) -> str:
     """Return the URL of the order; raises ConfigurationError where there is nothing to read."""
-    ordering = check_ordering(app.settings, app.broker_url)
-    books = check_books(app.settings, app.broker_url)
+    ordering = check_ordering(ops.settings, ops.broker_url)
+    books = check_books(ops.settings, ops.broker_url)
     if "memory://" in {ordering, books}:
         msg = (
             "event books and lanes that are in the memory of one process are gone with it: there"
@@ -124,20 +110,20 @@ def _no_tables(name: str) -> str:
 _log: Final = logging.getLogger("angzarr.projections")
 
 
-def reset_projection(app: Any, name: str, *, by: str = "") -> int:
+def reset_projection(ops: Operations, name: str, *, by: str = "") -> int:
     """Let the handler of task *name* begin anew; return how many lanes it had.
 
     Read model, checkpoint and lanes are cleared in one transaction; what is parked stays. Raises
     ConfigurationError for a projection that cannot empty its read model, and StoreUnavailable.
     """
-    lanes: int = app.ordering.lanes.reset(name, _emptying(app, name))
+    lanes: int = ops.ordering.lanes.reset(name, _emptying(ops, name))
     _log.warning("projection_reset: %s begins anew, of %d lanes, by %s", name, lanes, by or "?")
     return lanes
 
 
-def _emptying(app: Any, name: str) -> Callable[[Any], object] | None:
+def _emptying(ops: Operations, name: str) -> Callable[[Any], object] | None:
     """Return what empties the read model of the projection with task *name*, if it is one."""
-    for kind in app.projections.values():
+    for kind in ops.context.projections.values():
         if handler_name(kind.name) == name:
             return partial(_empty, kind)
     return None

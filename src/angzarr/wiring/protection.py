@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.dead_letters.masking import compiled
+from angzarr.dead_letters.masking import Words, compiled, masked
 from angzarr.dead_letters.protection import Cipher, Clearance, ProtectedQueue, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.dead_letters.redaction import Redaction
@@ -76,3 +77,12 @@ def _cipher(given: DeadLetterSettings) -> Cipher | None:
         return None
     cipher: Cipher = wiring.adapter("angzarr.adapters.jose.jwe", "joserfc").JweCipher(keys, current)
     return cipher
+
+
+#: No words of its own are looked for in a text, only patterns.
+_NO_WORDS: Final = Words()
+
+
+def without_secrets(given: DeadLetterSettings, text: str) -> str:
+    """Return *text* without what the settings hide in the texts of letters."""
+    return masked(text, _NO_WORDS, [compiled(pattern) for pattern in given.redact_text])

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable, UnsafeSetting
+from angzarr.settings.sagas import SECTION, SagaCompensationSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.ordering import orders_of
+from angzarr.wiring.process import ProcessParts, open_poster
+
+_log: Final = logging.getLogger("angzarr.sagas")
 
 
-def check_servers(app: Any) -> None:
-    """Refuse servers that *app*'s settings cannot make one of, or that would lose messages.
+def check_servers(parts: ProcessParts) -> None:
+    """Refuse servers that the app's settings cannot make one of, or that would lose messages.
 
     Connects to none but Redis; one that is away is not asked.
     """
-    settings, broker = app.settings, app.broker_url
+    settings, broker = parts.context.settings, parts.context.broker_url
     check_configured(settings, broker)
     _check_spool(settings)
     check_store(settings, broker)
     with _start():
-        _check_broker(app)
+        _check_broker(parts)
 
 
 def check_configured(settings: Settings, broker: str) -> None:
@@ -69,27 +75,27 @@ def _check_store(settings: Settings, broker: str) -> None:
         _eviction().check_store(url)
 
 
-def store_trouble(app: Any) -> str:
-    """Return why *app*'s Redis would be refused if this worker started now; empty: it would not."""
+def store_trouble(parts: ProcessParts) -> str:
+    """Return why the app's Redis would be refused by a worker that starts now; else empty."""
     _eviction().forget_asked()
     try:
-        _check_store(app.settings, app.broker_url)
-        _check_broker(app)
+        _check_store(parts.context.settings, parts.context.broker_url)
+        _check_broker(parts)
     except ConfigurationError as error:
         return str(error)
     return ""
 
 
-def uses_redis(app: Any) -> bool:
-    """Return True if claims or messages of *app* are in a Redis."""
-    url = wiring.store_url(app.settings, app.broker_url)
-    return url.startswith("redis") or transport_of(app) == "redis"
+def uses_redis(parts: ProcessParts) -> bool:
+    """Return True if claims or messages of the app are in a Redis."""
+    url = wiring.store_url(parts.context.settings, parts.context.broker_url)
+    return url.startswith("redis") or transport_of(parts.celery) == "redis"
 
 
-def _check_broker(app: Any) -> None:
-    broker = app.broker_url
-    if transport_of(app) == "redis" and wiring.store_url(app.settings, broker) != broker:
-        _eviction().check_broker(app.connection_for_write)
+def _check_broker(parts: ProcessParts) -> None:
+    broker, settings = parts.context.broker_url, parts.context.settings
+    if transport_of(parts.celery) == "redis" and wiring.store_url(settings, broker) != broker:
+        _eviction().check_broker(parts.celery.connection_for_write)
 
 
 def check_analysis(settings: Settings, broker: str) -> None:
@@ -155,3 +161,32 @@ def _useless(handler: Handler, undoing: Handler | None) -> str:
         return "names it in turn"
     # What is to be undone is one event, and its lane would wait for all that were before it.
     return "takes events in order" if undoing.order is not None else ""
+
+
+def check_escalations(given: SagaCompensationSettings) -> None:
+    """Refuse a webhook that cannot be posted to; raises MissingExtra, ConfigurationError."""
+    if given.escalation_webhook_url is None:
+        return
+    open_poster(given).close()
+    if not given.escalation_webhook_secrets:
+        _log.warning(
+            "escalations_unsigned: a receiver cannot tell escalations from forgeries;"
+            " set %s.escalation_webhook_secrets",
+            SECTION,
+        )
+
+
+def check_ordered_handlers(parts: ProcessParts) -> None:
+    """Refuse ordered handlers without a database, or of events without a place."""
+    orders = orders_of(parts.context.handlers)
+    if orders:  # what it needs is imported here, and not by each child at its first event
+        _ = parts.ordering
+    fallback = parts.context.settings.saga_compensation.fallback_domain
+    for name, order in orders.items():
+        if fallback in order.domains:
+            msg = (
+                f"{name} takes the events of {fallback!r} in order, and failed compensations"
+                " are events of that domain without an order: give"
+                " saga_compensation.fallback_domain a domain of its own"
+            )
+            raise ConfigurationError(msg)

@@ -164,8 +164,8 @@ def delivery(task, args, headers):
 
 def bring(app, task, event, **more):
     """Return the outcome of a delivery of *event* to *task*."""
-    app.claims.leases.renew("w", timedelta(hours=1))
-    return app.road.take(delivery(task, [event.data], names.to_headers(event) | more))
+    app._parts.claims.leases.renew("w", timedelta(hours=1))
+    return app._runtime.road.take(delivery(task, [event.data], names.to_headers(event) | more))
 
 
 # -- registering ---------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_what_is_registered_has_the_names_that_senders_know(app):
         "command.player.Reserve", "command.player.Audit", "notification.player",
         "saga.seating.Reserved", "process.fulfilment.Reserved", "notification.fulfilment",
     }  # fmt: skip
-    assert set(app.aggregates) == {"player", "fulfilment"}
+    assert set(app._context.aggregates) == {"player", "fulfilment"}
 
 
 def test_a_class_is_returned_as_it_was_given(app):
@@ -228,7 +228,7 @@ def test_one_class_has_one_name(app):
         with pytest.raises(ConfigurationError, match="derive a class for each"):
             again()
     assert (kind.domain, saga.name, manager.name) == ("player", "seating", "fulfilment")
-    assert set(app.aggregates) == {"player", "fulfilment"}
+    assert set(app._context.aggregates) == {"player", "fulfilment"}
 
 
 def test_two_apps_may_have_the_same_class_under_one_name(app, make_app):
@@ -256,7 +256,7 @@ def test_a_class_without_a_state_is_refused(app):
         app.aggregate("player")(Stateless)
     with pytest.raises(ConfigurationError, match="cannot be made without arguments"):
         app.aggregate("player")(NoDefault)
-    assert app.aggregates == {}
+    assert app._context.aggregates == {}
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_an_aggregate_that_reacts_to_events_would_never_be_called(app):
     for odd in (kind, managers()):
         with pytest.raises(ConfigurationError, match="register it with app"):
             app.aggregate("player")(odd)
-    assert app.aggregates == {}
+    assert app._context.aggregates == {}
 
 
 def test_options_reach_every_handler(app):
@@ -307,7 +307,7 @@ def test_options_reach_every_handler(app):
     for handler in list(app.handlers):
         if handler.name == "angzarr.saga_failures":
             continue
-        policy = app.policy_rules.named(handler.policy)
+        policy = app._context.policy_rules.named(handler.policy)
         assert (handler.queue, policy) == (slow, POLICIES["no_retry"]), handler.name
         assert handler.limits == (limit,)
         assert [guard.name for guard in handler.breakers] == ["crm"]
@@ -327,7 +327,7 @@ def test_a_snapshot_is_kept_as_often_as_asked_for(app):
     for index in range(3):
         app.execute(a_command(Reserve(), "player", "p-1", id=f"c-{index}"))
     assert kind.snapshot_every == 2
-    book = app._chains.get().books.read(address()).book
+    book = app._parts.chains.get().books.read(address()).book
     assert (book.snapshot.sequence, len(book.events)) == (2, 1)
 
 
@@ -364,7 +364,7 @@ def test_whoever_sends_a_command_needs_neither_its_aggregate_nor_books():
         made = app.send_command(Reserve(), domain="player", root=root)
         assert made.event.root == str(root)
         assert [one.handler for one in sent(app)] == ["command.player.Reserve"]
-        assert app._chains.made() is None
+        assert app._parts.chains.made() is None
 
 
 def test_a_process_of_sagas_needs_no_books(facts_elsewhere):
@@ -375,8 +375,8 @@ def test_a_process_of_sagas_needs_no_books(facts_elsewhere):
         outcome = bring(app, "saga.seating.Reserved", event)
         assert isinstance(outcome, Handled)
         assert outcome.value == 1
-        assert app._chains.made() is None
-        app.check_books()
+        assert app._parts.chains.made() is None
+        app.ops.check_books()
 
 
 def test_each_command_has_an_id_of_its_own(app):
@@ -442,10 +442,10 @@ def room(app):
 
 def run(app, most=20):
     """Deliver all that is in the queue until nothing is left; return what became of each."""
-    app.claims.leases.renew("w", timedelta(hours=1))
+    app._parts.claims.leases.renew("w", timedelta(hours=1))
     ended = []
     while found := sent(app):
-        ended += [(one.handler, app.road.take(one)) for one in found]
+        ended += [(one.handler, app._runtime.road.take(one)) for one in found]
         assert len(ended) < most, "endless"
     return ended
 
@@ -464,17 +464,17 @@ def test_a_rejected_command_of_a_saga_is_compensated(room):
     assert ended[3][1].value == "compensated"
     assert [event.type for event in room.book("player", "p-1").events] == ["Reserved", "Released"]
     assert {event.correlation_id for event in room.book("player", "p-1").events} == {"flow"}
-    assert room.load(room.aggregates["player"], "p-1").state == Funds(reserved=0)
+    assert room.load(room._context.aggregates["player"], "p-1").state == Funds(reserved=0)
 
 
 def test_a_rejected_command_that_is_delivered_twice_is_told_once(room):
     """Its notification comes twice, under one id and with one body: the second is a duplicate."""
-    room.claims.leases.renew("w", timedelta(hours=1))
+    room._parts.claims.leases.renew("w", timedelta(hours=1))
     command = a_command(Seat(), "table", "t-1",
                         origin=Origin(saga="seating", source=address(), sequence=0))  # fmt: skip
     room.execute(a_command(Reserve(), "player", "p-1", id="c-0"))
     sent(room)
-    room.outbox.send([command])
+    room._parts.outbox.send([command])
     (one,) = sent(room)
     for _ in range(2):
         with pytest.raises(Skip, match="is told"):
@@ -659,8 +659,8 @@ def test_whatever_a_queue_brings_comes_to_an_end(facts_elsewhere, tmp_path):
         def brought(task, headers, body):
             said = {names.EVENT_TYPE: task.rpartition(".")[2], names.DOMAIN: task.split(".")[1],
                     names.ROOT: "p-1", names.EVENT_ID: uuid.uuid4().hex}  # fmt: skip
-            app.claims.leases.renew("w", timedelta(hours=1))
-            outcome = app.road.take(delivery(task, [body], said | headers))
+            app._parts.claims.leases.renew("w", timedelta(hours=1))
+            outcome = app._runtime.road.take(delivery(task, [body], said | headers))
             assert isinstance(outcome, Handled | Skipped | DeadLettered)
             seen.add(type(outcome))
 
@@ -704,7 +704,7 @@ def test_a_command_for_review_is_a_letter_and_an_error(room):
 
 def letters(app, event_id):
     """Take the letters of an event; the queue is that of the whole process."""
-    queue = app._salvage.get().dead_letters
+    queue = app._parts.salvage.get().dead_letters
     receipts = queue.receive(["player"], limit=1000, wait=timedelta(0))
     queue.done(receipts)
     found = [receipt.letter for receipt in receipts]
@@ -742,7 +742,7 @@ def test_an_intent_that_is_never_taken_is_a_letter(room, monkeypatch):
 
 
 def test_an_aggregate_is_read_as_it_is_now(room):
-    kind = room.aggregates["player"]
+    kind = room._context.aggregates["player"]
     assert room.load(kind, "p-1").state == Funds()
     assert room.book("player", "p-1").events == ()
     room.execute(a_command(Reserve(), "player", "p-1", edition="what-if"))
@@ -756,7 +756,7 @@ def test_no_aggregate_is_read_at_no_place(room, root):
     with pytest.raises(InvalidRoot):
         room.book("player", root)
     with pytest.raises(InvalidRoot):
-        room.load(room.aggregates["player"], root)
+        room.load(room._context.aggregates["player"], root)
 
 
 # -- what is sent --------------------------------------------------------------------------------
@@ -764,8 +764,8 @@ def test_no_aggregate_is_read_at_no_place(room, root):
 
 def test_what_the_outbox_sends_is_what_is_read(room):
     rejection = a_rejection(Seat(), correlation_id="flow")
-    room.outbox.tell(rejection)
-    room.outbox.tell(rejection)
+    room._parts.outbox.tell(rejection)
+    room._parts.outbox.tell(rejection)
     one, two = sent(room)
     assert one.handler == "notification.player"
     assert from_event(one.event) == rejection
@@ -774,19 +774,19 @@ def test_what_the_outbox_sends_is_what_is_read(room):
 
 
 def test_an_event_that_nobody_takes_is_published_to_nobody(room):
-    room.outbox.publish([])
-    room.outbox.publish([Event(id="e", type="Nothing", data={}, domain="player", root="p")])
+    room._parts.outbox.publish([])
+    room._parts.outbox.publish([Event(id="e", type="Nothing", data={}, domain="player", root="p")])
     assert sent(room) == []
 
 
 def test_a_worker_with_aggregates_and_without_books_is_refused():
     with apps(broker="redis://127.0.0.1:1", store="memory://") as make:
         app = make()
-        app.check_books()
+        app.ops.check_books()
         try:
             app.aggregate("player")(players())
             with pytest.raises(ConfigurationError, match="no database is configured"):
-                app.check_books()
+                app.ops.check_books()
         except MissingExtra:
             pytest.skip("no client of Redis is installed")
 

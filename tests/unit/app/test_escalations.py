@@ -88,7 +88,7 @@ def test_it_is_posted_by_the_policy_of_webhooks_behind_a_breaker_of_its_own(app_
     handler = app.handlers.get(HANDLER)
     assert (handler.domain, handler.operation) == ("sagas", "webhook")
     assert [guard.name for guard in handler.breakers] == [BREAKER]
-    assert "sagas" in app.dead_letter_domains()
+    assert "sagas" in app.ops.dead_letter_domains()
 
 
 def test_a_huge_reason_is_cut_before_it_is_logged_and_sent(signed, caplog):
@@ -124,13 +124,13 @@ def test_a_missing_client_is_one_sentence_at_start(signed, monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx", None)
     monkeypatch.delitem(sys.modules, "angzarr.adapters.http.poster", raising=False)
     with pytest.raises(MissingExtra, match=r"angzarr-workers\[webhooks\]"):
-        signed.check_worker("solo")
+        signed._runtime.check_worker("solo")
 
 
 def test_without_a_webhook_no_client_is_needed(app_with, monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx", None)
     monkeypatch.delitem(sys.modules, "angzarr.adapters.http.poster", raising=False)
-    app_with().check_escalations()
+    app_with().ops.check_escalations()
 
 
 def test_authorities_that_cannot_be_read_are_refused_at_start(app_with, tmp_path):
@@ -138,12 +138,12 @@ def test_authorities_that_cannot_be_read_are_refused_at_start(app_with, tmp_path
         escalation_webhook_url=URL, escalation_webhook_ca_certs=str(tmp_path / "none.pem")
     )
     with pytest.raises(ConfigurationError, match="escalation_webhook_ca_certs cannot be read"):
-        app.check_escalations()
+        app.ops.check_escalations()
 
 
 def test_a_webhook_without_secrets_is_warned_of_at_start(app_with, signed, caplog):
-    signed.check_escalations()
+    signed.ops.check_escalations()
     assert "escalations_unsigned" not in caplog.text
-    app_with(escalation_webhook_url=URL).check_escalations()
+    app_with(escalation_webhook_url=URL).ops.check_escalations()
     assert "escalations_unsigned" in caplog.text
     assert "s3cret-path" not in caplog.text

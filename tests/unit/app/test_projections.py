@@ -96,7 +96,7 @@ def lanes():
 @pytest.fixture
 def app(make_app, lanes):
     app = make_app()
-    app._ordering = OncePerProcess(lambda: SimpleNamespace(lanes=lanes, close=lanes.close))
+    app._parts._ordering = OncePerProcess(lambda: SimpleNamespace(lanes=lanes, close=lanes.close))
     return app
 
 
@@ -156,7 +156,7 @@ def test_a_projection_is_one_ordered_handler_of_all_its_domains(app, make):
     assert [guard.name for guard in handler.breakers] == ["db"]
     for domain in ("order", "parcel"):
         assert app.handlers.ordered(domain) == (handler,)
-    assert app.projections == {"totals": kind}
+    assert app._context.projections == {"totals": kind}
     assert kind.name == "totals"
 
 
@@ -195,7 +195,7 @@ def test_what_cannot_work_is_refused_at_once(app, make, said, error, why):
     with pytest.raises(error, match=why):
         make(**said)
     assert len(app.handlers) == 0
-    assert app.projections == {}
+    assert app._context.projections == {}
 
 
 def test_a_name_is_that_of_one_class(app, make):
@@ -291,7 +291,7 @@ def test_the_task_is_not_called_as_a_function(app, make):
 
 def ends(app, error, event_type="OrderPlaced"):
     """Return the delays of the retries after *error*, and the letter at last."""
-    handler, judge = app.handlers.get(TASK), build_judge(app, HandClock())
+    handler, judge = app.handlers.get(TASK), build_judge(app._context, HandClock())
     delays = []
     for attempt in range(1, 20):
         delivery = delivery_of(event_type, attempt=attempt)

@@ -11,7 +11,7 @@ from celery import Celery
 from pydantic import BaseModel
 
 from angzarr import Angzarr, Priority
-from angzarr.adapters.celery.publish.outbox import CeleryOutbox, SingleConnectionEvents
+from angzarr.adapters.celery.publish.outbox import SingleConnectionEvents
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read
 from angzarr.errors import EventDoesNotFit, NoSubscriber
@@ -265,7 +265,7 @@ def test_what_an_aggregate_decided_reaches_ordered_handlers(ordered, sent):
             [("Placed", "order"), ("Packed", "order"), ("Packed", "shop")]
         )
     ]
-    CeleryOutbox(ordered).publish(events)
+    ordered._parts.outbox.publish(events)
     told = [m for m in sent("slow") if m.headers["task"] == "count"]
     place = (names.EVENT_ID, names.DOMAIN, names.ROOT, names.SEQUENCE)
     assert [tuple(m.headers[name] for name in place) for m in told] == [
@@ -278,7 +278,9 @@ def test_what_is_relayed_reaches_ordered_handlers_too(ordered):
     relayed = []
     event = Event(id="e", type="Packed", data={}, domain="order", root="o-1", sequence=4)
     publisher = SimpleNamespace(publish=relayed.append)
-    SingleConnectionEvents(ordered, publisher).publish([event, replace(event, domain="shop")])
+    SingleConnectionEvents(ordered._context, ordered.ops.queue_for, publisher).publish(
+        [event, replace(event, domain="shop")]
+    )
     (message,) = relayed
     assert (message.task, message.queue) == ("count", "slow")
     assert message.headers[names.SEQUENCE] == 4

@@ -83,10 +83,10 @@ def test_who_names_no_limit_has_none(make_app, register):
 
 def test_without_a_flow_store_each_process_has_its_own(make_app):
     app = make_app(budgets={"default": {"least": 1}, "crm": {"enabled": False}})
-    assert isinstance(app.flow.limits, InProcessLimits)
-    assert isinstance(app.flow.budgets, InProcessBudgets)
-    assert app.flow.budgets._default == BudgetSettings(least=1)
-    assert [app.flow.budgets.retry(["crm"], str(n)) for n in range(5)] == [None] * 5
+    assert isinstance(app._parts.flow.limits, InProcessLimits)
+    assert isinstance(app._parts.flow.budgets, InProcessBudgets)
+    assert app._parts.flow.budgets._default == BudgetSettings(least=1)
+    assert [app._parts.flow.budgets.retry(["crm"], str(n)) for n in range(5)] == [None] * 5
 
 
 def test_with_a_flow_store_the_fleet_shares_them(make_app):
@@ -95,9 +95,9 @@ def test_with_a_flow_store_the_fleet_shares_them(make_app):
     from angzarr.adapters.redis.limit import RedisLimits
 
     app = make_app(store="redis://127.0.0.1:1/0", budgets={"crm": {"least": 3}})
-    assert isinstance(app.flow.limits, RedisLimits)
-    assert isinstance(app.flow.budgets, RedisBudgets)
-    assert app.flow.budgets._of("crm") == BudgetSettings(least=3)
+    assert isinstance(app._parts.flow.limits, RedisLimits)
+    assert isinstance(app._parts.flow.budgets, RedisBudgets)
+    assert app._parts.flow.budgets._of("crm") == BudgetSettings(least=3)
 
 
 def test_a_compensation_is_named_by_handler_or_name_and_must_exist(make_app):
@@ -115,7 +115,7 @@ def test_a_compensation_is_named_by_handler_or_name_and_must_exist(make_app):
     def pack(box):
         pass
 
-    undoing = app.compensations()
+    undoing = app.ops.compensations()
     assert undoing.of("shop.sell") == undoing.of("shop.pack") == "shop.unsell"
     assert undoing.of("shop.unsell") == undoing.of("nobody") == ""
 
@@ -129,7 +129,7 @@ def test_a_compensation_that_nobody_could_run_is_refused(make_app, name, why):
         pass
 
     with pytest.raises(ConfigurationError, match=why):
-        app.compensations()
+        app.ops.compensations()
 
 
 def test_two_that_undo_each_other_are_refused(make_app):
@@ -144,7 +144,7 @@ def test_two_that_undo_each_other_are_refused(make_app):
         pass
 
     with pytest.raises(ConfigurationError, match="names it in turn: name another"):
-        app.compensations()
+        app.ops.compensations()
 
 
 def release(data):
@@ -160,10 +160,10 @@ def test_an_undo_function_is_known_by_its_module_and_name_or_as_told(make_app):
     assert app.undo(release) is release
     assert app.undo(name="shop.recall")(recall) is recall
     assert app.undo(release) is release, "once more is no second one"
-    step = app.undos.step(CompensationAction("reserve stock", release, {"n": 1}))
+    step = app._context.undos.step(CompensationAction("reserve stock", release, {"n": 1}))
     assert step == ("reserve stock", f"{__name__}.release", '{"n": 1}')
-    assert app.undos.step(CompensationAction("ship", recall)).undo == "shop.recall"
-    assert app.undos.asynchronous() == ["shop.recall"]
+    assert app._context.undos.step(CompensationAction("ship", recall)).undo == "shop.recall"
+    assert app._context.undos.asynchronous() == ["shop.recall"]
 
 
 def test_two_undo_functions_of_one_name_are_refused(make_app):
@@ -275,7 +275,7 @@ def test_an_ordered_handler_is_bound_to_its_own_types_only(make_app):
         seen.append(delivery.event.type)
         return lambda: "run"
 
-    app.take("p", bind, release, domain="order", order=order, fallback=bind)
+    app._registry.take("p", bind, release, domain="order", order=order, fallback=bind)
     handler = app.handlers.get("p")
     for bound in (handler.bind, handler.fallback):
         assert bound(of_type("Placed"), None)() == "run"
@@ -317,8 +317,8 @@ def test_what_undoes_a_handler_takes_the_event_whatever_was_before_it(make_app):
     app.handler("Sold", name="sell", domain="shop", ordered_by="root", compensation="unsell")(
         release
     )
-    assert app.compensations().of("sell") == "unsell"
+    assert app.ops.compensations().of("sell") == "unsell"
     app.handler("Sold", name="unpack", domain="shop", ordered_by="root")(release)
     app.handler("Sold", name="pack", compensation="unpack")(release)
     with pytest.raises(ConfigurationError, match="'unpack', takes events in order: name another"):
-        app.compensations()
+        app.ops.compensations()

@@ -78,6 +78,8 @@ class FakeCompensations:
 class FakeApp:
     """What the commands need of an app, on SQLite and in memory."""
 
+    ops = context = property(lambda self: self)
+
     def __init__(self, folder) -> None:
         self.url = f"sqlite:///{folder / 'ledger.db'}"
         self.main = "shop"

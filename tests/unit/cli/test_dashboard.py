@@ -80,11 +80,11 @@ def test_it_prints_where_to_log_in_where_the_settings_list_no_tokens(run, monkey
 def test_a_desk_hears_from_the_queues_what_nobody_has_read(tmp_path, unique_name):
     ledger = f"sqlite:///{tmp_path}/ledger.db"
     app = Angzarr(unique_name, broker=f"memory://{unique_name}", store="memory://", ledger=ledger)
-    domain = app.dead_letter_domains()[0]
+    domain = app.ops.dead_letter_domains()[0]
     with ExitStack() as doors:
-        queue = doors.enter_context(closing(app.open_dead_letter_queue()))
+        queue = doors.enter_context(closing(app.ops.open_dead_letter_queue()))
         queue.put(letters_of(domain, 2))
-        services = cli_dashboard.open_services(app, doors)
+        services = cli_dashboard.open_services(app.ops, doors)
         wait_until(lambda: domain in services.unread(), "the queue to tell")
         assert services.unread()[domain].waiting == 2
 

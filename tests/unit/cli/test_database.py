@@ -129,7 +129,7 @@ def test_a_setting_leaves_the_tables_to_the_command(make, run, monkeypatch):
 
 
 def test_what_is_not_kept_any_more_is_removed(app, run, engine):
-    shelves = app.open_shelves()
+    shelves = app.ops.open_shelves()
     for cause in ("old", "young"):
         shelves.books.write(Write(address=PLACE, decision=deciding(event(), cause=cause)))
     with engine.begin() as connection:
@@ -156,7 +156,7 @@ def test_what_is_kept_for_ever_stays(make, run, monkeypatch):
     for what in ("DECISIONS", "REJECTIONS"):
         monkeypatch.setenv(f"ANGZARR_BOOKS_KEEP_{what}", "for ever")
     app = make()
-    shelves = app.open_shelves()
+    shelves = app.ops.open_shelves()
     shelves.rejections.note(a_case(status=RejectionStatus.COMPENSATED, changed_at=LONG_AGO))
     assert json.loads(run("books", "prune", "--json")) == {"decisions": 0, "rejections": 0}
     shelves.close()

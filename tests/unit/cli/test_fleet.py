@@ -22,6 +22,8 @@ EVIL = "evil\x1b[2J[red]x[/red]\u202e\n\x07"
 class FakeApp:
     """What the commands need of an app, with a fleet in memory."""
 
+    ops = context = property(lambda self: self)
+
     open_ledger = None
 
     def __init__(self) -> None:

@@ -20,6 +20,8 @@ from apps import module_with
 class FakeApp:
     """What the commands need of an app."""
 
+    ops = context = property(lambda self: self)
+
     def __init__(self):
         names = ("celery.ping", "shop.sync", "shop.bill", "mail.send")
         self.handlers = [types.SimpleNamespace(name=name) for name in names]

@@ -49,6 +49,8 @@ class FakeOutbox:
 class FakeApp:
     """What the commands need of an app, in memory."""
 
+    ops = context = property(lambda self: self)
+
     open_ledger = None
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ def test_the_guides_test_passes(guide):
 
 
 def test_what_the_guide_publishes_reaches_both_projections(guide):
-    assert set(guide.app.projections) == {"customer-totals", "late-orders"}
+    assert set(guide.app._context.projections) == {"customer-totals", "late-orders"}
     sent = guide.app.publish(
         guide.OrderPlaced(customer="ann", cents=1), domain="order", root="o-2", sequence=0
     )

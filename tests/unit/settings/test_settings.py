@@ -207,10 +207,10 @@ def test_a_grace_without_bounds_is_refused(given):
 def test_the_grace_of_a_deployment_wins_over_code(monkeypatch, make_app):
     app = make_app()
     app.conf.worker_soft_shutdown_timeout = 5
-    app.check_worker("threads")
+    app._runtime.check_worker("threads")
     assert app.conf.worker_soft_shutdown_timeout == 5, "as the code says"
     monkeypatch.setenv("ANGZARR_SOFT_SHUTDOWN_TIMEOUT", "PT1M50S")
     app = make_app(soft_shutdown_timeout=20)
     app.conf.worker_soft_shutdown_timeout = 5
-    app.check_worker("threads")
+    app._runtime.check_worker("threads")
     assert app.conf.worker_soft_shutdown_timeout == 110

@@ -24,15 +24,15 @@ def test_the_app_is_afterwards_what_it_was(tmp_path, monkeypatch):
     monkeypatch.setenv("CELERY_BROKER_URL", "redis://nowhere.invalid:1/3")
     app = shop.app
     app.finalize()
-    before, changes, broker = dict(vars(app)), dict(app.conf.changes), app.broker_url
+    before, changes, broker = dict(vars(app)), dict(app.conf.changes), app.ops.broker_url
     before.pop("_after_fork_registered", None)  # Celery notes by the way that it listens for forks
     clock = FakeClock(shop.START)
     with staged(app, tmp_path, clock, chance=lambda: 0.0), open_in_process(app, clock) as worker:
-        assert app.broker_url.startswith("memory://")
+        assert app.ops.broker_url.startswith("memory://")
         worker.publish(Placed(order_id="o-1"))
     assert {name: vars(app)[name] for name in before} == before
     assert abs((app.now() - clock.now()).days) > 1
-    assert (dict(app.conf.changes), app.broker_url) == (changes, broker)
+    assert (dict(app.conf.changes), app.ops.broker_url) == (changes, broker)
     assert os.environ["CELERY_BROKER_URL"] == "redis://nowhere.invalid:1/3"
     assert abs((SystemClock().now() - clock.now()).days) > 1
 
@@ -82,15 +82,15 @@ def test_whoever_holds_what_opens_connections_has_those_of_the_stage(tmp_path):
     """Handlers are bound to it when they are registered: another object would not be theirs."""
     app = shop.app
     app.finalize()
-    held = {name: one for name, one in vars(app).items() if isinstance(one, OncePerProcess)}
+    held = {name: one for name, one in vars(app._parts).items() if isinstance(one, OncePerProcess)}
     before = {name: one.made() for name, one in held.items()}
     assert len(held) > 5
     seen = []
     for folder in (tmp_path / "first", tmp_path / "second"):
         folder.mkdir()
         with staged(app, folder, FakeClock(), chance=lambda: 0.0):
-            assert {name: vars(app)[name] for name in held} == held
+            assert {name: vars(app._parts)[name] for name in held} == held
             assert [name for name, one in held.items() if one.made() is not None] == []
-            seen.append([app.claims, app.facts, app.flow, app.road])
+            seen.append([app._parts.claims, app.facts, app._parts.flow, app._runtime.road])
     assert [one for one, other in zip(*seen, strict=True) if one is other] == []
     assert {name: one.made() for name, one in held.items()} == before

@@ -53,17 +53,17 @@ def made(tmp_path):
 
 
 def count(app, doors):
-    services = open_ordered_services(app, doors)
+    services = open_ordered_services(app.ops, doors)
     return Surveyor(services, SystemClock(), lambda work: work()).look()
 
 
 def test_a_dashboard_counts_what_workers_keep(made, doors):
     lane = Lane("projection.sales", ONE)
-    shelves = made.open_shelves()
+    shelves = made.ops.open_shelves()
     doors.callback(shelves.close)
     fill(shelves.books, ONE, *(event("OrderPlaced") for _ in range(3)))
-    made.ordering.lanes.move(step_of(lane, 0))
-    made.ordering.lanes.park(early_of(Lane("shop.gone", ONE), 4), 9)
+    made._parts.ordering.lanes.move(step_of(lane, 0))
+    made._parts.ordering.lanes.park(early_of(Lane("shop.gone", ONE), 4), 9)
     survey = count(made, doors)
     assert survey.problem is None
     sales, gone = survey.seen
@@ -75,7 +75,7 @@ def test_a_dashboard_counts_what_workers_keep(made, doors):
 def test_without_event_books_what_waits_is_told(doors, tmp_path):
     url = f"sqlite:///{tmp_path / 'orders.db'}"
     with apps(prepare, broker="filesystem://", store=url, ordering={"url": url}) as make:
-        services = open_ordered_services(make(), doors)
+        services = open_ordered_services(make().ops, doors)
         assert services.books() is None
         assert [one.name for one, _ in services.all()] == ["sales"]
 
@@ -85,13 +85,13 @@ def test_without_a_database_it_is_said_which_setting_is_missing(doors):
         app = make()
         assert "ordering.url" in count(app, doors).problem.detail
         with pytest.raises(ConfigurationError, match="books"):
-            open_rejected_services(app, doors).page(CaseFilter(), limit=1, after="")
+            open_rejected_services(app.ops, doors).page(CaseFilter(), limit=1, after="")
 
 
 def test_rejected_commands_are_those_of_the_app(made, doors):
-    shelves = made.open_shelves()
+    shelves = made.ops.open_shelves()
     doors.callback(shelves.close)
     case = shelves.rejections.note(a_case())
-    services = open_rejected_services(made, doors)
+    services = open_rejected_services(made.ops, doors)
     assert [one.id for one in services.page(CaseFilter(), limit=1, after="").cases] == [case.id]
     assert services.story(case.id).rejection is not None

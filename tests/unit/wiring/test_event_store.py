@@ -173,9 +173,9 @@ def test_a_worker_that_runs_aggregates_forgets_what_is_old(tmp_path):
     ):
         books.write(Write(address=place, decision=Decision(cause="c-1")))
         app = make()
-        app.begin_work()
+        app._runtime.begin_work()
         wait_until(lambda: books.read(place, cause="c-1").decision is None, "it was forgotten")
-        app.end_work()
+        app._runtime.end_work()
 
 
 def test_a_worker_that_ends_lets_the_database_of_its_books_go(tmp_path):
@@ -186,8 +186,8 @@ def test_a_worker_that_ends_lets_the_database_of_its_books_go(tmp_path):
     url = f"sqlite:///{tmp_path / 'books.db'}"
     with apps(register, broker="memory://", store="memory://", books=url) as make:
         app = make()
-        app.begin_work()
-        app.end_work()
+        app._runtime.begin_work()
+        app._runtime.end_work()
     wait_until(
         lambda: all(place.database != str(tmp_path / "books.db") for place in ENGINES._users),
         "nobody uses it any more",
@@ -196,4 +196,4 @@ def test_a_worker_that_ends_lets_the_database_of_its_books_go(tmp_path):
 
 def test_one_without_aggregates_has_none_to_forget():
     with apps(broker="memory://", store="memory://") as make:
-        assert make().open_pruning_thread() is None
+        assert make()._runtime._open_pruning_thread() is None

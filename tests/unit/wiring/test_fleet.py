@@ -31,15 +31,15 @@ def app(monkeypatch):
 
 @pytest.fixture
 def members(app):
-    app.begin_work("threads")
-    yield lambda: list(app.fleet().members())
-    app.end_work()
+    app._runtime.begin_work("threads")
+    yield lambda: list(app.ops.fleet().members())
+    app._runtime.end_work()
 
 
 def test_a_worker_is_a_member_from_its_start_to_its_end(app, members):
     (member,) = wait_until(members, "the worker is a member")
     assert member == Member(
-        owner=app.owner,
+        owner=app._runtime.owner,
         host=socket.gethostname(),
         pid=os.getpid(),
         release="v7",
@@ -48,20 +48,20 @@ def test_a_worker_is_a_member_from_its_start_to_its_end(app, members):
         pool="threads",
         started_at=member.started_at,
     )
-    fleet = app.fleet()
-    app.end_work()
+    fleet = app.ops.fleet()
+    app._runtime.end_work()
     assert list(fleet.members()) == []
     assert [release.name for release in fleet.releases()] == ["v7"]
 
 
 def test_letters_and_the_fleet_name_the_same_release(app, members):
     (member,) = wait_until(members, "the worker is a member")
-    letter_says = app.road.failure_policy.letter_builder.version
+    letter_says = app._runtime.road.failure_policy.letter_builder.version
     assert letter_says == member.release == fleet_wiring.release() == "v7"
 
 
 def test_a_worker_says_what_it_consumes_at_the_moment(app):
-    look = fleet_wiring.membership(app, "solo")._look
+    look = fleet_wiring.membership(app._parts, app._runtime.owner, "solo")._look
     app.amqp.queues.select_add("more")
     assert "more" in look().queues
     app.amqp.queues.deselect("more")
@@ -70,7 +70,7 @@ def test_a_worker_says_what_it_consumes_at_the_moment(app):
 
 def test_a_release_that_nobody_named_is_empty(app, monkeypatch):
     monkeypatch.delenv("ANGZARR_RELEASE")
-    assert fleet_wiring.membership(app, "solo")._look().release == ""
+    assert fleet_wiring.membership(app._parts, app._runtime.owner, "solo")._look().release == ""
 
 
 def test_a_release_of_odd_bytes_can_be_kept_by_every_store(monkeypatch):
@@ -80,4 +80,4 @@ def test_a_release_of_odd_bytes_can_be_kept_by_every_store(monkeypatch):
 
 def test_an_app_without_a_claim_store_has_no_fleet():
     with apps(broker="amqp://127.0.0.1") as make, pytest.raises(ConfigurationError, match="store"):
-        make().fleet()
+        make().ops.fleet()

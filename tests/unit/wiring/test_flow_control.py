@@ -18,7 +18,7 @@ def test_rules_for_an_event_type_count_in_the_calls_of_its_deliveries(own):
     ill = Rule(matches=LookupError, category=Category.EXTERNAL, event_type="order")
     handler = Handler(name="shop.sync", bind=None, rules=(ill,) if own else ())
     app = SimpleNamespace(rules=() if own else (ill,))
-    guard = flow.guard_of(app, handler, "crm")
+    guard = flow.guard_of(app, lambda: app._parts.flow, handler, "crm")
     assert not guard.is_ill(LookupError())
     for type_ in ("order", "invoice"):
         running = RUNNING.set(SimpleNamespace(event=SimpleNamespace(type=type_)))

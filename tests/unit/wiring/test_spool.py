@@ -78,13 +78,13 @@ def test_a_worker_starts_a_forwarder_and_ends_it(make_app, monkeypatch, tmp_path
     spool = {"path": str(tmp_path), "durable": True}
     app = make_app(dlq={"targets": ["amqp", "spool"], "spool": spool})
     target.leave()
-    app.open_dead_letter_queue().put([a_letter("order")])
+    app.ops.open_dead_letter_queue().put([a_letter("order")])
     target.come_back()
-    app.begin_work()
+    app._runtime.begin_work()
     try:
         wait_until(lambda: target.taken == ["order-0"], "it is forwarded")
     finally:
-        app.end_work()
+        app._runtime.end_work()
     assert target.closed
 
 

@@ -240,7 +240,9 @@ def _twice(app: Any, given: Scenario) -> None:
     envelope = workshop.envelope_of(app, found)
     for total in (3, 4):
         body = [{**given.event, "total": total}]
-        app.road.take(workshop.delivery_of(app, envelope._replace(token=f"t{total}"), body, {}))
+        app._runtime.road.take(
+            workshop.delivery_of(app, envelope._replace(token=f"t{total}"), body, {})
+        )
 
 
 @scenario(

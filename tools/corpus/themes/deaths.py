@@ -30,12 +30,12 @@ def _kill(app: Any, given: Scenario) -> None:
     args = [dict(ORDER)]
     for start in range(3):
         one = workshop.delivery_of(app, envelope._replace(token=f"start-{start}"), args, {})
-        app.claims.store.claim([one.claim])
+        app._parts.claims.store.claim([one.claim])
         if not _dies(given, order):
             raise workshop.NoLetter(f"{given.name} kills nothing")
-        app.claims.store.settle(one.key, one.token, Release(counted=True, was_counted=True))
+        app._parts.claims.store.settle(one.key, one.token, Release(counted=True, was_counted=True))
     last = workshop.delivery_of(app, envelope, args, {})
-    app.road.take(replace(last, redelivered=True))
+    app._runtime.road.take(replace(last, redelivered=True))
 
 
 def _dies(given: Scenario, order: OrderPlaced) -> bool:

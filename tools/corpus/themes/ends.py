@@ -83,7 +83,7 @@ def _held(body: bytes, headers: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
 
 def _behind_open_breaker(app: Any, given: Scenario) -> None:
     """Open the handler's breaker by failures of other events, then take the one that waited."""
-    breakers = app.flow.breakers
+    breakers = app._parts.flow.breakers
     for number in range(40):
         permit = breakers.admit("stock-api", f"call-{number}")
         if isinstance(permit, Permit):
@@ -104,7 +104,7 @@ def behind_an_open_breaker(order: OrderPlaced) -> None: ...
 def _behind_a_limit(app: Any, given: Scenario) -> None:
     """Let another event have the only place, then take the one that waited."""
     (limit,) = app.handlers.get(f"shop.{given.name}").limits
-    app.flow.limits.take([LimitScope(limit, "")], "another")
+    app._parts.flow.limits.take([LimitScope(limit, "")], "another")
     workshop.take_one(app, given)
 
 

@@ -104,7 +104,7 @@ def _dropped(app: Any, given: Scenario, how: str) -> None:
             )  # fmt: skip
         lost = _wait_for(dropped, queue, how)
     error, code = what_happened(lost.headers)
-    app.bury(raw_message(lost), error, code)
+    app._runtime.bury(raw_message(lost), error, code)
 
 
 def _wait_for(dropped: Any, queue: Any, how: str) -> Any:

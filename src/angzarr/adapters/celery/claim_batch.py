@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from celery import Celery
+
 from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.worker.message_limits import take_in
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.delivery import fingerprint_of, position_of
 from angzarr.delivery.handlers import Handlers
 from angzarr.errors import Unavailable
@@ -151,10 +154,10 @@ class ClaimBatch:
         )
 
 
-def release_claims(app: Any, messages: Sequence[Any]) -> None:
+def release_claims(app: Celery, messages: Sequence[Any]) -> None:
     """Free the claims that *messages* of an app ride with, if any do (16)."""
     rides = [
         ride for message in messages if (ride := getattr(message, BATCHED_CLAIM, None)) is not None
     ]
-    if rides:
-        app.claim_batch.release(rides)
+    if rides and (batch := runtime_of(app).claim_batch) is not None:
+        batch.release(rides)

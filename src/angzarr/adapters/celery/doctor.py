@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+from celery import Celery
+
 from angzarr.adapters.celery.publish.publisher import native_delay, transport_of
 from angzarr.adapters.celery.worker import safety
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.doctor.celery_rules import CONSUMER_TIMEOUT, CelerySeen, TimesSeen
 from angzarr.doctor.refusal_rules import StockSeen
 from angzarr.errors import ConfigurationError
@@ -18,7 +21,7 @@ _VISIBILITY: Final = {"redis": 3600, "sqs": 1800}
 _MOST_VISIBILITY: Final = {"sqs": timedelta(hours=12)}
 
 
-def prepare(app: Any) -> None:
+def prepare(app: Celery) -> None:
     """Import what a worker would import, so that all tasks are known."""
     app.loader.import_default_modules()
     app.finalize(auto=True)
@@ -26,7 +29,7 @@ def prepare(app: Any) -> None:
     list(app.amqp.queues)
 
 
-def transport_name(app: Any) -> str:
+def transport_name(app: Celery) -> str:
     """Return kombu's driver type in small letters; raises ConfigurationError for an unknown one."""
     try:
         return transport_of(app).lower()
@@ -45,7 +48,7 @@ def transport_name(app: Any) -> str:
         raise ConfigurationError(msg) from None
 
 
-def celery_seen(app: Any, at: str, *, ours: bool) -> CelerySeen:
+def celery_seen(app: Celery, at: str, *, ours: bool) -> CelerySeen:
     """Return the settings that are in force."""
     conf, transport = app.conf, transport_name(app)
     return CelerySeen(
@@ -65,7 +68,7 @@ def celery_seen(app: Any, at: str, *, ours: bool) -> CelerySeen:
     )
 
 
-def stock_seen(app: Any, at: str) -> StockSeen:
+def stock_seen(app: Celery, at: str) -> StockSeen:
     """The relevant settings of an app that is not ours."""
     conf, queues = app.conf, list(app.amqp.queues.values())
     rejects = not safety.in_force(conf, "task_acks_on_failure")
@@ -85,7 +88,7 @@ def stock_seen(app: Any, at: str) -> StockSeen:
 
 
 def times_seen(
-    app: Any, at: str, *, ours: bool, grace: timedelta | None, longest_delay: timedelta | None
+    app: Celery, at: str, *, ours: bool, grace: timedelta | None, longest_delay: timedelta | None
 ) -> TimesSeen:
     """Return the spans of an app; *grace* and *longest_delay* are what a person says."""
     transport = transport_name(app)
@@ -103,9 +106,9 @@ def times_seen(
     )
 
 
-def _soft_shutdown(app: Any, *, ours: bool) -> timedelta:
+def _soft_shutdown(app: Celery, *, ours: bool) -> timedelta:
     """The time that running tasks have after SIGTERM; our setting wins over the app's code."""
-    set_: timedelta | None = app.settings.soft_shutdown_timeout if ours else None
+    set_: timedelta | None = runtime_of(app).soft_shutdown_timeout if ours else None
     return (
         timedelta(seconds=float(app.conf.worker_soft_shutdown_timeout or 0))
         if set_ is None
@@ -113,7 +116,7 @@ def _soft_shutdown(app: Any, *, ours: bool) -> timedelta:
     )
 
 
-def visibility(app: Any, transport: str) -> timedelta | None:
+def visibility(app: Celery, transport: str) -> timedelta | None:
     """The time until a broker redelivers an unacknowledged message; None: by leases, or never.
 
     Our transport for Redis does not: a message changes hands when its owner is gone.
@@ -124,13 +127,13 @@ def visibility(app: Any, transport: str) -> timedelta | None:
     return timedelta(seconds=float(given.get("visibility_timeout", _VISIBILITY[transport])))
 
 
-def waiting_lists(app: Any) -> tuple[str, list[int]]:
+def waiting_lists(app: Celery) -> tuple[str, list[int]]:
     """Return the prefix of a Redis broker's keys, and the priorities that have lists there."""
     given = app.conf.broker_transport_options or {}
     return str(given.get("global_keyprefix", "")), list(given.get("priority_steps", (0, 3, 6, 9)))
 
 
-def held_keys(app: Any) -> tuple[str, str]:
+def held_keys(app: Celery) -> tuple[str, str]:
     """Return the keys in which kombu's Redis transport has what workers hold."""
     given: Mapping[str, Any] = app.conf.broker_transport_options or {}
     prefix = str(given.get("global_keyprefix", ""))
@@ -138,12 +141,12 @@ def held_keys(app: Any) -> tuple[str, str]:
     return f"{prefix}{held}", f"{prefix}{given.get('unacked_index_key', 'unacked_index')}"
 
 
-def _holds_delays(app: Any, *, ours: bool) -> bool:
+def _holds_delays(app: Celery, *, ours: bool) -> bool:
     """True if workers hold delayed messages; ours keep them in a store."""
     return not ours and not all(native_delay(app, one) for one in app.amqp.queues.values())
 
 
-def _tasks(app: Any) -> Iterator[tuple[str, Any]]:
+def _tasks(app: Celery) -> Iterator[tuple[str, Any]]:
     return (one for one in sorted(app.tasks.items()) if not one[0].startswith("celery."))
 
 
@@ -155,7 +158,7 @@ def _retries(task: Any) -> bool:
     return "retry" in getattr(code, "co_names", ())
 
 
-def _classic(app: Any) -> Iterator[str]:
+def _classic(app: Celery) -> Iterator[str]:
     for name, queue in app.amqp.queues.items():
         if (queue.queue_arguments or {}).get("x-queue-type", "classic") == "classic":
             yield str(name)
@@ -165,6 +168,6 @@ def _is_transient(conf: Any, kind: str) -> bool:
     return not (conf[f"{kind}_queue_exclusive"] or conf[f"{kind}_queue_durable"])
 
 
-def _ours(app: Any) -> bool:
+def _ours(app: Celery) -> bool:
     """True if the broker's transport is one of this package."""
     return type(app.pool.connection.transport).__module__.startswith("angzarr.")

@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from celery import Celery
 from celery.app.task import Context
 
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.delivery import Delivery, read
 from angzarr.events import headers as names
 from angzarr.events.event import Message
@@ -118,7 +120,7 @@ def answer_in(sent: _Numbers | ClaimAnswer | None) -> ClaimAnswer | None:
 
 
 def delivery_of(
-    app: Any, sent: Any, args: Any, kwargs: Any, *, ack_follows: bool = False
+    app: Celery, sent: Any, args: Any, kwargs: Any, *, ack_follows: bool = False
 ) -> Delivery:
     """Return the delivery of an envelope, *sent* as a bare tuple."""
     envelope = Envelope._make(sent)
@@ -134,13 +136,17 @@ def delivery_of(
     )
 
 
-def message_of(app: Any, envelope: Envelope) -> Message:
+def message_of(app: Celery, envelope: Envelope) -> Message:
     """Return the raw message with the name of the queue that its copies go to.
 
     It is the queue that it was consumed from. Only where that is unknown a header tells it, which
     any publisher can write, or the routing key, which may lead to several queues.
     """
-    queue = envelope.queue or envelope.named_queue or app.queue_of(envelope.routing_key)
+    queue = (
+        envelope.queue
+        or envelope.named_queue
+        or runtime_of(app).routing.queue_of(envelope.routing_key)
+    )
     return envelope.message(queue)
 
 

@@ -39,7 +39,7 @@ from angzarr.wiring.analysis_worker import (
     open_skips,
     person,
 )
-from angzarr.wiring.application import Application
+from angzarr.wiring.operations import Operations
 
 #: What each verb is for, as its help says it, and what its table says of an entry.
 _HELP: Final = {
@@ -81,9 +81,9 @@ def _run(
     as_json: bool,
     **wanted: Any,
 ) -> None:
-    app = load_application(app_name)
+    ops = load_application(app_name)
     with ExitStack() as doors:
-        skips = open_skips(app, doors)
+        skips = open_skips(ops, doors)
         found = chosen(skips.ledger, entries, wanted, limit, lambda one: not refusal(one, verb))
         if not dry_run and not yes and found:
             click.confirm(f"{verb.value.capitalize()} {counted(len(found))}?", abort=True, err=True)
@@ -132,10 +132,10 @@ def compensate(
 
     Exits with 1 if one of them could not be.
     """
-    app = load_application(app_name)
+    ops = load_application(app_name)
     with ExitStack() as doors:
         compensator = open_compensator(
-            app, open_replayer(app, doors, shows=False), open_barred(app, doors)
+            ops, open_replayer(ops, doors, shows=False), open_barred(ops, doors)
         )
         found = chosen(
             compensator.ledger,
@@ -214,14 +214,14 @@ def edit(
 
     With analysis.approvals.edits it is only proposed, as a replay job: somebody else approves it.
     """
-    app = load_application(app_name)
-    proposes: bool = app.settings.analysis.approvals.edits
+    ops = load_application(app_name)
+    proposes: bool = ops.settings.analysis.approvals.edits
     _check(proposes=proposes, force=force)
     with ExitStack() as doors:
-        editor = open_editor(app, open_replayer(app, doors))
+        editor = open_editor(ops, open_replayer(ops, doors))
         detail = _opened(editor, entry)
-        cap = None if force else app.settings.analysis.most_replays
-        barred = "" if dry_run or proposes else open_barred(app, doors)()
+        cap = None if force else ops.settings.analysis.most_replays
+        barred = "" if dry_run or proposes else open_barred(ops, doors)()
         cure = "no job goes beyond" if proposes else "--force sends it"
         looks = dry_run and file is not None  # a dry run with a file needs no editor
         closed = "" if looks or replayable(detail.entry) else f"the entry is {detail.entry.status}"
@@ -241,7 +241,7 @@ def edit(
             sure = "Propose to replay" if proposes else "Replay"
             click.confirm(f"{sure} it with this data?", abort=True, err=True)
         if proposes:
-            _propose(app, detail.entry, draft, note, as_json=as_json)
+            _propose(ops, detail.entry, draft, note, as_json=as_json)
             return
         problem = editor.replayer.replay(
             detail.entry, detail.failure, by=person(), order=_with_note(draft.order, note)
@@ -284,8 +284,8 @@ def _draft(
     return replace(draft, order=carrying(where, draft.order))
 
 
-def _propose(app: Application, entry: Entry, draft: Draft, note: str, *, as_json: bool) -> None:
-    store = app.open_replay_jobs()
+def _propose(ops: Operations, entry: Entry, draft: Draft, note: str, *, as_json: bool) -> None:
+    store = ops.open_replay_jobs()
     try:
         job = store.begin(
             Selection(entry_ids=(entry.id,)),

@@ -26,7 +26,7 @@ from angzarr.cli.application import entry_ids, load_application, open_behind
 from angzarr.cli.dlq.selection import STATUS, filter_of, filtered, find, opened_ledger, status_of
 from angzarr.cli.terminal import JSON, SHORT_ID, console, moment, pairs, print_json, safe
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.wiring.application import Application
+from angzarr.wiring.operations import Operations
 
 
 @click.command("list")
@@ -47,15 +47,15 @@ def list_(
     **wanted: Any,
 ) -> None:
     """List entries, the one that failed last first."""
-    app = load_application(app_name)
-    with opened_ledger(app) as ledger, ExitStack() as doors:
+    ops = load_application(app_name)
+    with opened_ledger(ops) as ledger, ExitStack() as doors:
         try:
             page = ledger.get_failed_events(
                 filter_of(wanted), status=status_of(status), limit=limit, after=after
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from error
-        behind = open_behind(app, doors)(page.entries)
+        behind = open_behind(ops, doors)(page.entries)
     if as_json:
         print_json(entry_page_json(page, behind))
     else:
@@ -68,14 +68,14 @@ def list_(
 @click.pass_obj
 def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
     """Show everything about ENTRY (its id, or how it begins)."""
-    app = load_application(app_name)
-    with opened_ledger(app) as ledger, ExitStack() as doors:
+    ops = load_application(app_name)
+    with opened_ledger(ops) as ledger, ExitStack() as doors:
         detail = ledger.open(find(ledger, entry).id)
         if detail is None:
             msg = f"entry {entry} was removed meanwhile"
             raise click.ClickException(msg)
-        behind = open_behind(app, doors)([detail.entry])
-    protection = _protection(app, detail)
+        behind = open_behind(ops, doors)([detail.entry])
+    protection = _protection(ops, detail)
     if as_json:
         print_json(entry_detail_json(detail, behind) | {"protection": protection})
     else:
@@ -95,10 +95,10 @@ def stats(app_name: str | None, *, as_json: bool) -> None:
         print_stats(found)
 
 
-def _protection(app: Application, detail: EntryDetail) -> dict[str, str]:
+def _protection(ops: Operations, detail: EntryDetail) -> dict[str, str]:
     """Return what is known of who wrote and who can open the letter."""
     failure = detail.failure
-    return dict(app.clearance().told(failure)) if isinstance(failure, DeadLetter) else {}
+    return dict(ops.clearance().told(failure)) if isinstance(failure, DeadLetter) else {}
 
 
 #: Characters of a message that a line repeats.

@@ -37,16 +37,16 @@ def explain(app_name: str | None, entry: str, *, all_rules: bool, as_json: bool)
 
     It changes nothing, and asks the same sources as the analysis worker.
     """
-    app = load_application(app_name)
+    ops = load_application(app_name)
     with ExitStack() as doors:
-        replayer = open_replayer(app, doors)
-        gathering = open_gathering(app, replayer, doors)
+        replayer = open_replayer(ops, doors)
+        gathering = open_gathering(ops, replayer, doors)
         detail = replayer.ledger.open(find(replayer.ledger, entry).id)
         if detail is None:
             msg = f"entry {entry} was removed meanwhile"
             raise click.ClickException(msg)
         (evidence,) = gathering.gather([as_stored(detail.entry, detail.failure)])
-    found = app.dlq_classifier(lambda: 0.0).explain(evidence)
+    found = ops.dlq_classifier(lambda: 0.0).explain(evidence)
     told = evidence_items(evidence)
     if as_json:
         print_json(explanation_json(detail.entry, found, told))

@@ -62,9 +62,9 @@ def reviewed(app_name: str | None, store: ReplayJobs, job: ReplayJob) -> EditRev
     """Return what there is to say of the edit that *job* carries; None: it carries none."""
     if not job.edit:
         return None
-    app = load_application(app_name)
+    ops = load_application(app_name)
     with ExitStack() as doors:
-        return review(open_editor(app, open_replayer(app, doors)), store, job)
+        return review(open_editor(ops, open_replayer(ops, doors)), store, job)
 
 
 def watch_job(store: ReplayJobs, job_id: str) -> None:

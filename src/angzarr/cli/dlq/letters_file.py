@@ -229,10 +229,10 @@ def find_place(name: str, app_name: str | None) -> QueuePlace:
     """Return the place that *name* means, not opened_queue yet."""
     if name != APP:
         return read_url(name)
-    app = load_application(app_name)
+    ops = load_application(app_name)
     found = [
-        place_of(one, app.settings.dlq, app.broker_url)
-        for one in places(app.settings, app.broker_url)
+        place_of(one, ops.settings.dlq, ops.broker_url)
+        for one in places(ops.settings, ops.broker_url)
     ]
     # Its spool is no queue that is read, but what is put there comes to its queues.
     shown = " or ".join(one.shown for one in found if one.backend != SPOOL)
@@ -249,8 +249,8 @@ def opened_queue(
 ) -> Iterator[DeadLetterQueue]:
     """Open *place*, which *name* means; what it holds goes back when the block is left."""
     if name == APP:
-        app = load_application(app_name)
-        queue = open_unprotected(app.settings, app.broker_url)  # a signature vouches for its writer
+        ops = load_application(app_name)
+        queue = open_unprotected(ops.settings, ops.broker_url)  # a signature vouches for its writer
     elif place.backend == SPOOL:
         queue = open_queue(place.spool(), create_missing=place.create_missing)
     else:

@@ -57,14 +57,14 @@ for _command in (
 @click.pass_obj
 def analyze(app_name: str | None, domains: tuple[str, ...], log_level: int) -> None:
     """Run the analysis worker until it is stopped (SIGTERM or Ctrl-C)."""
-    app = load_application(app_name)
-    if app.settings.health.port is not None:
+    ops = load_application(app_name)
+    if ops.settings.health.port is not None:
         METRICS.begin()  # before anything measures
-    app.check_analysis()
-    read = _domains(domains, app.dead_letter_domains())
+    ops.check_analysis()
+    read = _domains(domains, ops.dead_letter_domains())
     write_logs(log_level)
-    with open_worker(app, read) as worker, stopped_by_signal() as stop, ExitStack() as doors:
-        serve_health(app.settings.health, worker, stop, doors)
+    with open_worker(ops, read) as worker, stopped_by_signal() as stop, ExitStack() as doors:
+        serve_health(ops.settings.health, worker, stop, doors)
         click.echo(f"{worker.name} reads {', '.join(read)}", err=True)
         worker.run(stop)
     click.echo("stopped; what was in hand went back", err=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -35,7 +35,10 @@ from angzarr.dead_letters.letter import Reason
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import open_barred, open_replayer, person
-from angzarr.wiring.application import Application, JobStore
+from angzarr.wiring.operations import Operations
+
+if TYPE_CHECKING:
+    from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 
 #: The most that --now sends: it has no canary, and the person waits.
 _MOST_NOW = 1000
@@ -163,12 +166,12 @@ def replay(
     """
     if bool(entries) == bool(status or any(wanted.values())):
         raise click.UsageError("say which: either entries by id, or a filter such as --group")
-    app = load_application(app_name)
+    ops = load_application(app_name)
     order = order_of(to_queue, to_handler, fresh_sequence=fresh_sequence)
     plan = replace(plan_of(stages, rate, halt, in_flight, order), original=original)
     with ExitStack() as doors:
-        replayer = open_replayer(app, doors, shows=False)
-        jobs = app.open_replay_jobs()
+        replayer = open_replayer(ops, doors, shows=False)
+        jobs = ops.open_replay_jobs()
         doors.callback(jobs.close)
         if why := replayer.targets.unknown(order):
             raise click.UsageError(why)
@@ -176,30 +179,30 @@ def replay(
         selection = Selection(
             wanted=filter_of(wanted), status=status_of(status), entry_ids=ids, limit=limit
         )
-        waits = bool(order) and app.settings.analysis.approvals.edits
+        waits = bool(order) and ops.settings.analysis.approvals.edits
         if waits and (now or force):
             raise click.UsageError(_WAITS)
         if (now or len(ids) == 1) and not waits:
             chosen = _chosen(replayer, jobs, selection)
-            if len(ids) != 1 and not dry_run and (why := open_barred(app, doors)()):
+            if len(ids) != 1 and not dry_run and (why := open_barred(ops, doors)()):
                 msg = f"{why}, or replay one entry by its id"
                 raise click.ClickException(msg)
             if now:
-                _check(len(chosen), app.settings.analysis.approvals.jobs_over)
-            cap = None if force else app.settings.analysis.most_replays
+                _check(len(chosen), ops.settings.analysis.approvals.jobs_over)
+            cap = None if force else ops.settings.analysis.most_replays
             _send(
                 replayer, chosen, order, cap,
                 original=original, dry_run=dry_run, yes=yes, as_json=as_json,
             )  # fmt: skip
         elif dry_run:
-            _tell_dry_run(app, jobs, replayer, selection, plan, as_json=as_json)
+            _tell_dry_run(ops, jobs, replayer, selection, plan, as_json=as_json)
         elif force:
             raise click.UsageError(
                 "--force is for one entry, or with --now: a job keeps to the cap"
             )
         else:
             ask = "" if yes else _question(jobs, selection, order)
-            _begin(app, jobs, selection, plan, note=note, ask=ask, watch=watch, as_json=as_json)
+            _begin(ops, jobs, selection, plan, note=note, ask=ask, watch=watch, as_json=as_json)
 
 
 # -- at once ---------------------------------------------------------------------------------
@@ -294,8 +297,8 @@ def _question(jobs: ReplayJobs, selection: Selection, order: ReplayOrder) -> str
 
 
 def _begin(
-    app: Application,
-    store: JobStore,
+    ops: Operations,
+    store: SqlReplayJobs,
     selection: Selection,
     plan: JobPlan,
     *,
@@ -311,8 +314,8 @@ def _begin(
         plan,
         by=person(),
         note=note,
-        approval_over=app.settings.analysis.approvals.jobs_over,
-        redirects_wait=app.settings.analysis.approvals.edits,
+        approval_over=ops.settings.analysis.approvals.jobs_over,
+        redirects_wait=ops.settings.analysis.approvals.edits,
     )
     if as_json:
         print_json(job_json(job))
@@ -327,7 +330,7 @@ def _begin(
 
 
 def _tell_dry_run(
-    app: Application,
+    ops: Operations,
     jobs: ReplayJobs,
     replayer: Replayer,
     selection: Selection,
@@ -335,7 +338,7 @@ def _tell_dry_run(
     *,
     as_json: bool,
 ) -> None:
-    most_replays = app.settings.analysis.most_replays
+    most_replays = ops.settings.analysis.most_replays
     told = dry_run(jobs, replayer, selection, most_replays, plan)
     if as_json:
         print_json(asdict(told))

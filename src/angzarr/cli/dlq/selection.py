@@ -18,7 +18,7 @@ from angzarr.cli.application import entry_ids, load_application
 from angzarr.cli.terminal import JSON, YES, Moment
 from angzarr.dead_letters.letter import Reason
 from angzarr.resilience.category import Category
-from angzarr.wiring.application import Application
+from angzarr.wiring.operations import Operations
 
 
 @contextmanager
@@ -141,9 +141,9 @@ def _with(command: _F, options: Sequence[Callable[[_F], _F]]) -> _F:
 
 
 @contextmanager
-def opened_ledger(app: Application) -> Iterator[Ledger]:
-    """Open the ledger of *app* for a block."""
-    ledger = app.open_ledger()
+def opened_ledger(ops: Operations) -> Iterator[Ledger]:
+    """Open the ledger of the app for a block."""
+    ledger = ops.open_ledger()
     try:
         yield ledger
     finally:

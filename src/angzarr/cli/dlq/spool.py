@@ -103,9 +103,9 @@ def forward(app_name: str | None, path: Path | None, *, refused: bool, as_json: 
 
     Exits with 1 if something could not be forwarded.
     """
-    app = load_application(app_name)
-    app.check_analysis()
-    forwarder = app.open_forwarder(path)
+    ops = load_application(app_name)
+    ops.check_analysis()
+    forwarder = ops.open_forwarder(path)
     try:
         if refused:
             _folder(app_name, path).bring_back(Aside.REFUSED)

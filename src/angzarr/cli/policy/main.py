@@ -18,7 +18,7 @@ from angzarr.events.event import Priority
 from angzarr.resilience.policy_rules import PolicyCase, explain
 from angzarr.resilience.retry_after import LONGEST
 from angzarr.resilience.taxonomy import Category, Classification, Verdict, classify, verdict_for
-from angzarr.wiring.application import Application
+from angzarr.wiring.operations import Operations
 
 _UNITS: Final = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
@@ -52,7 +52,7 @@ def policy() -> None:
 @click.pass_obj
 def list_(app_name: str | None, *, as_json: bool) -> None:
     """List every policy, and the rules in the order in which they are tried."""
-    rules = load_application(app_name).policy_rules
+    rules = load_application(app_name).context.policy_rules
     policies = sorted(rules.policies.values(), key=lambda one: one.name)
     if as_json:
         told = [policy_view.rule_json(rule) for rule in rules.ranked()]
@@ -77,8 +77,8 @@ def list_(app_name: str | None, *, as_json: bool) -> None:
 @click.pass_obj
 def explain_(app_name: str | None, /, *, as_json: bool, **asked: Any) -> None:
     """Tell which policy a failure would get and why, and draw its schedule."""
-    app = load_application(app_name)
-    found = _explanation(app, **asked)
+    ops = load_application(app_name)
+    found = _explanation(ops, **asked)
     if as_json:
         print_json(policy_view.explanation_json(found))
     else:
@@ -86,7 +86,7 @@ def explain_(app_name: str | None, /, *, as_json: bool, **asked: Any) -> None:
 
 
 def _explanation(
-    app: Application,
+    ops: Operations,
     *,
     handler: str | None,
     event_type: str | None,
@@ -99,12 +99,12 @@ def _explanation(
     time_left: timedelta | None,
     retry_after: timedelta | None,
 ) -> Explanation:
-    known = app.find_handler(handler) if handler else None
+    known = ops.find_handler(handler) if handler else None
     if handler and known is None:
         click.echo(f"{handler} is not registered here: its own policy is not known", err=True)
     sample = None if error is None else _sample(error)
     event_type = event_type or _type_of(handler, known)
-    seen = _seen(app, known, category, sample, event_type)
+    seen = _seen(ops, known, category, sample, event_type)
     case = PolicyCase(
         handler=handler or "",
         operation=operation or (known.operation if known else None),
@@ -115,7 +115,7 @@ def _explanation(
         priority=priority,
         time_left=time_left,
     )
-    rules = app.policy_rules.of(
+    rules = ops.context.policy_rules.of(
         case.handler,
         operation=case.operation,
         own=known.policy if known else None,
@@ -131,7 +131,7 @@ def _explanation(
         least=least and min(least, LONGEST),
         seen=seen,
         error=sample,
-        verdict=None if seen is None else _verdict(app, known, seen, case.event_type, named),
+        verdict=None if seen is None else _verdict(ops, known, seen, case.event_type, named),
     )
 
 
@@ -143,7 +143,7 @@ def _type_of(name: str | None, handler: Handler | None) -> str:
 
 
 def _verdict(
-    app: Application,
+    ops: Operations,
     handler: Handler | None,
     seen: Classification,
     event_type: str,
@@ -151,7 +151,7 @@ def _verdict(
 ) -> Verdict:
     return verdict_for(
         seen.category,
-        (*app.verdicts, *(handler.verdicts if handler else ())),
+        (*ops.context.verdicts, *(handler.verdicts if handler else ())),
         event_type=event_type,
         idempotent=handler is None or handler.idempotent,
         named=named,
@@ -159,7 +159,7 @@ def _verdict(
 
 
 def _seen(
-    app: Application,
+    ops: Operations,
     handler: Handler | None,
     category: str | None,
     sample: BaseException | None,
@@ -175,7 +175,7 @@ def _seen(
     return classify(
         sample,
         handler.rules if handler else (),
-        app.rules,
+        ops.context.rules,
         now=datetime.now(UTC),
         handler=handler.name if handler else "",
         event_type=event_type,

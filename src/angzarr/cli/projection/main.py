@@ -48,10 +48,10 @@ def projection() -> None:
 @click.pass_obj
 def list_(app_name: str | None, *, quick: bool, as_json: bool) -> None:
     """List what takes events in order, and how it does."""
-    app = load_application(app_name)
-    known, rows, away = ordered(app), [], ""
+    ops = load_application(app_name)
+    known, rows, away = ordered(ops), [], ""
     if known:
-        with opened_lanes(app) as stores, opened_books(app) as books:
+        with opened_lanes(ops) as stores, opened_books(ops) as books:
             rows = [_row(one, stores) for one in known]
             if not quick:
                 rows, away = _with_lags(rows, stores, books)
@@ -74,9 +74,9 @@ def lag(app_name: str | None, name: str, *, types: tuple[str, ...], as_json: boo
 
     Events and time by the event books, in all and by type.
     """
-    app = load_application(app_name)
-    one = find(app, name)
-    with opened_lanes(app) as stores, opened_books(app) as books:
+    ops = load_application(app_name)
+    one = find(ops, name)
+    with opened_lanes(ops) as stores, opened_books(ops) as books:
         found = _lag(one, stores, books, types)
     _check_types(one, found, types)
     if as_json:
@@ -98,9 +98,9 @@ def show(
 
     In all of its lanes or in that of one aggregate: in which order, why, and what helps.
     """
-    app = load_application(app_name)
-    one = find(app, name)
-    with opened_lanes(app) as stores, opened_books(app) as books:
+    ops = load_application(app_name)
+    one = find(ops, name)
+    with opened_lanes(ops) as stores, opened_books(ops) as books:
         if place is not None:
             _show_lane(one, stores, books, check_domain_of(one, place), limit, as_json=as_json)
         else:

@@ -28,7 +28,7 @@ from angzarr.projections.checkpoint import OrderingStores, bookless_of
 from angzarr.projections.ordered_handler import OrderedHandler, of_letter
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import person
-from angzarr.wiring.application import Application
+from angzarr.wiring.operations import Operations
 from angzarr.wiring.projections import reset_projection
 
 
@@ -140,10 +140,10 @@ def skip(
     """
     if (to["sequence"] is None) == (not to["gap"]):
         raise click.UsageError("say how far: either --to SEQUENCE or --gap")
-    app = load_application(app_name)
-    one = find(app, name)
+    ops = load_application(app_name)
+    one = find(ops, name)
     check_domain_of(one, place)
-    with opened_lanes(app) as stores, opened_books(app) as books:
+    with opened_lanes(ops) as stores, opened_books(ops) as books:
         passing = _chosen(one, lane_at(stores.lanes, one.lane(place), _ALL), books, to["sequence"])
         if not yes:
             what = f"{one.name} gives up on {passing}: it will never be handled. Skip it?"
@@ -204,26 +204,26 @@ def reset(app_name: str | None, name: str, *, force: bool, yes: bool, as_json: b
     Its checkpoint is cleared and its lanes begin anew; what is parked stays parked. Of another
     handler than a projection the effects stay.
     """
-    app = load_application(app_name)
-    one = find(app, name)
+    ops = load_application(app_name)
+    one = find(ops, name)
     if not force:
-        _check_books(app, one)
+        _check_books(ops, one)
     if not yes:
-        with opened_lanes(app) as stores:
+        with opened_lanes(ops) as stores:
             (summary,) = stores.lanes.summaries([one.task])
         what = "its read model is emptied" if one.order.moves else "its effects stay as they are"
         asked = f"Reset {one.name}: {what}, and {summary.lanes} lanes begin anew?"
         click.confirm(asked, abort=True, err=True)
-    lanes = reset_projection(app, one.task, by=person())
+    lanes = reset_projection(ops, one.task, by=person())
     if as_json:
         print_json({"name": one.name, "lanes": lanes})
     else:
         click.echo(f"{one.name} is reset: {lanes} lanes begin anew. {_what_now(one)}")
 
 
-def _check_books(app: Application, one: OrderedHandler) -> None:
+def _check_books(ops: Operations, one: OrderedHandler) -> None:
     """Refuse where lanes would wait for events that no longer exist."""
-    with opened_lanes(app) as stores, opened_books(app) as books:
+    with opened_lanes(ops) as stores, opened_books(ops) as books:
         lost = bookless_of(
             one.task, one.order, store=books, lanes=stores.lanes, checkpoints=stores.checkpoints
         )
@@ -259,9 +259,9 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
     there is not handled, nor sent again. The others stay where they are. Before NAME has handled
     anything it may be run again, for what has come since.
     """
-    app = load_application(app_name)
-    one = find(app, name)
-    with opened_lanes(app) as stores, opened_books(app) as books:
+    ops = load_application(app_name)
+    one = find(ops, name)
+    with opened_lanes(ops) as stores, opened_books(ops) as books:
         if books is None:
             msg = "there are no event books (`books`), so the past events are not known"
             raise click.ClickException(msg)

@@ -21,9 +21,9 @@ from angzarr.ordering.lane_view import LaneState, LaneView
 from angzarr.projections.checkpoint import Checkpoint, Lag, OrderingStores
 from angzarr.projections.ordered_handler import HandlerRow, OrderedHandler, what_helps
 from angzarr.runtime.text import ago, printable, span_text
-from angzarr.wiring.application import Application
 from angzarr.wiring.dashboard import ordered
 from angzarr.wiring.event_store import open_event_store
+from angzarr.wiring.operations import Operations
 from angzarr.wiring.ordering import open_ordering
 
 _COLOURS: Final = {
@@ -199,9 +199,9 @@ def _words(why: Why) -> str:
     return {Why.EARLY: "parked", Why.RETRYING: "retrying", Why.DEAD_LETTER: "dead letter"}[why]
 
 
-def find(app: Application, name: str) -> OrderedHandler:
+def find(ops: Operations, name: str) -> OrderedHandler:
     """Return the one that is called *name*, or has it as task name; refuses an unknown name."""
-    known = ordered(app)
+    known = ordered(ops)
     for one in known:
         if name in (one.name, one.task):
             return one
@@ -211,17 +211,17 @@ def find(app: Application, name: str) -> OrderedHandler:
 
 
 @contextmanager
-def opened_lanes(app: Application) -> Iterator[OrderingStores]:
-    """Open lanes and checkpoints of *app* for a block; raises ConfigurationError."""
-    with closing(open_ordering(app.settings, app.broker_url)) as stores:
+def opened_lanes(ops: Operations) -> Iterator[OrderingStores]:
+    """Open lanes and checkpoints of the app for a block; raises ConfigurationError."""
+    with closing(open_ordering(ops.settings, ops.broker_url)) as stores:
         yield stores
 
 
 @contextmanager
-def opened_books(app: Application) -> Iterator[EventStore | None]:
-    """Open what reads the event books of *app* for a block; None: it keeps none."""
+def opened_books(ops: Operations) -> Iterator[EventStore | None]:
+    """Open what reads the event books of the app for a block; None: it keeps none."""
     try:
-        store = open_event_store(app.settings, app.broker_url)
+        store = open_event_store(ops.settings, ops.broker_url)
     except ConfigurationError:
         yield None
         return

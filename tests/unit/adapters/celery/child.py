@@ -18,8 +18,8 @@ def traced(task, *args, headers=None, task_id=None, token=None, answer=None, red
         "exchange": "", "routing_key": app.conf.task_default_queue, "redelivered": redelivered
     }  # fmt: skip
     envelope = Envelope(
-        token or uuid.uuid4().hex, app.owner, dumps([args, {}, {}]), "application/json", "utf-8",
-        given, {}, info, answer,
+        token or uuid.uuid4().hex, app._runtime.owner, dumps([args, {}, {}]),
+        "application/json", "utf-8", given, {}, info, answer,
     )  # fmt: skip
     request = {
         **given, FIELD: envelope, "args": args, "kwargs": {}, "delivery_info": {}, "retries": 0,

@@ -35,7 +35,7 @@ def waiting(app):
     """Return the messages that wait in the app's schedule."""
     from angzarr.delivery.schedule import read_row
 
-    return lambda: [read_row(one.row.text) for one in app.schedule._waiting.values()]
+    return lambda: [read_row(one.row.text) for one in app._runtime.schedule._waiting.values()]
 
 
 @pytest.fixture

@@ -9,15 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from angzarr.adapters.celery.claim_batch import (
-    BATCHED_CLAIM,
-    ENDING,
-    ClaimBatch,
-    LeftToAck,
-    release_claims,
-)
+from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, ClaimBatch, LeftToAck, release_claims
 from angzarr.adapters.celery.envelope import answer_in, sent_as
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.adapters.redis.unacked import ENDING
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.idempotency import (
@@ -187,7 +182,8 @@ def test_what_another_worker_runs_is_in_progress(claim_batch):
 
 def test_what_goes_back_unbegun_can_be_claimed_by_another_worker_at_once(claim_batch):
     claim_batch.claim([given := message("1")])
-    release_claims(SimpleNamespace(claim_batch=claim_batch), [given, message("without a claim")])
+    app = SimpleNamespace(_runtime=SimpleNamespace(claim_batch=claim_batch))
+    release_claims(app, [given, message("without a claim")])
     claim_batch.claim([again := message("1")])
     assert ride_of(again).answer == Claimed(starts=0)
 

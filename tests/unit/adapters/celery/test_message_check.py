@@ -73,7 +73,7 @@ def app():
 @pytest.fixture
 def letters(app, monkeypatch):
     found = []
-    salvage = app.settlement._salvage.dead_letters
+    salvage = app._runtime.settlement._salvage.dead_letters
     monkeypatch.setattr(salvage, "put", lambda put: found.extend(put) or [None] * len(put))
     return found
 

@@ -159,7 +159,7 @@ def test_a_poisonous_task_fails_each_later_step(app, worker):
         fingerprint=digest([[1], {}]),
     )  # fmt: skip
     for token in range(4):  # started by workers that died
-        app.claims.store.claim([replace(claim, token=str(token))])
+        app._parts.claims.store.claim([replace(claim, token=str(token))])
     worker.run_until_settled()
     assert (result.state, type(result.result)) == ("FAILURE", PoisonError)
 

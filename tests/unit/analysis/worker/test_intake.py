@@ -307,9 +307,9 @@ def test_a_task_of_that_name_here_gets_it_by_a_persons_redirect_alone():
 
 def test_an_app_leaves_to_people_what_another_wrote():
     shop = Angzarr("shop", broker="memory://", set_as_current=False)
-    judge, targets = shop.dlq_classifier(lambda: 0.5), shop.replay_targets()
+    judge, targets = shop.ops.dlq_classifier(lambda: 0.5), shop.ops.replay_targets()
     for says in (judge.unattended.of_another, targets.of_another):
         assert "'blog'" in says(letter())
         assert says(letter("shop")) == ""
     blog = Angzarr("blog", broker="memory://", set_as_current=False)
-    assert blog.replay_targets().of_another(letter()) == ""
+    assert blog.ops.replay_targets().of_another(letter()) == ""

@@ -24,6 +24,8 @@ from apps import module_with
 class FakeApp:
     """What these commands need of an app."""
 
+    ops = context = property(lambda self: self)
+
     def __init__(self, url: str) -> None:
         self.engine = build_engine(url)
 

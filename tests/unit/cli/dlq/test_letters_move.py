@@ -96,6 +96,7 @@ def app(queues, monkeypatch):
         open_ledger=lambda: None,
         dead_letter_domains=lambda: ["order", "billing"],
     )
+    app.ops = app
     monkeypatch.setattr(letter_places, "open_unprotected", lambda _given, _url: queues["app"])
     monkeypatch.setitem(sys.modules, "shop_for_test", module_with(app=app))
     return app

@@ -25,6 +25,8 @@ EVIL = "evil\x1b[2J[red]x[/red]\u202e\x07"
 class FakeApp:
     """An app with a spool, and a queue that does what a test says."""
 
+    ops = context = property(lambda self: self)
+
     open_ledger = None
 
     def __init__(self, path: Path) -> None:

@@ -291,7 +291,7 @@ def test_a_worker_chooses_what_is_explained(app, explained, handler, tenant, pri
         },
     )  # fmt: skip
     delivery = read(message, args=[{}], kwargs={}, token="", owner="")
-    judge = build_judge(app, SystemClock())
+    judge = build_judge(app._context, SystemClock())
     said = explained(
         "--handler", handler, "--tenant", tenant, "--priority", priority,
         "--event-type", "OrderPlaced", "--category", "transient",

@@ -66,12 +66,12 @@ def app(monkeypatch, tmp_path):
 
 @pytest.fixture
 def lanes(app):
-    return app.ordering.lanes
+    return app._parts.ordering.lanes
 
 
 @pytest.fixture
 def books(app):
-    shelves = app.open_shelves()
+    shelves = app.ops.open_shelves()
     yield shelves.books
     shelves.close()
 
@@ -210,7 +210,7 @@ def test_without_books_the_lag_is_what_waits(monkeypatch, tmp_path, run):
     url = f"sqlite:///{tmp_path / 'lanes.db'}"
     with apps(prepare, broker="filesystem://", store=url, ordering={"url": url}) as make:
         app = serve(monkeypatch, make())
-        app.ordering.lanes.park(waiting(3), 100)
+        app._parts.ordering.lanes.park(waiting(3), 100)
         found = json.loads(run("lag", "sales", "--json").stdout)
     assert (found["events_behind"], found["without_books"]) == (1, ["order", "stock"])
 
@@ -532,7 +532,7 @@ def test_a_reset_empties_the_read_model_and_lets_lanes_begin_anew(
     assert "angzarr projection rebuild sales" in done.stdout
     assert read_model() == 0
     assert lanes.look(lane()).next_sequence == 0
-    assert app.ordering.checkpoints.get(SALES) is None
+    assert app._parts.ordering.checkpoints.get(SALES) is None
     assert [one.sequence for one in lanes.waiting(SALES)] == [5], "no message is lost"
     assert {one.levelname for one in caplog.records if "projection_reset" in one.message} == {
         "WARNING"
@@ -546,7 +546,7 @@ def test_a_read_model_that_cannot_be_emptied_leaves_all_as_it_was(
     monkeypatch.setattr(Sales, "tables", ())
     assert "it cannot be emptied" in refused("reset", "sales", "--force", "--yes")
     assert lanes.look(lane()).next_sequence == 3
-    assert app.ordering.checkpoints.get(SALES).events_processed == 4
+    assert app._parts.ordering.checkpoints.get(SALES).events_processed == 4
     assert read_model() == 1
 
 

@@ -64,9 +64,9 @@ def app(monkeypatch, tmp_path):
     with apps(prepare, broker="memory://", store=url, books=url) as make:
         app = make()
         monkeypatch.setitem(sys.modules, "sales_for_test", module_with(app=app))
-        with app.ordering.lanes.transaction() as connection:
+        with app._parts.ordering.lanes.transaction() as connection:
             connection.exec_driver_sql("CREATE TABLE sales (id text PRIMARY KEY, total int)")
-        shelves = app.open_shelves()
+        shelves = app.ops.open_shelves()
         for address in (ONE, TWO):
             placed = [event("OrderPlaced"), event("OrderPlaced"), event("OrderRenamed")]
             data = {"total": 5}
@@ -85,7 +85,7 @@ def run(app):
 
 
 def sales(app):
-    with app.ordering.lanes.transaction() as connection:
+    with app._parts.ordering.lanes.transaction() as connection:
         return connection.exec_driver_sql("SELECT count(*), sum(total) FROM sales").one()
 
 
@@ -154,7 +154,7 @@ def test_verify_tells_whether_it_is_what_the_books_say(app, run):
     same = run("sales", "--verify")
     assert same.exit_code == 0
     assert "sales is what the event books say: 4 rows are equal" in same.stdout
-    with app.ordering.lanes.transaction() as connection:
+    with app._parts.ordering.lanes.transaction() as connection:
         connection.exec_driver_sql("UPDATE sales SET total = 6")
     other = run("sales", "--verify")
     assert other.exit_code == 1
@@ -171,14 +171,14 @@ def test_verify_claims_nothing_of_keys_that_the_database_may_number(app, run, mo
         self.connection.execute(text("INSERT INTO sales (id, total) VALUES (:id, :total)"), row)
 
     monkeypatch.setattr(Sales, "placed", placed)
-    with app.ordering.lanes.transaction() as connection:
+    with app._parts.ordering.lanes.transaction() as connection:
         connection.exec_driver_sql("DROP TABLE sales")
         connection.exec_driver_sql(
             "CREATE TABLE sales (number integer PRIMARY KEY, id text, total int)"
         )
     assert run("sales", "--yes").exit_code == 0
     assert "4 rows are equal" in run("sales", "--verify").stdout
-    with app.ordering.lanes.transaction() as connection:
+    with app._parts.ordering.lanes.transaction() as connection:
         connection.exec_driver_sql("UPDATE sales SET number = 10 - number")
     same = run("sales", "--verify")
     assert same.exit_code == 0

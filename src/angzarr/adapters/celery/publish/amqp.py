@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from amqp.exceptions import NotFound, PreconditionFailed
+from celery import Celery
 from celery.app.amqp import AMQP, Queues
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
@@ -28,6 +29,7 @@ from angzarr.adapters.celery.publish.native_delay import ENTRY, way_by
 from angzarr.adapters.celery.publish.publisher import AWAY, native_delay, transport_of
 from angzarr.adapters.celery.worker.message_limits import read_body
 from angzarr.adapters.celery.worker.message_receiver import NamingConsumer
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.dead_letters.names import dropped_queue
 from angzarr.delivery.unreadable import damaged
 from angzarr.errors import ConfigurationError
@@ -109,7 +111,7 @@ def guard(queue: Queue, dropped: str) -> None:
         }
 
 
-def check_queues(app: Any) -> None:
+def check_queues(app: Celery) -> None:
     """Declare the queues of a worker on RabbitMQ; raises ConfigurationError where one differs.
 
     A broker that is away is for Celery to wait for.
@@ -185,7 +187,7 @@ class AngzarrAMQP(AMQP):
 
     def Consumer(self, *args: Any, **options: Any) -> NamingConsumer:  # noqa: N802 - Celery's name
         """Return a consumer of tasks."""
-        return NamingConsumer(*args, reread=self.app.reread, **options)
+        return NamingConsumer(*args, reread=runtime_of(self.app).reread, **options)
 
     def Connection(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         """Return a broker connection; an app can have kombu's own transport for Redis.
@@ -199,12 +201,12 @@ class AngzarrAMQP(AMQP):
             return self._connection(*args, **options)
 
     def _connection(self, *args: Any, **options: Any) -> Any:
-        if self.app.settings.redis_transport == "kombu":
+        if runtime_of(self.app).redis_transport == "kombu":
             return KombusRedisConnection(*args, **options)
         ours = {
-            "owner_lease": self.app.owner_lease,
+            "owner_lease": runtime_of(self.app).owner_lease,
             "on_damaged": self._take_damaged,
-            "on_fetched": self.app.claim_fetched,
+            "on_fetched": runtime_of(self.app).claim_fetched,
             "on_returned": self._read_body,
             "on_put_back": partial(release_claims, self.app),
         }
@@ -213,20 +215,22 @@ class AngzarrAMQP(AMQP):
 
     def _take_damaged(self, raw: bytes, queue: str, error: Exception) -> None:
         """Make a dead letter of an envelope that cannot be read; called by our Redis transport."""
-        self.app.bury(damaged(raw, queue), error, getattr(error, "code", "DAMAGED_ENVELOPE"))
+        runtime_of(self.app).bury(
+            damaged(raw, queue), error, getattr(error, "code", "DAMAGED_ENVELOPE")
+        )
 
     def _read_body(self, message: Any) -> None:
         """Read the body of *message* at once, as its consumer would; raises anything."""
-        read_body(message, self.app.settings.message.bounds)
+        read_body(message, runtime_of(self.app).bounds)
 
     def Queues(self, queues: Any, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         """The queues; those that are not configured are guarded on RabbitMQ."""
-        self.app.lay_defaults()  # the broker may be another one since they were laid
+        runtime = runtime_of(self.app)
+        runtime.lay_defaults()  # the broker may be another one since they were laid
         made = super().Queues(queues, *args, **options)
-        settings = self.app.settings
-        made.dropped = dropped_queue(settings.prefix)
-        made.named = self.app.named_queues
-        if settings.amqp_queues == "guarded":
+        made.dropped = dropped_queue(runtime.prefix)
+        made.named = runtime.routing.named_queues
+        if runtime.amqp_queues == "guarded":
             made.guard = partial(guard, dropped=made.dropped)
             for queue in () if queues else made.values():
                 made.guard(queue)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from amqp.exceptions import ChannelError
-from celery import signals
+from celery import Celery, signals
 from kombu.exceptions import OperationalError
 from kombu.utils.url import maybe_sanitize_url
 
@@ -22,6 +22,7 @@ from angzarr.adapters.celery.publish.message_template import (
 )
 from angzarr.adapters.celery.publish.publisher import AWAY, unconfirmed
 from angzarr.adapters.celery.publish.wires import OutgoingMessage, Wire, wire_for
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.handlers import Subscription
 from angzarr.errors import BrokerUnavailable, PublishError
 from angzarr.events import headers as names
@@ -99,7 +100,7 @@ Send: TypeAlias = Callable[[Event, Subscription, Mapping[str, Any]], None]
 
 
 def send_batch(
-    app: Any,
+    app: Celery,
     outgoing: Sequence[OutgoingEvent],
     options: Mapping[str, Any],
     *,
@@ -139,6 +140,39 @@ def send_batch(
     return True
 
 
+class CelerySender:
+    """Sends by *app*: one task by its ``send_task``, many events in few round trips.
+
+    Whatever replaces *own*, the app's ``send_task``, gets every task one by one.
+    """
+
+    def __init__(self, app: Celery, own: Callable[..., Any]) -> None:
+        self._app = app
+        self._own = own
+
+    def send(self, name: str, **options: Any) -> Any:
+        """Send one task."""
+        return self._app.send_task(name, **options)
+
+    def send_many(
+        self,
+        outgoing: Sequence[OutgoingEvent],
+        options: Mapping[str, Any],
+        *,
+        span: Span,
+        send: Send,
+    ) -> bool:
+        """Send as `send_batch` does; False, and nothing sent, where they must go one by one."""
+        if getattr(self._app.send_task, "__func__", None) is not self._own:
+            return False
+        return send_batch(self._app, outgoing, options, span=span, send=send)
+
+    @property
+    def broker_shown(self) -> str:
+        """The broker's address without its password."""
+        return str(maybe_sanitize_url(str(self._app.conf.broker_url or "the default address")))
+
+
 def chunks(outgoing: Sequence[OutgoingEvent]) -> Iterator[list[OutgoingEvent]]:
     """Cut *outgoing* into what may be in flight at once; each has at least one event."""
     chunk: list[OutgoingEvent] = []
@@ -163,7 +197,7 @@ class BatchSender:
     """
 
     def __init__(
-        self, app: Any, producer: Any, span: Span, away: tuple[type[Exception], ...]
+        self, app: Celery, producer: Any, span: Span, away: tuple[type[Exception], ...]
     ) -> None:
         self._app = app
         self._producer = producer
@@ -196,7 +230,7 @@ class BatchSender:
                     drawn = {**options, "producer": capture, "add_to_parent": False}
                     send(item.event, message.to, drawn)
                     self._templates[message.to] = self._any = MessageTemplate(self._app, capture)
-                    handler = self._app.handlers.get(message.to.handler)
+                    handler = runtime_of(self._app).handlers.get(message.to.handler)
                     self._domains[message.to] = handler.domain if handler is not None else None
 
     def send(self, chunk: Sequence[OutgoingEvent]) -> None:

@@ -11,7 +11,7 @@ import uuid
 from contextvars import ContextVar
 from typing import Any
 
-from celery import chord, group, signature
+from celery import Celery, chord, group, signature
 from celery.app.task import Context
 from celery.canvas import _chain as chain
 from kombu.exceptions import OperationalError
@@ -33,7 +33,7 @@ FOLLOWING: ContextVar[Any] = ContextVar("angzarr_following", default=None)
 class CeleryFollowers:
     """Publishes the followers of the request in `FOLLOWING`."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Celery) -> None:
         self._app = app
 
     def publish(self, delivery: Delivery, value: Any) -> None:

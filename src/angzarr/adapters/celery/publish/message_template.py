@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from celery import Celery
 from celery.app.routes import MapRoute
 from celery.utils.saferepr import saferepr
 from kombu import Exchange, Queue
@@ -51,7 +52,7 @@ class MessageCapture:
         return getattr(self._producer, name)
 
 
-def can_use_templates(app: Any) -> bool:
+def can_use_templates(app: Celery) -> bool:
     """True if one message of a handler is like the next: no route looks at arguments."""
     routes = app.amqp.routes
     return app.conf.task_protocol == 2 and all(type(route) is MapRoute for route in routes)  # noqa: PLR2004 - Celery's name for it
@@ -60,7 +61,7 @@ def can_use_templates(app: Any) -> bool:
 class MessageTemplate:
     """Writes the messages of one handler after its sketch, field for field as Celery would."""
 
-    def __init__(self, app: Any, sketch: MessageCapture) -> None:
+    def __init__(self, app: Celery, sketch: MessageCapture) -> None:
         amqp, conf = app.amqp, app.conf
         headers, properties, (args, _, embed), told = sketch.message
         options = dict(sketch.options)

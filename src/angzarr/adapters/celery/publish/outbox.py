@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from celery import Celery
 
+from angzarr.adapters.celery.publish.routing import Routes
 from angzarr.aggregates.book import EventStore, Head
 from angzarr.aggregates.command import Command, origin_headers, task_of
 from angzarr.analysis.replay.compensation import Call, Compensations
@@ -24,7 +25,7 @@ from angzarr.events.event import Event, Message, task_id_for
 from angzarr.events.headers import HOP, OwnHeaders, to_headers
 from angzarr.events.publication import Publisher, celery_message
 from angzarr.ordering.lane import Gap
-from angzarr.sagas.escalation import escalation_of
+from angzarr.sagas.escalation import Escalation, escalation_of
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.rejection import Rejection, notification_task, to_event
 
@@ -32,15 +33,22 @@ _log = logging.getLogger("angzarr.ordering")
 
 
 class CeleryOutbox(Outbox):
-    """Sends through *app*."""
+    """Sends through *app*; *publish* is that of many events, *escalate* calls a person."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(
+        self,
+        app: Celery,
+        publish: Callable[..., object],
+        escalate: Callable[[Escalation], object],
+    ) -> None:
         self._app = app
+        self._publish = publish
+        self._escalate = escalate
 
     def publish(self, events: Sequence[Event], /) -> None:
         """Send *events* to their handlers."""
         if events:
-            self._app.publish_many(events, allow_no_subscriber=True, check=False)
+            self._publish(events, allow_no_subscriber=True, check=False)
 
     def send(self, commands: Sequence[Command], /) -> None:
         """Send each command to its aggregate."""
@@ -55,7 +63,7 @@ class CeleryOutbox(Outbox):
 
     def escalate(self, rejection: Rejection, reason: str, /) -> None:
         """Call a person."""
-        self._app.escalate(escalation_of(rejection, reason))
+        self._escalate(escalation_of(rejection, reason))
 
     def _send(self, task: str, event: Event, more: Mapping[str, Any]) -> None:
         self._app.send_task(
@@ -70,21 +78,24 @@ _ORIGIN: Final = "angzarr-relay"
 
 
 class SingleConnectionEvents:
-    """Publishes events of *app* by way of *publisher*, one message after the other."""
+    """Publishes events for handlers by way of *publisher*, one message after the other."""
 
-    def __init__(self, app: Any, publisher: Publisher) -> None:
-        self._app = app
+    def __init__(
+        self, known: Routes, queue_for: Callable[[str], str], publisher: Publisher
+    ) -> None:
+        self._known = known
+        self._queue_for = queue_for
         self._publisher = publisher
 
     def publish(self, events: Sequence[Event]) -> None:
         """Send *events* to their handlers, confirmed; raises BrokerUnavailable."""
-        app = self._app
+        known = self._known
         for event in events:
-            for taker in subscriptions(event.type, event.domain, app.handlers, app.routes):
-                self._send(event, taker.handler, taker.queue or app.queue_for(taker.handler))
+            for taker in subscriptions(event.type, event.domain, known.handlers, known.routes):
+                self._send(event, taker.handler, taker.queue or self._queue_for(taker.handler))
 
     def _send(self, event: Event, handler: str, queue: str) -> None:
-        known = self._app.handlers.get(handler)
+        known = self._known.handlers.get(handler)
         own_domain = known.domain if known is not None else None
         addressed = event if event.domain else replace(event, domain=own_domain)
         task_id = task_id_for(event.id, handler)

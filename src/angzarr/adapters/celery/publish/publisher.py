@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from amqp.exceptions import AMQPError, ChannelError, MessageNacked
+from celery import Celery
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 from kombu.exceptions import KombuError
@@ -45,7 +46,7 @@ REFUSALS = (MessageNacked, ChannelError, Unroutable)
 class CeleryPublisher:
     """Sends raw messages to their queues; every publish is confirmed where the broker can."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Celery) -> None:
         self._app = app
 
     def publish(self, message: Message) -> None:
@@ -137,7 +138,7 @@ class CelerySchedule:
     """Delays that hold nothing: RabbitMQ's own where it has one, else rows of a schedule."""
 
     def __init__(
-        self, app: Any, publisher: CeleryPublisher, rows: Callable[[], Schedule], clock: Clock
+        self, app: Celery, publisher: CeleryPublisher, rows: Callable[[], Schedule], clock: Clock
     ) -> None:
         self._app = app
         self._publisher = publisher
@@ -192,7 +193,7 @@ class SingleConnectionPublisher(CeleryPublisher):
     Celery's pool has locks that a child would inherit as they are at that moment.
     """
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Celery) -> None:
         super().__init__(app)
         self._connection: Any = None
         self._producer: Any = None
@@ -264,12 +265,12 @@ def _is_caused_by(error: Exception, kinds: Any) -> bool:
     return cause is not None
 
 
-def transport_of(app: Any) -> str:
+def transport_of(app: Celery) -> str:
     """Return the broker's driver type: ``amqp``, ``redis``, ``SQS``, ``memory`` and so on."""
     return str(app.pool.connection.transport.driver_type)  # the pool's own: none is made for it
 
 
-def native_delay(app: Any, queue: Queue) -> bool:
+def native_delay(app: Celery, queue: Queue) -> bool:
     """True if the broker itself can hold a message for *queue* (RabbitMQ, quorum, topic)."""
     arguments = queue.queue_arguments or {}
     return (

@@ -10,6 +10,8 @@ from datetime import timedelta
 from queue import Empty
 from typing import Any, Final
 
+from celery import Celery
+
 from angzarr.adapters.celery.publish.publisher import AWAY, CeleryPublisher
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
 from angzarr.errors import BrokerUnavailable, DecodeError
@@ -39,7 +41,7 @@ _TEXT = ("letter_id", "outcome", "handler", "event_id")
 class CeleryReplayOutcomes:
     """Both ends: workers put, the analysis worker receives. One receiver a process."""
 
-    def __init__(self, app: Any, publisher: CeleryPublisher, queue: str) -> None:
+    def __init__(self, app: Celery, publisher: CeleryPublisher, queue: str) -> None:
         self._app = app
         self._publisher = publisher
         self._connection: Any = None

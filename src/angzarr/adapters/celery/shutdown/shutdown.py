@@ -46,6 +46,7 @@ from angzarr.adapters.celery.worker.pools import (
     steady,
     watch_living,
 )
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.settlement import (
     give_back_messages,
     give_back_requests,
@@ -72,8 +73,8 @@ class ShutdownStep(bootsteps.StartStopStep):
     def start(self, worker: Any) -> None:
         """Take over the end of this worker; it is not consuming yet, and nothing runs."""
         if pool_name(worker) == "threads":
-            worker.app.movement.threads = steady(worker.pool)
-            if any(handler.is_async for handler in worker.app.handlers):
+            runtime_of(worker.app).movement.threads = steady(worker.pool)
+            if any(handler.is_async for handler in runtime_of(worker.app).handlers):
                 begin_shared()  # later there may be no thread to be had
         shutdown = self._shutdown = Shutdown(worker)
         worker.consumer.close = shutdown.run
@@ -87,7 +88,7 @@ class ShutdownStep(bootsteps.StartStopStep):
         A worker that is a process of its own keeps its lease until it exits.
         """
         if self._shutdown is not None and not self._shutdown.owns_process:
-            worker.app.end_work()
+            runtime_of(worker.app).end_work()
 
     def terminate(self, worker: Any) -> None:
         """Do the same; a worker that is told to hurry is not stopped but terminated."""
@@ -125,7 +126,7 @@ class Shutdown:
         if self._is_asked:
             return False
         self._is_asked = True
-        self._app.stopping.begin()
+        runtime_of(self._app).stopping.begin()
         self._deadline = time.monotonic() + float(self._app.conf.worker_soft_shutdown_timeout)
         self._asked.put(None)
         return True
@@ -134,7 +135,7 @@ class Shutdown:
         """End the grace now; raises Cut in a handler that runs on this very thread (solo)."""
         self._deadline = min(self._deadline, time.monotonic())
         if INTERRUPTER.inside:
-            self._app.stopping.cut()
+            runtime_of(self._app).stopping.cut()
             INTERRUPTER.interrupt()
 
     def watch(self) -> None:
@@ -171,7 +172,7 @@ class Shutdown:
 
     def _take_steps(self) -> None:
         late = self._stop_consuming()
-        self._app.stopping.close()
+        runtime_of(self._app).stopping.close()
         self._pool.begin_no_more()
         release_claims(self._app, late)
         give_back_messages(late)
@@ -182,9 +183,9 @@ class Shutdown:
         )
         if not self._drain_loop.until(lambda: not running(), lambda: self._deadline):
             _log.warning("grace_ended: %d tasks are cut, they run again elsewhere", len(running()))
-            self._app.stopping.cut()
+            runtime_of(self._app).stopping.cut()
             self._pool.cut()
-        self._app.stop_settling(SETTLED_WITHIN)
+        runtime_of(self._app).stop_settling(SETTLED_WITHIN)
         self._drain_loop.settle()
         self._pool.end()
         if self._pool.leaves_running and self.owns_process:

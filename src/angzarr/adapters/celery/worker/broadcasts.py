@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from amqp.exceptions import AMQPError
+from celery import Celery
 from celery.app import control
 from celery.app.events import Events
 from celery.events.dispatcher import EventDispatcher
@@ -25,6 +26,7 @@ from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.adapters.celery.worker.message_limits import take_in
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.errors import DecodeError, text_of
 from angzarr.events.headers import NoNumber, read_number
 from angzarr.runtime.failures import LogThrottle
@@ -117,18 +119,18 @@ class _Mailbox(control.Mailbox):
     On RabbitMQ its queues are its own; commands find them by their exchange.
     """
 
-    app: Any
+    app: Celery
 
     def get_queue(self, hostname: str) -> Any:
         """Return the queue of commands for the worker *hostname*."""
         queue = super().get_queue(hostname)
         if transport_of(self.app) == "amqp":
             queue.name = f"{queue.name}.{uuid.uuid4().hex}"
-        return bounded(queue, self.app.settings.message.bounds)
+        return bounded(queue, runtime_of(self.app).bounds)
 
     def get_reply_queue(self) -> Any:
         """Return the queue of answers to this process: a worker asks others when it starts."""
-        return bounded(super().get_reply_queue(), self.app.settings.message.bounds)
+        return bounded(super().get_reply_queue(), runtime_of(self.app).bounds)
 
 
 class Control(control.Control):
@@ -136,7 +138,7 @@ class Control(control.Control):
 
     Mailbox = _Mailbox
 
-    def __init__(self, app: Any = None) -> None:
+    def __init__(self, app: Celery = None) -> None:
         super().__init__(app)
         self.mailbox.app = app
 
@@ -179,7 +181,7 @@ class BoundedReceiver(EventReceiver):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         queue: Any = self.queue
-        self.queue: Any = bounded(queue, self.app.settings.message.bounds)
+        self.queue: Any = bounded(queue, runtime_of(self.app).bounds)
 
 
 class NonBlockingEvents(Events):

@@ -40,6 +40,7 @@ from angzarr.adapters.celery.worker.consumer_state import ReconnectPauses
 from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fields, take_in
 from angzarr.adapters.celery.worker.message_receiver import consumed_from, is_packed, readers_died
 from angzarr.adapters.celery.worker.queue_pauser import QueuePauser
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_events import announce_unknown, tell_lost
 from angzarr.clock import SystemClock
 from angzarr.delivery.schedule import SLEPT, due_headers
@@ -75,10 +76,13 @@ class AngzarrConsumer(Consumer):
         super().__init__(*args, **options)
         # It outlives a connection: what it has closed stays closed when Celery consumes anew.
         self._queue_pauser = QueuePauser(
-            self, self.app.holding, stop=super().cancel_task_queue, resume=super().add_task_queue
+            self,
+            runtime_of(self.app).holding,
+            stop=super().cancel_task_queue,
+            resume=super().add_task_queue,
         )
         self._turn_due = 0.0
-        self._receipts = self.app.movement.receipts
+        self._receipts = runtime_of(self.app).movement.receipts
         self._restart_state = ReconnectPauses(look=self._look)
         self.loop = partial(self._go_on_by, self.loop)
         self.blueprint.start = partial(self._start_steps, self.blueprint.start)
@@ -92,7 +96,7 @@ class AngzarrConsumer(Consumer):
 
     def ensure_connected(self, conn: Any) -> Any:
         """Return *conn*, connected; each try and each second between two shows that we move."""
-        ensure, beat = conn.ensure_connection, self.app.movement.beat
+        ensure, beat = conn.ensure_connection, runtime_of(self.app).movement.beat
 
         def trying(errback: Any, *args: Any, callback: Any, **options: Any) -> Any:
             beat()
@@ -128,7 +132,7 @@ class AngzarrConsumer(Consumer):
         """
         if ChannelError not in self.connection_errors:
             self.connection_errors = (*self.connection_errors, ChannelError)
-        self.app.movement.connect(pool=self.pool)
+        runtime_of(self.app).movement.connect(pool=self.pool)
         try:
             loop(*args)
         except ChannelError as error:
@@ -136,7 +140,7 @@ class AngzarrConsumer(Consumer):
                 _log.error("delivery_timeout: %s", _HELD_TOO_LONG)
             raise RecoverableConnectionError(str(error)) from error
         finally:
-            self.app.movement.disconnect()
+            runtime_of(self.app).movement.disconnect()
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Bury what cannot be decoded; Celery would acknowledge it."""
@@ -160,7 +164,7 @@ class AngzarrConsumer(Consumer):
             self._bury(message, malformed, "INVALID_TASK")
             return
         _log.info("unknown_task: %s is not registered here", exc)  # its letter is the error
-        self.app.settlement.settle(
+        runtime_of(self.app).settlement.settle(
             self._envelope(message), args, kwargs, None,
             lambda _outcome: self._unknown_settled(message, exc),
         )  # fmt: skip
@@ -185,13 +189,13 @@ class AngzarrConsumer(Consumer):
 
     def _look(self) -> None:
         """Look whether the worker stops, in the pause between two connections."""
-        self.app.movement.beat()
+        runtime_of(self.app).movement.beat()
         maybe_shutdown()
 
     def _turn_each_second(self) -> None:
-        self._guarded(partial(self.app.movement.look, self), "movement_not_seen")
+        self._guarded(partial(runtime_of(self.app).movement.look, self), "movement_not_seen")
         self._guarded(self._queue_pauser.turn, "valve_failed")
-        self._guarded(self.app.keep_settling, "settle_threads_not_kept")
+        self._guarded(runtime_of(self.app).keep_settling, "settle_threads_not_kept")
 
     def _guarded(self, step: Callable[[], object], failed: str) -> None:
         try:
@@ -237,7 +241,7 @@ class AngzarrConsumer(Consumer):
             self._bury(message, died, died.code)
             return False
         try:
-            take_in(message, self.app.settings.message.bounds)
+            take_in(message, runtime_of(self.app).bounds)
         except (DamagedEnvelope, DecodeError) as error:
             self._bury(message, error, "UNDECODABLE")
             return False
@@ -258,7 +262,7 @@ class AngzarrConsumer(Consumer):
 
     def _give_back(self, message: Any, error: Exception) -> None:
         """Give *message* back; its claim, if it rides, is freed with no start counted."""
-        envelope, settlement = self._envelope(message), self.app.settlement
+        envelope, settlement = self._envelope(message), runtime_of(self.app).settlement
         pause = self._receipts.fail(error, f"a message of {envelope.routing_key}")
         then = self._giving_back(message)
         if getattr(message, BATCHED_CLAIM, None) is None:  # it may be too malformed to have a claim
@@ -290,7 +294,9 @@ class AngzarrConsumer(Consumer):
             message.headers = due_headers(headers, left)
             return False
         then = partial(self.call_soon, self._acknowledge, message)
-        self.app.settlement.let_wait(self._envelope(message), due, then, self._giving_back(message))
+        runtime_of(self.app).settlement.let_wait(
+            self._envelope(message), due, then, self._giving_back(message)
+        )
         return True
 
     def _due(self, headers: dict[str, Any]) -> datetime | None:
@@ -329,7 +335,10 @@ class AngzarrConsumer(Consumer):
         _log.error(
             "undeliverable: %s from %s: %s", code, envelope.routing_key, text_of(error)[:500]
         )
-        settlement, told = self.app.settlement, partial(self._let_go, message, envelope, error)
+        settlement, told = (
+            runtime_of(self.app).settlement,
+            partial(self._let_go, message, envelope, error),
+        )
         then = partial(settlement.tell, envelope, told)
         settlement.bury(envelope, error, code, then, self._giving_back(message))
 
@@ -356,7 +365,7 @@ class AngzarrConsumer(Consumer):
         ride: BatchedClaim | None = getattr(message, BATCHED_CLAIM, None)
         return Envelope(
             ride.token if ride else os.urandom(16).hex(),
-            self.app.owner,
+            runtime_of(self.app).owner,
             body,
             message.content_type or "",
             message.content_encoding or "",

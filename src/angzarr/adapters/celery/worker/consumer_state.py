@@ -18,12 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from celery import Celery
 from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 from celery.worker.state import maybe_shutdown
 
 from angzarr.adapters.celery.message_check import check_message
 from angzarr.adapters.celery.worker.pools import SteadyExecutor
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.errors import text_of
 from angzarr.runtime.failures import FailureCounts, LogThrottle, is_machine_fault
 from angzarr.runtime.health_report import Heartbeat
@@ -225,7 +227,7 @@ class ConsumerState:
         self.pulse.beat()
         now = self.monotonic()
         tasks = consumer.task_consumer
-        if tasks is None or consumer.app.stopping():
+        if tasks is None or runtime_of(consumer.app).stopping():
             return
         missing = _missing(consumer.app, tasks)
         self.unserved = {
@@ -254,7 +256,7 @@ class ConsumerState:
         self.children.look(billiard._processes, up, now)  # noqa: SLF001
 
 
-def _missing(app: Any, tasks: Any) -> dict[str, str]:
+def _missing(app: Celery, tasks: Any) -> dict[str, str]:
     """Return the queues that are to be consumed and are not, with what is missing.
 
     A queue that the pauser or an operator stopped is left out: Celery does not select it.

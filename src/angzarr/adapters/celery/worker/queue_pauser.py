@@ -18,9 +18,11 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from celery import Celery
 from celery.app.routes import MapRoute
 from kombu import Queue
 
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.clock import SystemClock
 from angzarr.delivery.handlers import Handler
 
@@ -72,7 +74,7 @@ class HeldDomains:
 _ELSEWHERE: Final = ("exchange", "exchange_type", "routing_key")
 
 
-def handlers_of_queues(app: Any) -> Mapping[str, list[Handler]]:
+def handlers_of_queues(app: Celery) -> Mapping[str, list[Handler]]:
     """Return the handlers that each known queue serves, Celery's own tasks left out.
 
     One whose queue is not certain counts for every queue: a routing function decides by the
@@ -83,7 +85,7 @@ def handlers_of_queues(app: Any) -> Mapping[str, list[Handler]]:
     served: dict[str, list[Handler]] = {}
     moved = _moved(app)
     reached = cache(lambda name: _reached(name, queues))
-    for handler in app.handlers:
+    for handler in runtime_of(app).handlers:
         if handler.name.startswith("celery."):
             continue
         names = _queues_of(app, handler, moved.get(handler.name, ()))
@@ -93,16 +95,16 @@ def handlers_of_queues(app: Any) -> Mapping[str, list[Handler]]:
     return served
 
 
-def _moved(app: Any) -> Mapping[str, list[str | None]]:
+def _moved(app: Celery) -> Mapping[str, list[str | None]]:
     """Return the queues to which publishers send that do not import the handler, by its name."""
     moved: dict[str, list[str | None]] = {}
-    for subscriptions in app.routes.values():
+    for subscriptions in runtime_of(app).routes.values():
         for subscription in subscriptions:
             moved.setdefault(subscription.handler, []).append(subscription.queue)
     return moved
 
 
-def _queues_of(app: Any, handler: Handler, moved: Iterable[str | None]) -> set[str] | None:
+def _queues_of(app: Celery, handler: Handler, moved: Iterable[str | None]) -> set[str] | None:
     """Return the queues that *handler* is sent to, None if that is not certain."""
     task, route = app.tasks.get(handler.name), _route(app, handler.name)
     said = (handler.queue, *moved)
@@ -120,14 +122,14 @@ def _leads_elsewhere(options: Mapping[str, Any]) -> bool:
     return any(options.get(option) for option in _ELSEWHERE)
 
 
-def _name(app: Any, queue: object) -> str:
+def _name(app: Celery, queue: object) -> str:
     """Return the name of a queue given as such, by name or by alias."""
     name = queue.name if isinstance(queue, Queue) else str(queue)
     queues = app.amqp.queues
     return str(queues[name].name) if name in queues.aliases else name
 
 
-def _route(app: Any, name: str) -> Mapping[str, Any] | None:
+def _route(app: Celery, name: str) -> Mapping[str, Any] | None:
     """The route of a task in `task_routes`; None if it depends on a message's arguments."""
     for router in app.amqp.routes:
         if not isinstance(router, MapRoute):
@@ -187,7 +189,7 @@ class QueuePauser:
     def turn(self) -> None:
         """Compare what is consumed with what is held back; called about once a second."""
         app, tasks = self._consumer.app, self._consumer.task_consumer
-        if tasks is None or app.stopping():
+        if tasks is None or runtime_of(app).stopping():
             return
         self._closed = {queue for queue in self._closed if not tasks.consuming_from(queue)}
         to_close = _all_held(app, self._holding())
@@ -212,9 +214,13 @@ class QueuePauser:
         self._closed.discard(queue)  # last: what fails is done again
 
 
-def _all_held(app: Any, held: Held) -> dict[str, str]:
+def _all_held(app: Celery, held: Held) -> dict[str, str]:
     """Return the queues all of whose handlers are held back, and why."""
-    reasons = {handler.name: why for handler in app.handlers if (why := held(handler)) is not None}
+    reasons = {
+        handler.name: why
+        for handler in runtime_of(app).handlers
+        if (why := held(handler)) is not None
+    }
     if not reasons:
         return {}
     return {

@@ -19,11 +19,12 @@ from datetime import timedelta
 from typing import Any, Final
 
 from amqp.exceptions import NotFound
-from celery import bootsteps
+from celery import Celery, bootsteps
 from kombu import Consumer, Queue
 
 from angzarr.adapters.celery.envelope import Envelope
 from angzarr.adapters.celery.publish.publisher import transport_of
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.clock import SystemClock
 from angzarr.dead_letters import names as quorum_queue
 from angzarr.dead_letters.names import dropped_queue
@@ -191,7 +192,7 @@ class RejectedMessageReader:
     One whose letter cannot be put may wait in the app's schedule meanwhile, and comes back.
     """
 
-    def __init__(self, app: Any, name: str, bury: Bury) -> None:
+    def __init__(self, app: Celery, name: str, bury: Bury) -> None:
         self._app = app
         self._name = name
         self._hand = HeldRejections(bury, self._park)
@@ -200,9 +201,9 @@ class RejectedMessageReader:
         self._seldom = LogThrottle()
 
     @classmethod
-    def of(cls, app: Any) -> RejectedMessageReader:
+    def of(cls, app: Celery) -> RejectedMessageReader:
         """Return the reader of *app*'s own queue."""
-        return cls(app, dropped_queue(app.settings.prefix), app.bury)
+        return cls(app, dropped_queue(runtime_of(app).prefix), runtime_of(app).bury)
 
     def start(self) -> None:
         """Read from now on."""
@@ -243,7 +244,9 @@ class RejectedMessageReader:
 
     def _park(self, message: Message, wait: timedelta) -> None:
         now = SystemClock().now()
-        put_arrived(self._app.schedule, to_come_back(message, self._name), now + wait, now)
+        put_arrived(
+            runtime_of(self._app).schedule, to_come_back(message, self._name), now + wait, now
+        )
 
     def _say(self, text: str, *values: object) -> None:
         if self._seldom.now():

@@ -21,6 +21,7 @@ from angzarr.adapters.celery.envelope import FIELD, Envelope, custom_headers, se
 from angzarr.adapters.celery.message_check import COUNTED, check_headers, checked_body, upgraded
 from angzarr.adapters.celery.worker.consumer_state import MALFORMED
 from angzarr.adapters.celery.worker.message_receiver import consumed_from
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_events import (
     announce_buried,
     announce_end,
@@ -88,7 +89,7 @@ class AngzarrRequest(Request):
         # in the request too (body, properties, delivery_info) costs a reference.
         request[FIELD] = (
             self._ride.token if self._ride else os.urandom(16).hex(),
-            self._app.owner,
+            runtime_of(self._app).owner,
             body,
             content_type,
             encoding,
@@ -161,8 +162,10 @@ class AngzarrRequest(Request):
     def leave_to_ack(self, kept: str | None) -> None:
         """Let the acknowledgement of this message end the claim; *kept* is for duplicates."""
         # Not of the request: it holds its message, which is to hold this.
-        note = partial(self._app.settlement.note_fenced, self._envelope)
-        self._app.claim_batch.leave(self._message, self._ride, kept, note)
+        note = partial(runtime_of(self._app).settlement.note_fenced, self._envelope)
+        batch = runtime_of(self._app).claim_batch
+        if batch is not None and self._ride is not None:
+            batch.leave(self._message, self._ride, kept, note)
 
     def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
         """Give the message back after a pause; one that Celery would drop becomes a letter first.
@@ -173,7 +176,7 @@ class AngzarrRequest(Request):
         if self.acknowledged:
             return
         if requeue:
-            self._app.settlement.after_pause(self._envelope, self._requeue)
+            runtime_of(self._app).settlement.after_pause(self._envelope, self._requeue)
             return
         msg = f"Celery rejected {self.name}[{self.id}] for good"
         self._bury(DeliveryError(msg), "REJECTED")
@@ -194,7 +197,7 @@ class AngzarrRequest(Request):
         if self.acknowledged:
             _log.error("failed_after_its_end: of task %s[%s]", self.name, self.id, exc_info=error)
             return
-        receipts, found = self._app.movement.receipts, None
+        receipts, found = runtime_of(self._app).movement.receipts, None
         if self.time_start is None:
             unwritable = isinstance(error, _UNWRITABLE) or not self._can_travel()
             found = (MALFORMED, error) if unwritable else receipts.fault_of(self._message, error)
@@ -202,7 +205,7 @@ class AngzarrRequest(Request):
             code, reason = found
             self._bury(reason, code)
             return
-        self._app.settlement.give_back(
+        runtime_of(self._app).settlement.give_back(
             self._envelope, counted=False, then=self._requeue,
             pause=receipts.fail(error, f"task {self.name}[{self.id}]"),
         )  # fmt: skip
@@ -217,7 +220,7 @@ class AngzarrRequest(Request):
 
     def _bury(self, error: Exception, code: str) -> None:
         """Make a letter of the message, then tell who waits for its result; acknowledge last."""
-        settlement, envelope = self._app.settlement, self._envelope
+        settlement, envelope = runtime_of(self._app).settlement, self._envelope
 
         def told() -> None:
             announce_buried(self, error)
@@ -233,7 +236,7 @@ class AngzarrRequest(Request):
 
         Until the grace has ended a worker that stops ends none: who died then died of itself.
         """
-        stopping = self._app.stopping
+        stopping = runtime_of(self._app).stopping
         return bool(self._already_cancelled or stopping.cutting or state.should_terminate)
 
     @cached_property
@@ -263,7 +266,9 @@ class AngzarrRequest(Request):
             announce(outcome)
             self.acknowledge()
 
-        self._app.settlement.settle(self._envelope, self._args, self._kwargs, error, told)
+        runtime_of(self._app).settlement.settle(
+            self._envelope, self._args, self._kwargs, error, told
+        )
 
     def give_back(self) -> None:
         """Free the claim of what ended, or is let run on by a worker that ends; then give back (3).
@@ -271,7 +276,9 @@ class AngzarrRequest(Request):
         After a lost connection there is nothing to give back to: the broker has it already.
         """
         then = None if self._already_cancelled else self._requeue
-        self._app.settlement.give_back(self._envelope, counted=not self._ended_by_us, then=then)
+        runtime_of(self._app).settlement.give_back(
+            self._envelope, counted=not self._ended_by_us, then=then
+        )
 
 
 #: How a task ended that Celery calls revoked.

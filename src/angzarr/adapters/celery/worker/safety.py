@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from celery import Celery
 from kombu.utils.imports import symbol_by_name
 
 from angzarr.adapters.celery.celery_defaults import (
@@ -17,6 +18,7 @@ from angzarr.adapters.celery.celery_defaults import (
     with_transport_defaults,
 )
 from angzarr.adapters.celery.publish.publisher import transport_of
+from angzarr.adapters.celery.worker.runtime import is_ours
 from angzarr.adapters.celery.worker.task_classes import off_road
 from angzarr.doctor.finding import Unsafe
 from angzarr.errors import UnsafeSetting
@@ -28,7 +30,7 @@ _PERSISTENT: Final = (2, "persistent")
 _DELAYS: Final = "broker_native_delayed_delivery_queue_type"
 
 
-def check(app: Any, transport: str) -> None:
+def check(app: Celery, transport: str) -> None:
     """Raise UnsafeSetting, naming every setting that would lose messages and its cure."""
     problems = list(map(str, unsafe(app, transport)))
     if problems:
@@ -36,18 +38,18 @@ def check(app: Any, transport: str) -> None:
         raise UnsafeSetting(msg)
 
 
-def unsafe(app: Any, transport: str) -> Iterator[Unsafe]:
+def unsafe(app: Celery, transport: str) -> Iterator[Unsafe]:
     """Return every setting, and every task's option, that would lose messages; of any Celery app.
 
     A name that is not in force because another one is (`task_acks_on_failure_or_timeout`) is told.
     """
     yield from _settings(app, transport)
     yield from _tasks(app, transport)
-    if _has_road(app):
+    if is_ours(app):
         yield from _off_road(app)
 
 
-def _settings(app: Any, transport: str) -> Iterator[Unsafe]:
+def _settings(app: Celery, transport: str) -> Iterator[Unsafe]:
     conf = app.conf
     wanted: dict[str, Callable[[Any], bool]] = {
         "task_acks_late": bool,
@@ -93,15 +95,10 @@ def in_force(conf: Any, name: str) -> Any:
     return conf[both] if by_default else value
 
 
-def _has_road(app: Any) -> bool:
-    """True if it is an app of ours; the doctor looks at any."""
-    return hasattr(app, "handlers")
-
-
-def _amqp(app: Any) -> Iterator[Unsafe]:
+def _amqp(app: Celery) -> Iterator[Unsafe]:
     conf = app.conf
     options = conf.broker_transport_options or {}
-    if _has_road(app):
+    if is_ours(app):
         options = with_transport_defaults("amqp://", options)
     if not options.get("confirm_publish"):
         yield Unsafe(
@@ -123,7 +120,7 @@ def _is_ours(consumer: Any) -> bool:
     return bool(issubclass(symbol_by_name(consumer), ours))
 
 
-def _tasks(app: Any, transport: str) -> Iterator[Unsafe]:
+def _tasks(app: Celery, transport: str) -> Iterator[Unsafe]:
     for name, task in sorted(app.tasks.items()):
         if name.startswith("celery."):
             continue
@@ -136,7 +133,7 @@ def _tasks(app: Any, transport: str) -> Iterator[Unsafe]:
             yield Unsafe("delivery_mode", problem, "remove it", task=name)
 
 
-def _off_road(app: Any) -> Iterator[Unsafe]:
+def _off_road(app: Celery) -> Iterator[Unsafe]:
     for name, task in sorted(app.tasks.items()):
         for why, cure in off_road(app, name, task):
             yield Unsafe("road", f"task {name} {why}", cure, task=name)
@@ -146,7 +143,7 @@ POOLS_WITHOUT_TIME_LIMITS: Final = frozenset({"threads", "solo", "gevent", "even
 
 
 def check_pool(
-    app: Any,
+    app: Celery,
     pool: str,
     asynchronous: Callable[[Any], bool],
     limits: Sequence[float | None] = (),
@@ -165,13 +162,13 @@ def check_pool(
         raise UnsafeSetting(msg)
 
 
-def _in_one_process(app: Any, pool: str) -> Iterator[str]:
+def _in_one_process(app: Celery, pool: str) -> Iterator[str]:
     if pool == "prefork" and transport_of(app) == "memory":
         yield "a memory broker lives in one process: use the threads or solo pool"
 
 
 def _ignored(
-    app: Any, pool: str, asynchronous: Callable[[Any], bool], limits: Sequence[float | None]
+    app: Celery, pool: str, asynchronous: Callable[[Any], bool], limits: Sequence[float | None]
 ) -> Iterator[str]:
     unlimited = pool in POOLS_WITHOUT_TIME_LIMITS
     cure = f"which the {pool} pool ignores: use the prefork pool, or remove the limit"

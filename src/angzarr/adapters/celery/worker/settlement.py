@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from celery import Celery
 from celery.worker import state
 
 from angzarr.adapters.celery.claim_batch import release_claims
 from angzarr.adapters.celery.envelope import Envelope, delivery_of, message_of
 from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.settle_thread import SettleThread, Trouble
 from angzarr.adapters.celery.worker.task_events import tell_lost
 from angzarr.clock import SystemClock
@@ -45,7 +47,7 @@ class Settlement:
 
     def __init__(
         self,
-        app: Any,
+        app: Celery,
         road: DeliveryExecutor,
         salvage: UnreadableMessages,
         publisher: SingleConnectionPublisher,
@@ -177,7 +179,7 @@ class Settlement:
         self, envelope: Envelope, give_back: Callable[[], object], pause: float = LOST_PAUSE
     ) -> None:
         """Give a message back after *pause* seconds, at once while the worker stops."""
-        if self._app.stopping():
+        if runtime_of(self._app).stopping():
             give_back()
         else:
             what = f"task {envelope.headers.get('id')!r}"
@@ -244,7 +246,7 @@ def _waiting(consumer: Any) -> Iterator[Any]:
             yield request
 
 
-def give_back_requests(app: Any, requests: Iterable[Any]) -> int:
+def give_back_requests(app: Celery, requests: Iterable[Any]) -> int:
     """Give back what is unacknowledged of *requests*; return how many. None is run or let go later.
 
     A process that runs one all the same finds its claim gone, and acknowledges nothing twice.

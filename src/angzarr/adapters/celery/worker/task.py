@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from billiard.common import terminate_handler_fired
 from billiard.einfo import ExceptionInfo
-from celery import Task
+from celery import Celery, Task
 from celery.app.task import get_actual_ignore_result
 from celery.app.trace import TraceInfo, trace_ok_t
 from celery.backends.base import DisabledBackend
@@ -27,6 +27,7 @@ from angzarr.adapters.celery.claim_batch import LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, TOLD, custom_headers, delivery_of
 from angzarr.adapters.celery.publish.followers import FOLLOWING, forget_followers, tell_skipped
 from angzarr.adapters.celery.worker.binding import in_own_call, is_within
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_events import show_error
 from angzarr.adapters.celery.worker.task_request import (
     UNSENT,
@@ -76,7 +77,7 @@ def ack_follows(task: Any, request: Any) -> bool:
         return True
     if get_actual_ignore_result(task, request) and not request.chord:
         return True
-    return _one_server(backend.url or "", task.app.broker_url)
+    return _one_server(backend.url or "", runtime_of(task.app).broker_url)
 
 
 @lru_cache(maxsize=64)
@@ -112,7 +113,7 @@ class AngzarrTask(Task):
         return made
 
     @classmethod
-    def bind(cls, app: Any) -> Any:
+    def bind(cls, app: Celery) -> Any:
         """Bind to *app*, once with a quicker stack of requests."""
         bound = super().bind(app)
         said = cls.throws if isinstance(cls.throws, tuple) else (cls.throws,)
@@ -145,14 +146,14 @@ class AngzarrTask(Task):
             told.append(False)
             raise Reject(error, requeue=True) from error
         except BaseException as error:
-            its_own = not (app.stopping.cutting or terminate_handler_fired())
+            its_own = not (runtime_of(app).stopping.cutting or terminate_handler_fired())
             if its_own:  # its parent has not asked it to end
-                app.road.release_dying(delivery, error)
+                runtime_of(app).road.release_dying(delivery, error)
             if threading.current_thread() is threading.main_thread():
                 raise  # the process ends, and its parent frees a claim that is left
             # A pool of threads would neither end nor give the message back.
             if not its_own:
-                app.road.claimer.release(delivery, counted=False)
+                runtime_of(app).road.claimer.release(delivery, counted=False)
             told.append(False)
             raise Reject(error, requeue=True) from error
         finally:
@@ -168,10 +169,12 @@ class AngzarrTask(Task):
     def _take(self, delivery: Delivery, failed: Exception | None) -> Outcome | None:
         """Run the delivery; give it back if *failed* says that the machine lacked something."""
         if failed is not None and is_machine_fault(failed) and not isinstance(failed, OSError):
-            self.app.road.claimer.release(delivery, counted=False)  # files have their retries
+            runtime_of(self.app).road.claimer.release(
+                delivery, counted=False
+            )  # files have their retries
             msg = f"it could not begin: {failed!r}"
             raise GivenBack(msg) from failed
-        taken: Outcome | None = self.app.road.take(delivery, failed)
+        taken: Outcome | None = runtime_of(self.app).road.take(delivery, failed)
         return taken
 
     @property
@@ -221,7 +224,7 @@ class AngzarrTask(Task):
             left = LeftToAck.of(traced.retstr, completion)
             return trace_ok_t(traced.retval, None, traced.runtime, left)
         try:
-            self.app.road.complete(delivery_of(self.app, *run), completion)
+            runtime_of(self.app).road.complete(delivery_of(self.app, *run), completion)
         except GivenBack as stop:
             return _traced_as(REJECTED, stop)
         return traced
@@ -232,7 +235,7 @@ class AngzarrTask(Task):
         if request.called_directly:
             return self._run_body(args, kwargs)
         try:
-            return self.app.run_eagerly(self, args, kwargs)
+            return runtime_of(self.app).run_eagerly(self, args, kwargs)
         except Skip:
             forget_followers(request)
             return None

@@ -8,15 +8,16 @@ from __future__ import annotations
 import inspect
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from celery import Task
+from celery import Celery, Task
 from celery.app.base import caller_stacklevel
 from celery.exceptions import DuplicateTaskNameWarning
 from kombu.utils.imports import symbol_by_name
 
 from angzarr.adapters.celery.worker.binding import BodyRun
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task import AngzarrTask
 from angzarr.errors import ConfigurationError
 
@@ -72,9 +73,9 @@ def open_body(task: Any) -> None:
         task.run = BodyRun(task)
 
 
-def off_road(app: Any, name: str, task: Any) -> Iterator[tuple[str, str]]:
+def off_road(app: Celery, name: str, task: Any) -> Iterator[tuple[str, str]]:
     """The reasons why *task* would bypass the delivery executor of *app*, with their cures."""
-    handler, kind = app.handlers.get(name), type(task)
+    handler, kind = runtime_of(app).handlers.get(name), type(task)
     if handler is None or not issubclass(kind, AngzarrTask):
         yield "was put into the task registry directly", "register it with app.register_task"
         return
@@ -137,18 +138,50 @@ def source_of(given: Any) -> str | None:
     return None
 
 
-def warn_once(app: Any, name: str, first: Any, again: Any) -> None:
-    """Say that what was registered first stays, once a name, as Celery's warning is said."""
-    warned: set[str] = app._duplicate_task_names_warned  # noqa: SLF001 - Celery's own
-    if name in warned:
-        return
-    warned.add(name)
-    modules = " and as ".join(dict.fromkeys((first.__module__, again.__module__)))
-    msg = (
-        f"{name!r} was imported twice, as {modules}: what was registered first stays; import it"
-        " once, by one name, and restart the process after a change"
-    )
-    warnings.warn(DuplicateTaskNameWarning(msg), stacklevel=caller_stacklevel())
+class CeleryTasks:
+    """The tasks of *app*, as they are made and found by name."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def name_of(self, function: Any) -> str:
+        """Return the name that the task of *function* has where no other is given."""
+        return str(self._app.gen_task_name(function.__name__, function.__module__))
+
+    def get(self, name: str) -> Any:
+        """Return the task *name*; None: there is none."""
+        return self._app._tasks.get(name)  # noqa: SLF001 - without finalizing the app
+
+    def base_of(self, options: Mapping[str, Any]) -> Any:
+        """Return the class of a task with *options*."""
+        return options.get("base") or self._app.Task
+
+    def make(self, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+        """Make *function* the task *name*, which checks no arguments, and return it."""
+        return self._app.task(name=name, typing=False, **options)(function)
+
+    def keeps_first(self, name: str, first: Any, again: Any) -> bool:
+        """Tell whether *again* is *first*, of a module that was imported twice: then first stays.
+
+        What was registered first may run already. A warning says so, once a name.
+        """
+        again_it_is = is_imported_again(first, again)
+        if again_it_is:
+            self._warn_once(name, first, again)
+        return again_it_is
+
+    def _warn_once(self, name: str, first: Any, again: Any) -> None:
+        """Say that what was registered first stays, as Celery's warning is said."""
+        warned: set[str] = self._app._duplicate_task_names_warned  # noqa: SLF001 - Celery's own
+        if name in warned:
+            return
+        warned.add(name)
+        modules = " and as ".join(dict.fromkeys((first.__module__, again.__module__)))
+        msg = (
+            f"{name!r} was imported twice, as {modules}: what was registered first stays; import it"
+            " once, by one name, and restart the process after a change"
+        )
+        warnings.warn(DuplicateTaskNameWarning(msg), stacklevel=caller_stacklevel())
 
 
 def twice(name: str, first: Any, second: Any) -> str:

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from billiard.einfo import ExceptionInfo
-from celery import signals
+from celery import Celery, signals
 from celery.app.task import Context
 from celery.backends.rpc import RPCBackend
 from celery.exceptions import NotRegistered, Retry, TaskRevokedError
@@ -24,6 +24,7 @@ from kombu.serialization import loads
 
 from angzarr.adapters.celery.envelope import custom_headers
 from angzarr.adapters.celery.message_check import checked_body, sound_fields
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.delivery import DeadLettered, Outcome, Retried
 from angzarr.events.event import Message
 from angzarr.runtime.json_bounds import Bounds, check_json
@@ -148,20 +149,20 @@ _JSON: Final = "application/json"
 _FOLLOWERS: Final = ("callbacks", "errbacks", "chain", "chord")
 
 
-def tell_lost(app: Any, message: Message, error: Exception) -> None:
+def tell_lost(app: Celery, message: Message, error: Exception) -> None:
     """Tell who waits for the task of *message* that it failed with *error*; never raises.
 
     A task that has a result keeps it: its end is announced once.
     """
     try:
-        request = _request_of(message, app.settings.message.bounds)
+        request = _request_of(message, runtime_of(app).bounds)
         if request is not None:
             _tell(app, request, error)
     except Exception as failed:  # noqa: BLE001 - a result backend away, a hook that raises
         _log.warning("not_announced: the letter of task %r is kept: %r", message.id, failed)
 
 
-def _tell(app: Any, request: Context, error: Exception) -> None:
+def _tell(app: Celery, request: Context, error: Exception) -> None:
     task = app.tasks.get(request.task)
     backend = app.backend if task is None else task.backend
     if _has_ended(backend, request.id):

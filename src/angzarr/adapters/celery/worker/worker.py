@@ -19,6 +19,7 @@ from angzarr.adapters.celery.publish.publisher import (
     refuses,
     refuses_for_good,
 )
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.async_runner import INTERRUPTER
 from angzarr.delivery.schedule import DueMessages
 from angzarr.delivery.schedule_mover import Mover
@@ -95,7 +96,7 @@ class StartStep(bootsteps.StartStopStep):
         super().__init__(worker, **options)
         try:
             limits = (worker.time_limit, worker.soft_time_limit)
-            worker.app.check_worker(pool_name(worker), limits)
+            runtime_of(worker.app).check_worker(pool_name(worker), limits)
             bound_retries(worker.app.conf)
         except ConfigurationError as error:
             raise RefusedToStart(str(error)) from error
@@ -103,19 +104,19 @@ class StartStep(bootsteps.StartStopStep):
     def start(self, worker: Any) -> None:
         """Take the lease; ends the worker where the store that gave it would lose messages."""
         try:
-            worker.app.begin_work(pool_name(worker))
+            runtime_of(worker.app).begin_work(pool_name(worker))
         except ConfigurationError as error:
             _log.critical("refused_to_start: %s", error)
             raise SystemExit(1) from error
 
     def stop(self, worker: Any) -> None:
         """Let children that hold a message give it back; the lease lasts until the pool ended."""
-        worker.app.stopping.begin()
-        worker.app.stop_settling()
+        runtime_of(worker.app).stopping.begin()
+        runtime_of(worker.app).stop_settling()
 
     def close(self, worker: Any) -> None:
         """See `stop`; a worker closes before it waits for its pool."""
-        worker.app.stopping.begin()
+        runtime_of(worker.app).stopping.begin()
 
 
 def pool_name(worker: Any) -> str:

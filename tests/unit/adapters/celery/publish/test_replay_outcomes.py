@@ -144,7 +144,7 @@ def test_a_broker_that_is_away_is_said_without_the_password(make_app):
 
 def test_the_app_opens_both_ends_on_one_queue(app):
     assert "queue" in inspect.signature(CeleryReplayOutcomes.__init__).parameters
-    here, there = app.open_replay_outcomes(), app.open_replay_outcomes()
+    here, there = app.ops.open_replay_outcomes(), app.ops.open_replay_outcomes()
     here.put(outcome(3))
     taken = receive(there)
     there.done(taken)

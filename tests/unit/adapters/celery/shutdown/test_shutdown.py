@@ -113,7 +113,7 @@ def world(app, journal, monkeypatch):
     ending = Shutdown(worker)
     monkeypatch.setattr(ending, "_pool", KindOfPool(journal))
     monkeypatch.setattr(ending._drain_loop, "turn", lambda: time.sleep(0.01))
-    monkeypatch.setattr(app, "stop_settling", lambda _patience: journal.append("settled"))
+    monkeypatch.setattr(app._runtime, "stop_settling", lambda _patience: journal.append("settled"))
     return SimpleNamespace(app=app, worker=worker, channel=channel, ending=ending)
 
 
@@ -135,15 +135,15 @@ def test_the_order_of_a_way_out(world, journal):
         "acknowledgements sent",
         "pool ended",
     ]
-    assert world.app.stopping.cutting
+    assert world.app._runtime.stopping.cutting
 
 
 def test_without_anything_running_nothing_is_waited_for_or_cut(world, journal):
     world.app.conf.worker_soft_shutdown_timeout = 60
     world.ending.run()
     assert "cut" not in journal
-    assert world.app.stopping()
-    assert not world.app.stopping.cutting
+    assert world.app._runtime.stopping()
+    assert not world.app._runtime.stopping.cutting
 
 
 def test_nothing_resumes_consuming_and_what_comes_all_the_same_goes_back(world, journal):
@@ -175,7 +175,7 @@ def test_a_handler_on_the_main_thread_is_cut_when_the_grace_ends(world):
     world.ending.ask()
     with pytest.raises(Interrupt), INTERRUPTER:
         world.ending.hurry()
-    assert world.app.stopping.cutting
+    assert world.app._runtime.stopping.cutting
 
 
 def test_a_cold_shutdown_leaves_no_grace(world, journal, monkeypatch):
@@ -320,31 +320,31 @@ def in_child(monkeypatch):
 
 
 def test_a_child_is_ended_by_sigterm_as_ever(app, in_child):
-    shutdown.heed_cut(app.stopping)
+    shutdown.heed_cut(app._runtime.stopping)
     with INTERRUPTER:
         signal.raise_signal(signal.SIGTERM)
     assert in_child == ["billiard"]
 
 
 def test_a_child_of_a_stopping_worker_leaves_it_to_its_parent(app, in_child):
-    shutdown.heed_cut(app.stopping)
-    app.stopping.begin()
+    shutdown.heed_cut(app._runtime.stopping)
+    app._runtime.stopping.begin()
     with INTERRUPTER:
         signal.raise_signal(signal.SIGTERM)
     assert in_child == []
 
 
 def test_a_child_whose_grace_ended_cuts_its_handler(app, in_child):
-    shutdown.heed_cut(app.stopping)
-    app.stopping.cut()
+    shutdown.heed_cut(app._runtime.stopping)
+    app._runtime.stopping.cut()
     with pytest.raises(Interrupt), INTERRUPTER:
         signal.raise_signal(signal.SIGTERM)
     assert in_child == []
 
 
 def test_a_child_that_settles_is_let_be(app, in_child):
-    shutdown.heed_cut(app.stopping)
-    app.stopping.cut()
+    shutdown.heed_cut(app._runtime.stopping)
+    app._runtime.stopping.cut()
     signal.raise_signal(signal.SIGTERM)
     assert in_child == []
 
@@ -352,8 +352,8 @@ def test_a_child_that_settles_is_let_be(app, in_child):
 def test_a_child_that_has_said_its_last_word_ends_by_sigterm(app, in_child):
     from celery import signals
 
-    shutdown.heed_cut(app.stopping)
-    app.stopping.cut()
+    shutdown.heed_cut(app._runtime.stopping)
+    app._runtime.stopping.cut()
     signals.worker_process_shutdown.send(sender=None, pid=1, exitcode=0)
     signal.raise_signal(signal.SIGTERM)
     assert in_child == ["billiard"]
@@ -361,7 +361,7 @@ def test_a_child_that_has_said_its_last_word_ends_by_sigterm(app, in_child):
 
 def test_the_parent_keeps_its_own_sigterm(app):
     before = signal.getsignal(signal.SIGTERM)
-    shutdown.heed_cut(app.stopping)
+    shutdown.heed_cut(app._runtime.stopping)
     assert signal.getsignal(signal.SIGTERM) is before
 
 

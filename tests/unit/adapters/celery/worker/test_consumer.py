@@ -50,9 +50,9 @@ def app(make_app):
     def t(*args):
         """Do nothing."""
 
-    app.begin_work()
+    app._runtime.begin_work()
     yield app
-    app.end_work()
+    app._runtime.end_work()
 
 
 @pytest.fixture
@@ -92,10 +92,12 @@ def put(app, monkeypatch):
     """The letters that were put; messages that go back do so at once."""
     monkeypatch.setattr(settlement, "LOST_PAUSE", 0.0)
     monkeypatch.setattr(receipts, "FIRST_PAUSE", 0.0)
-    app.movement.receipts = receipts.ReceiptFailures()
-    app.movement.receipts._pause = 0.0
+    app._runtime.movement.receipts = receipts.ReceiptFailures()
+    app._runtime.movement.receipts._pause = 0.0
     letters = []
-    app.settlement._salvage.dead_letters.put = lambda given: letters.extend(given) or [None]
+    app._runtime.settlement._salvage.dead_letters.put = lambda given: (
+        letters.extend(given) or [None]
+    )
     return letters
 
 
@@ -122,31 +124,31 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
     def order(event: dict) -> None:
         """Do nothing."""
 
-    app.held_domains.begin(["order"])
+    app._context.held_domains.begin(["order"])
     consumed = {"orders"}
     consumer.task_consumer = SimpleNamespace(
         consuming_from=consumed.__contains__, channel=None, _active_tags={}
     )
     consumer._queue_pauser = QueuePauser(
-        consumer, app.holding, stop=consumed.discard, resume=consumed.add
+        consumer, app._runtime.holding, stop=consumed.discard, resume=consumed.add
     )
 
     def turn():
         consumer.register_with_event_loop(consumer.hub)  # as with every new connection
         consumer.hub.timers.pop()()
 
-    app.held_domains.hold("order", datetime.now(UTC) + timedelta(minutes=1))
+    app._context.held_domains.hold("order", datetime.now(UTC) + timedelta(minutes=1))
     turn()
     assert consumed == set()
-    app.held_domains.hold("order", datetime.now(UTC) - timedelta(minutes=1))
+    app._context.held_domains.hold("order", datetime.now(UTC) - timedelta(minutes=1))
     turn()
     assert consumed == {"orders"}
 
 
 def test_a_child_tells_its_parent_of_a_wave_where_no_fleet_shares_its_breakers(make_app, app):
-    assert app.road.poison_wave_breaker.on_held == app.held_domains.hold
+    assert app._runtime.road.poison_wave_breaker.on_held == app._context.held_domains.hold
     fleet = make_app(flow={"store": "redis://127.0.0.1:1/0"})
-    assert fleet.road.poison_wave_breaker.on_held is None, (
+    assert fleet._runtime.road.poison_wave_breaker.on_held is None, (
         "it would keep a queue closed that a reset opens"
     )
 
@@ -185,16 +187,18 @@ def test_a_valve_that_fails_ends_no_worker_but_a_lost_connection_is_told(consume
 
 
 def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app, consumer, put):
-    store = app.settlement._road.claimer.store
+    store = app._runtime.settlement._road.claimer.store
     bounds = app.settings.message.bounds
-    claim_batch = ClaimBatch(app.handlers, store, app.tenure, app.owner, lambda *_: None, bounds)
+    claim_batch = ClaimBatch(
+        app.handlers, store, app._parts.tenure, app._runtime.owner, lambda *_: None, bounds
+    )
     message = Taken()
     claim_batch.claim([message])
     ride: BatchedClaim = getattr(message, BATCHED_CLAIM)
     assert isinstance(ride.answer, Claimed)
     key = key_for("t", "a")
     replay = Claim(
-        key=key, token="replay", owner=app.owner, position=Position(1, 0), fingerprint=""
+        key=key, token="replay", owner=app._runtime.owner, position=Position(1, 0), fingerprint=""
     )
     assert store.claim([replay]) == [InProgress()], "as long as this worker lives"
     consumer.on_invalid_task(None, message, ValueError("malformed"))
@@ -233,10 +237,10 @@ def test_what_the_parent_can_never_settle_goes_back_and_it_is_said(
     monkeypatch.setattr(settle_thread, "LONGEST_WAIT", timedelta(milliseconds=1))
     message = Taken()
     if way == "a letter":
-        app.settlement._salvage.dead_letters.put = never
+        app._runtime.settlement._salvage.dead_letters.put = never
         consumer.on_invalid_task(None, message, ValueError("malformed"))
     else:
-        app.settlement._road.settler.schedule.put = never
+        app._runtime.settlement._road.settler.schedule.put = never
         message.headers["eta"] = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
         consumer.strategies["t"] = None
         assert consumer._waits(message)
@@ -293,7 +297,7 @@ def an_eta(consumer, eta):
 @pytest.fixture
 def put_early(app):
     put = []
-    app.settlement._road.settler.schedule.put = lambda *told: put.append(told)
+    app._runtime.settlement._road.settler.schedule.put = lambda *told: put.append(told)
     yield put
     follow(None)
 
@@ -327,7 +331,7 @@ def test_what_can_never_wait_is_a_letter_and_is_acknowledged(
         raise DeliveryError("it can never be read again")
 
     acknowledged = []
-    app.settlement._road.settler.schedule.put = never
+    app._runtime.settlement._road.settler.schedule.put = never
     monkeypatch.setattr(consumer, "_acknowledge", acknowledged.append)
     message, waits = an_eta(consumer, (datetime.now(UTC) + timedelta(minutes=1)).isoformat())
     assert waits
@@ -350,7 +354,7 @@ def received(consumer, message, error):
     def receive(_message):
         raise error
 
-    consumer._receipts = consumer.app.movement.receipts
+    consumer._receipts = consumer.app._runtime.movement.receipts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Consumer, "create_task_handler", lambda *_args, **_options: receive)
         consumer.create_task_handler()(message)
@@ -416,7 +420,7 @@ def test_a_delivery_that_has_its_end_gets_no_second_one(consumer, put, error):
     message.acknowledged = True
     received(consumer, message, error)
     assert (message.ends, put) == ([], [])
-    assert consumer.app.settlement.idle
+    assert consumer.app._runtime.settlement.idle
 
 
 def test_a_lost_connection_is_none_of_it(consumer, put):

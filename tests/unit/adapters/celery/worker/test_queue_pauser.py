@@ -24,7 +24,7 @@ def app(make_app, monkeypatch, held):
     for name, queue in (("a", "orders"), ("b", "orders"), ("c", "others"), ("d", None)):
         app.handler(f"Of{name}", name=name, queue=queue)(_nothing)
     app.finalize(auto=True)
-    monkeypatch.setattr(app, "holding", lambda: lambda handler: held.get(handler.name))
+    monkeypatch.setattr(app._runtime, "holding", lambda: lambda handler: held.get(handler.name))
     return app
 
 
@@ -159,7 +159,7 @@ def test_a_worker_that_stops_consumes_nothing_anew(worker, held):
     held |= {"a": "so", "b": "so"}
     turn(worker)
     held.clear()
-    worker.app.stopping.begin()
+    worker.app._runtime.stopping.begin()
     turn(worker)
     assert consumed(worker) == {"default"}
 

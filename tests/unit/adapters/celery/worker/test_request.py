@@ -41,9 +41,9 @@ from polling import wait_until
 @pytest.fixture
 def app(make_app):
     app = make_app(facts={"log": False})
-    app.begin_work()
+    app._runtime.begin_work()
     yield app
-    app.end_work()
+    app._runtime.end_work()
 
 
 def task_of(app, call, **options):
@@ -59,7 +59,7 @@ def task_of(app, call, **options):
 def letters(app):
     """All letters that were put so far, in order."""
     put = []
-    queue = app.road.settler.dead_letters
+    queue = app._runtime.road.settler.dead_letters
     real = queue.put
     queue.put = lambda given: (put.extend(given), real(given))[1]
     return put
@@ -147,7 +147,7 @@ def test_what_is_given_back_is_rejected_for_requeue(app, monkeypatch):
     def stop(*_args):
         raise GivenBack("the worker stops")
 
-    monkeypatch.setattr(type(app.road), "decide", stop)
+    monkeypatch.setattr(type(app._runtime.road), "decide", stop)
     state, told = traced(task)
     assert state == REJECTED
     assert told.info.retval.requeue is True
@@ -192,15 +192,15 @@ def test_an_exit_in_a_pool_thread_counts_unless_the_grace_has_ended(
     app, monkeypatch, worker_does, counted
 ):
     released = []
-    settle = app.road.claimer.store.settle
+    settle = app._runtime.road.claimer.store.settle
     monkeypatch.setattr(
-        app.road.claimer.store,
+        app._runtime.road.claimer.store,
         "settle",
         lambda *given: (released.append(given[2]), settle(*given))[1],
     )
 
     def leave():
-        getattr(app.stopping, worker_does)()  # meanwhile the worker was asked to stop
+        getattr(app._runtime.stopping, worker_does)()  # meanwhile the worker was asked to stop
         raise SystemExit
 
     task = task_of(app, leave)
@@ -229,7 +229,9 @@ def test_an_exit_on_the_main_thread_ends_the_process_and_is_named_at_last(app, l
 
 def test_an_exit_that_its_parent_asked_a_child_for_is_no_word_of_the_handler(app, monkeypatch):
     released = []
-    monkeypatch.setattr(app.road.claimer.store, "settle", lambda *given: released.append(given))
+    monkeypatch.setattr(
+        app._runtime.road.claimer.store, "settle", lambda *given: released.append(given)
+    )
     monkeypatch.setattr("angzarr.adapters.celery.worker.task.terminate_handler_fired", lambda: True)
 
     def leave():
@@ -245,14 +247,14 @@ def test_a_soft_time_limit_while_settling_lets_nothing_go(app, letters, monkeypa
         raise ValueError
 
     task = task_of(app, fail)
-    settle, strikes = app.road.claimer.store.settle, [SoftTimeLimitExceeded()]
+    settle, strikes = app._runtime.road.claimer.store.settle, [SoftTimeLimitExceeded()]
 
     def struck(*args):
         if strikes:
             raise strikes.pop()
         return settle(*args)
 
-    monkeypatch.setattr(app.road.settler.store, "settle", struck)
+    monkeypatch.setattr(app._runtime.road.settler.store, "settle", struck)
     state, _ = traced(task)
     assert state == FAILURE
     assert {letter.reason for letter in letters} == {Reason.REFUSED}
@@ -283,7 +285,7 @@ def request_of(app):
 def test_each_delivery_has_a_token_of_its_own_and_the_owner_of_its_process_tree(app, request_of):
     one, other = (Envelope._make(request_of()._request_dict[FIELD]) for _ in range(2))
     assert one.token != other.token
-    assert one.owner == other.owner == app.owner
+    assert one.owner == other.owner == app._runtime.owner
 
 
 def test_a_body_goes_on_as_it_was_decoded_here_and_raw_for_its_copies(request_of):
@@ -314,7 +316,7 @@ def test_what_goes_to_a_child_is_hardly_larger_than_what_celery_sends(app):
 def ended(app, request_of, monkeypatch):
     """A request whose message is watched: what it is told, in order, and what the store is told."""
     told = []
-    store = app.settlement._road.claimer.store
+    store = app._runtime.settlement._road.claimer.store
     settle = store.settle
     monkeypatch.setattr(
         store, "settle", lambda *given: told.append(given[2]) or settle(*given), raising=False
@@ -340,9 +342,9 @@ def failure(error):
 #: What the worker does while a child of its dies → whether the child died of itself, a start.
 DIED = {
     "works": (lambda _app: None, True),
-    "lets what runs end": (lambda app: app.stopping.begin(), True),
-    "has closed its queues": (lambda app: app.stopping.close(), True),
-    "cuts what runs": (lambda app: app.stopping.cut(), False),
+    "lets what runs end": (lambda app: app._runtime.stopping.begin(), True),
+    "has closed its queues": (lambda app: app._runtime.stopping.close(), True),
+    "cuts what runs": (lambda app: app._runtime.stopping.cut(), False),
 }
 
 
@@ -390,7 +392,7 @@ def test_what_breaks_off_in_a_child_comes_back_after_a_pause(ended, monkeypatch)
 
 def test_a_worker_that_stops_gives_back_at_once(ended, app):
     request, told = ended()
-    app.stopping.begin()
+    app._runtime.stopping.begin()
     request.on_failure(failure(Reject("the worker stops", requeue=True)), return_ok=True)
     assert told == ["requeue"]
 
@@ -422,7 +424,7 @@ def test_a_revoked_or_expired_message_is_a_letter_before_it_is_acknowledged(
     app, ended, reason, expected
 ):
     put = []
-    queue = app.settlement._road.settler.dead_letters
+    queue = app._runtime.settlement._road.settler.dead_letters
     queue.put = lambda letters: put.extend(letters) or [None] * len(letters)
     request, told = ended()
     request._announce_revoked(reason, None, None, reason == "expired")
@@ -433,7 +435,9 @@ def test_a_revoked_or_expired_message_is_a_letter_before_it_is_acknowledged(
 
 def test_what_celery_rejects_for_good_is_a_letter_first(app, ended):
     put = []
-    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+    app._runtime.settlement._salvage.dead_letters.put = lambda letters: (
+        put.extend(letters) or [None]
+    )
     request, told = ended()
     request.reject(requeue=False)
     wait_until(lambda: told)
@@ -443,7 +447,7 @@ def test_what_celery_rejects_for_good_is_a_letter_first(app, ended):
 
 def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
     monkeypatch.setattr(
-        app.settlement._road.claimer.store, "settle", lambda *_: pytest.fail("twice")
+        app._runtime.settlement._road.claimer.store, "settle", lambda *_: pytest.fail("twice")
     )
     monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: None)
     request_of().on_failure(None, return_ok=True)
@@ -451,7 +455,7 @@ def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
 
 def test_a_store_that_is_away_keeps_the_message_until_it_is_back(ended, app, monkeypatch):
     request, told = ended()
-    store, outage = app.settlement._road.claimer.store, [StoreUnavailable("away")] * 3
+    store, outage = app._runtime.settlement._road.claimer.store, [StoreUnavailable("away")] * 3
     settle = store.settle
 
     def away(*given):
@@ -513,7 +517,9 @@ def test_a_copy_of_a_compressed_message_does_not_claim_to_be_compressed(request_
 @pytest.mark.parametrize("error", [RecursionError("too deep"), pickle.PicklingError("no")])
 def test_what_no_child_can_be_sent_is_a_letter_and_frees_its_slot(app, ended, error):
     put = []
-    app.settlement._salvage.dead_letters.put = lambda letters: put.extend(letters) or [None]
+    app._runtime.settlement._salvage.dead_letters.put = lambda letters: (
+        put.extend(letters) or [None]
+    )
     request, told = ended()
     forgotten = []
     jobs = [
@@ -539,7 +545,10 @@ def test_what_no_child_can_be_sent_is_a_letter_and_frees_its_slot(app, ended, er
 
 def test_a_claim_that_could_not_be_given_back_is_the_next_tries_own(ended, app, monkeypatch, sent):
     put, refused = [], [OSError("the dead-letter queue is away")]
-    queue, store = app.settlement._road.settler.dead_letters, app.settlement._road.claimer.store
+    queue, store = (
+        app._runtime.settlement._road.settler.dead_letters,
+        app._runtime.settlement._road.claimer.store,
+    )
     settle = store.settle
 
     def put_later(letters):

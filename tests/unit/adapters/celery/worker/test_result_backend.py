@@ -130,24 +130,26 @@ def test_what_else_the_user_set_stays(make_app):
 def app(make_app):
     rule = VerdictRule(category=Category.CLIENT, verdict=Verdict.SKIP)
     app = make_app(facts={"log": False}, verdicts=[rule])
-    app.begin_work()
+    app._runtime.begin_work()
     yield app
-    app.end_work()
+    app._runtime.end_work()
 
 
 def traced(app, task):
     """Run a message with a batched claim through the tracer; return what the parent is told."""
     task_id, token = str(uuid.uuid4()), uuid.uuid4().hex
-    claim = Claim(key=key_for(task.name, task_id), token=token, owner=app.owner, counted=False)
-    (answer,) = app.tenure.claim(app.road.claimer.store, [claim])
+    claim = Claim(
+        key=key_for(task.name, task_id), token=token, owner=app._runtime.owner, counted=False
+    )
+    (answer,) = app._parts.tenure.claim(app._runtime.road.claimer.store, [claim])
     assert answer == Claimed(starts=0)
     told = child.traced(task, task_id=task_id, token=token, answer=sent_as(answer))
     return claim, told
 
 
 def state_of(app, claim):
-    again = Claim(key=claim.key, token="another", owner=app.owner)
-    (answer,) = app.road.claimer.store.claim([again])
+    again = Claim(key=claim.key, token="another", owner=app._runtime.owner)
+    (answer,) = app._runtime.road.claimer.store.claim([again])
     return answer
 
 
@@ -162,9 +164,9 @@ def test_a_success_is_completed_before_its_result_is_stored_elsewhere(app, monke
     backend = SimpleNamespace(url="redis://other/0", process_cleanup=lambda: None)
     backend.mark_as_done = lambda *_args, **_options: seen.append(state_of(app, claims[0]))
     claims = []
-    real = app.road.claimer.store.claim
+    real = app._runtime.road.claimer.store.claim
     monkeypatch.setattr(
-        type(app.road.claimer.store), "claim",
+        type(app._runtime.road.claimer.store), "claim",
         lambda _self, given: (claims.extend(given), real(given))[1],
     )  # fmt: skip
     task.backend = backend

@@ -159,6 +159,6 @@ def test_celerys_own_tasks_are_not_judged(app):
 def test_a_worker_whose_only_thread_holds_hears_that_it_shall_stop(app, monkeypatch, asked):
     from celery.worker import state
 
-    assert not app.stopping()
+    assert not app._runtime.stopping()
     monkeypatch.setattr(state, asked, 0)  # the exit code, which is false
-    assert app.stopping()
+    assert app._runtime.stopping()

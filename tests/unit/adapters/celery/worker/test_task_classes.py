@@ -150,16 +150,16 @@ def forgotten(monkeypatch):
 
 
 def waiting_letters(app):
-    return app.open_dead_letter_queue().look()
+    return app.ops.open_dead_letter_queue().look()
 
 
 def run(task, *args):
     """Run a message through Celery's own tracer, as a child would; return (state, value)."""
-    task.app.begin_work()
+    task.app._runtime.begin_work()
     try:
         told = child.traced(task, *args)
     finally:
-        task.app.end_work()
+        task.app._runtime.end_work()
     return (told.info.state if told.info else SUCCESS), told.retval
 
 
@@ -301,7 +301,7 @@ OFF_THE_ROAD = [
 def test_a_class_that_leaves_the_road_is_refused_when_a_worker_starts(make_app, way, kind, why):
     app = way(make_app, kind).app
     with pytest.raises(UnsafeSetting, match=rf"task [\w.]+ .*{why}.*: \w+"):
-        app.check_worker("threads")
+        app._runtime.check_worker("threads")
 
 
 def test_a_request_of_ours_is_taken(make_app):

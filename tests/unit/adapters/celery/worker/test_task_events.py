@@ -218,11 +218,11 @@ def odd_app():
 
 def test_who_makes_a_letter_of_a_raw_message_tells_of_it(app, lost):
     """Rows of the schedule, parked events, and what RabbitMQ gave up go this way."""
-    app.begin_work()
+    app._runtime.begin_work()
     try:
-        app._salvage.get().dead_letters.put = lambda letters: [None] * len(letters)
+        app._parts.salvage.get().dead_letters.put = lambda letters: [None] * len(letters)
         result = group([chain(app.tasks["add"].s(1), app.tasks["add"].s(1))]).apply_async()
-        app.bury(lost()[0], LOST, "RABBITMQ_REJECTED")
+        app._runtime.bury(lost()[0], LOST, "RABBITMQ_REJECTED")
         wait_until(result.failed, "its group has failed", 60)
     finally:
-        app.end_work()
+        app._runtime.end_work()

@@ -29,39 +29,43 @@ def message(queue, name="task-1"):
 
 @pytest.fixture
 def mover(app):
-    thread = MoverThread(app.schedule, SingleConnectionPublisher(app), pytest.fail, pytest.fail)
+    thread = MoverThread(
+        app._runtime.schedule, SingleConnectionPublisher(app), pytest.fail, pytest.fail
+    )
     thread.start()
     yield thread
     thread.end()
 
 
 def test_a_workers_life_moves_what_is_due_to_its_own_queue(app, sent):
-    app.begin_work()
+    app._runtime.begin_work()
     try:
-        app.schedule.put(message(app.conf.task_default_queue), datetime.now(UTC))
+        app._runtime.schedule.put(message(app.conf.task_default_queue), datetime.now(UTC))
         (got,) = wait_until(sent)
     finally:
-        app.end_work()
+        app._runtime.end_work()
     assert got.headers == {"id": "task-1", "task": "t"}
     assert got.properties["correlation_id"] == "task-1"
 
 
 def test_what_waits_in_this_process_outlives_one_worker_of_it(app, sent):
-    app.begin_work()
-    app.schedule.put(message(app.conf.task_default_queue), datetime.now(UTC) + timedelta(seconds=1))
-    app.end_work()
+    app._runtime.begin_work()
+    app._runtime.schedule.put(
+        message(app.conf.task_default_queue), datetime.now(UTC) + timedelta(seconds=1)
+    )
+    app._runtime.end_work()
     assert sent() == []
-    app.begin_work()
+    app._runtime.begin_work()
     try:
         assert len(wait_until(sent)) == 1
     finally:
-        app.end_work()
+        app._runtime.end_work()
 
 
 def test_a_wait_of_less_than_a_second_is_kept_within_it(app, mover, sent):
     began = time.monotonic()
     due = datetime.now(UTC) + timedelta(seconds=0.25)
-    app.schedule.put(message(app.conf.task_default_queue), due)
+    app._runtime.schedule.put(message(app.conf.task_default_queue), due)
     assert wait_until(sent)
     assert time.monotonic() - began > 0.24
 
@@ -143,12 +147,12 @@ def test_a_refusal_of_one_message_is_told_from_a_broker_that_is_away(error, refu
 )
 def test_delays_live_where_the_claims_do_or_where_the_only_process_is(make_app, options, kind):
     app = make_app(**options)
-    assert type(app.schedule) is kind
-    app.schedule.close()
+    assert type(app._runtime.schedule) is kind
+    app._runtime.schedule.close()
 
 
 def test_a_schedule_on_sqlite_waits_for_the_disk(make_app, tmp_path):
     app = make_app(broker="filesystem://", store=f"sqlite:///{tmp_path / 'x.db'}")
-    with app.schedule._engine.connect() as connection:
+    with app._runtime.schedule._engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
-    app.schedule.close()
+    app._runtime.schedule.close()

@@ -1,4 +1,4 @@
-"""Ruling: how dead letters of an app are classified, and what is asked for it (spec A3)."""
+"""How dead letters of an app are classified, and what is asked for it (spec A3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from angzarr.analysis.classification.evidence_collector import (
 )
 from angzarr.analysis.classification.rules import Judge, PythonRule, built_in_rules, in_order
 from angzarr.analysis.replay.replay import Replayer
-from angzarr.app.operations import Operating
+from angzarr.analysis.worker.intake import OtherApps
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.protection import is_sealed
@@ -28,17 +28,24 @@ from angzarr.delivery.poison_wave import breaker_of
 from angzarr.errors import ConfigurationError, DecodeError
 from angzarr.fleet import newer_releases, running_releases
 from angzarr.resilience.breaker import BreakerSettings, settings_of
+from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import ledger as ledger_wiring
+from angzarr.wiring.context import AppContext
 from angzarr.wiring.flow_control import breaker_settings
+from angzarr.wiring.process import ProcessParts
+from angzarr.wiring.protection import open_clearance
 
 F = TypeVar("F", bound=Judge)
 
 
-class Ruling(Operating):
-    """The rules of an app, and those who can be asked about its failures."""
+class DeadLetterRules:
+    """The rules of an app, and what can be asked about its failures."""
 
-    _dlq_rules: list[PythonRule]
-    _dlq_classifier: Replacement | None
+    def __init__(self, parts: ProcessParts) -> None:
+        self._context = parts.context
+        self._parts = parts
+        self._rules: list[PythonRule] = []
+        self._replacement: Replacement | None = None
 
     def dlq_rule(self, *, name: str = "", before: str | None = None) -> Callable[[F], F]:
         """Let the decorated function classify dead letters; see `add_dlq_rule`."""
@@ -57,40 +64,42 @@ class Ruling(Operating):
         rule is asked. *name* is its function's by default. It must not do I/O.
         """
         called = name or getattr(judge, "__name__", "")
-        if not called or any(rule.name == called for rule in self._dlq_rules):
+        if not called or any(rule.name == called for rule in self._rules):
             msg = f"a rule in Python needs a name that no other has, not {called!r}: pass name=…"
             raise ConfigurationError(msg)
-        self._dlq_rules.append(PythonRule(name=called, judge=judge, before=before))
+        self._rules.append(PythonRule(name=called, judge=judge, before=before))
 
     def replace_dlq_classifier(self, classify: Replacement) -> None:
         """Let ``classify(evidence)`` decide in place of all rules.
 
         Where it raises, the rules decide. What no rule can do, it cannot do either.
         """
-        self._dlq_classifier = classify
+        self._replacement = classify
 
-    def dlq_classifier(self, chance: Callable[[], float]) -> Classifier:
+    def classifier(self, chance: Callable[[], float]) -> Classifier:
         """Return what classifies this app's dead letters; raises ConfigurationError."""
-        self._load_tasks()
-        given = self.settings.analysis
+        self._parts.routing.load_tasks()
+        given = self._context.settings.analysis
         return Classifier(
-            rules=in_order(given.written_rules(), self._dlq_rules, built_in_rules()),
+            rules=in_order(given.written_rules(), self._rules, built_in_rules()),
             pauses=ReplayDelays(backoff=given.replay_backoff(), chance=chance),
             max_replays=min(given.max_replays, given.most_replays),
             longest_wait=given.longest_wait,
             unattended=Unattended(
                 oldest=given.automatic.oldest,
-                vouched=self.clearance().vouches,
-                of_another=self.other_apps().problem,
+                vouched=open_clearance(self._context.settings.dlq).vouches,
+                of_another=other_apps(self._context).problem,
             ),
-            replacement=self._dlq_classifier,
+            replacement=self._replacement,
         )
 
     def open_gathering(self, replayer: Replayer) -> EvidenceCollector:
         """Return what finds out all that is known of failures; `peers` of it is to be closed."""
-        self._load_tasks()
+        self._parts.routing.load_tasks()
         return EvidenceCollector(
-            peers=ledger_wiring.open_part(ledger_wiring.PEERS, self.settings, self.broker_url),
+            peers=ledger_wiring.open_part(
+                ledger_wiring.PEERS, self._context.settings, self._context.broker_url
+            ),
             obstacle=replayer.obstacle,
             clock=replayer.clock,
             breakers=self._breaker_look(replayer.clock),
@@ -101,7 +110,7 @@ class Ruling(Operating):
 
     def _undone_by(self, handler: str) -> str:
         """Return the compensation that *handler* names, or an empty string."""
-        found = self.handlers.get(handler)
+        found = self._context.handlers.get(handler)
         return (found and found.compensation) or ""
 
     def _newer_releases(self) -> NewerRuns:
@@ -110,7 +119,7 @@ class Ruling(Operating):
         While others still run, a replay could come to one of them and fail as before.
         """
         try:
-            fleet = self.fleet()
+            fleet = self._parts.claims.fleet
         except ConfigurationError:  # there is no claim store, so no fleet is known here
             return lambda _handler, _release: None
         members, releases = fleet.members(), fleet.releases()
@@ -123,10 +132,13 @@ class Ruling(Operating):
         return newer_runs
 
     def _breaker_look(self, clock: Clock) -> BreakerLook | None:
-        controls = self.flow.controls
+        controls = self._parts.flow.controls
         if controls is None:
             return None
-        given, default = breaker_settings(self), self.settings.flow.default_breaker()
+        given, default = (
+            breaker_settings(self._context),
+            self._context.settings.flow.default_breaker(),
+        )
 
         def of(name: str) -> BreakerSettings:
             return settings_of(name, given, default)
@@ -140,16 +152,16 @@ class Ruling(Operating):
         )
 
     def _breakers_of(self, name: str) -> tuple[str, ...] | None:
-        handler: Any = self.handlers.get(name)
+        handler: Any = self._context.handlers.get(name)
         return None if handler is None else tuple(guard.name for guard in handler.breakers)
 
     def _wave_of(self, name: str) -> str:
-        handler: Any = self.handlers.get(name)
+        handler: Any = self._context.handlers.get(name)
         return breaker_of(handler.domain) if handler and handler.domain else ""
 
     def _fit(self, letter: DeadLetter) -> Fit:
         """Tell whether the event decodes as its handler declares it now."""
-        handler: Any = self.handlers.get(letter.handler)
+        handler: Any = self._context.handlers.get(letter.handler)
         if handler is None or handler.decode is None:
             return Fit(why="its handler declares no type here")
         if letter.event is None or letter.payload is not None:
@@ -163,3 +175,9 @@ class Ruling(Operating):
         except Exception as error:  # noqa: BLE001 - a validator of others may do anything
             return Fit(why=f"it could not be tried: {type(error).__name__}")
         return Fit(fits=True, why="it decodes as its handler declares it now")
+
+
+def other_apps(context: AppContext) -> OtherApps:
+    """Return what tells letters of other apps from those of this one."""
+    reads = letter_wiring.domains_to_read(context)
+    return OtherApps(context.main or "angzarr", frozenset(reads))

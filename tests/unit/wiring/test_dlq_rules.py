@@ -18,6 +18,7 @@ from angzarr.dead_letters.metadata import REDACTED
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
 from angzarr.fleet import FleetRelease, Member
+from angzarr.wiring.process import ProcessParts
 
 HELD = EntryDecision(action=Action.HOLD, failure_class=FailureClass.CODE_DEFECT, evidence="mine")
 
@@ -43,7 +44,9 @@ def app(tmp_path):
 
 
 def gathering(app):
-    return app.open_gathering(SimpleNamespace(obstacle=lambda _failure: "", clock=SystemClock()))
+    return app.ops.open_gathering(
+        SimpleNamespace(obstacle=lambda _failure: "", clock=SystemClock())
+    )
 
 
 def test_a_function_that_is_a_rule_decides(app):
@@ -51,7 +54,7 @@ def test_a_function_that_is_a_rule_decides(app):
     def mine(_letter, _evidence):
         return HELD
 
-    classify = app.dlq_classifier(lambda: 0.0)
+    classify = app.ops.dlq_classifier(lambda: 0.0)
     assert classify(evidence_of()).evidence == "mine"
     assert classify.rules[0].name == "mine"
 
@@ -64,7 +67,7 @@ def test_two_rules_of_one_name_are_refused(app):
 
 def test_a_classifier_can_stand_for_all_rules(app):
     app.replace_dlq_classifier(lambda _evidence: HELD)
-    assert app.dlq_classifier(lambda: 0.0)(evidence_of()).evidence == "mine"
+    assert app.ops.dlq_classifier(lambda: 0.0)(evidence_of()).evidence == "mine"
 
 
 def test_without_a_shared_store_breakers_are_unknown(app):
@@ -104,7 +107,7 @@ def test_a_file_of_rules_is_read_by_the_analysis_worker_only(monkeypatch, tmp_pa
     monkeypatch.setenv("ANGZARR_ANALYSIS__RULES", str(tmp_path / "rules.yaml"))
     app = Angzarr("shop", broker="memory://", set_as_current=False)
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        app.dlq_classifier(lambda: 0.0)
+        app.ops.dlq_classifier(lambda: 0.0)
     app.close()
 
 
@@ -145,7 +148,7 @@ def test_a_newer_release_is_one_that_all_who_run_the_handler_run(
     app, monkeypatch, running, failed, newer
 ):
     fleet = FakeFleet(*running)
-    monkeypatch.setattr(app, "fleet", lambda: fleet)
+    monkeypatch.setattr(ProcessParts, "claims", SimpleNamespace(fleet=fleet))
     newer_runs = gathering(app).releases()
     assert newer_runs("orders.sync", failed) is newer
     assert newer_runs("mail.send", failed) is (None if newer is None else False)
@@ -158,6 +161,6 @@ def test_without_a_claim_store_no_release_is_newer_and_none_is_not():
     def refuse():
         raise ConfigurationError("no store")
 
-    app.fleet = refuse
+    app.ops.fleet = refuse
     assert gathering(app).releases()("orders.sync", "9.0") is None
     app.close()

@@ -1,31 +1,32 @@
-"""Operating: what the analysis worker and people need of an app."""
+"""What the analysis worker, the commands, the dashboard and people need of an app."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from angzarr.adapters.celery.publish.publisher import CeleryPublisher
-from angzarr.adapters.celery.publish.replay_outcomes import CeleryReplayOutcomes
-from angzarr.app.publisher import Publishing
 from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox
-from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
+from angzarr.dead_letters.replay_outcome import ReplayOutcomes
 from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.events.publication import Publisher
+from angzarr.facts import FactLog
 from angzarr.fleet import Fleet
 from angzarr.maintenance.schema_versions import TablesUpkeep
 from angzarr.payloads.store import PayloadStore
+from angzarr.projections.checkpoint import OrderingStores
 from angzarr.resilience.breaker import BreakerControls
 from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.resilience.switches import SwitchControls
-from angzarr.runtime.processes import OncePerProcess, PeriodicThread
+from angzarr.runtime.processes import PeriodicThread
+from angzarr.sagas.outbox import Outbox
+from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
-from angzarr.wiring import dead_letters as payload_wiring
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import ledger as ledger_wiring
 from angzarr.wiring import protection as protection_wiring
@@ -33,18 +34,23 @@ from angzarr.wiring import schemas as tables_wiring
 from angzarr.wiring import spool as spool_wiring
 from angzarr.wiring import startup_checks as checks
 from angzarr.wiring import stores as wiring
-from angzarr.wiring.flow_control import Flow
+from angzarr.wiring.delivery import open_replay_outcomes
+from angzarr.wiring.dlq_rules import DeadLetterRules, other_apps
+from angzarr.wiring.process import ProcessParts
 
 if TYPE_CHECKING:
+    from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
     from angzarr.analysis.alerts.alert import Alerts
     from angzarr.analysis.alerts.alert_delivery import Sink
+    from angzarr.analysis.classification.classify import Classifier
+    from angzarr.analysis.classification.evidence_collector import EvidenceCollector
     from angzarr.analysis.ledger.emergency_stop import Brake
     from angzarr.analysis.ledger.group import Groups
     from angzarr.analysis.ledger.idempotent_requests import Writes
     from angzarr.analysis.ledger.ledger import Ledger
     from angzarr.analysis.ledger.upkeep import LedgerUpkeep
     from angzarr.analysis.replay.compensation import Compensations
-    from angzarr.analysis.replay.replay import ReplayTargets
+    from angzarr.analysis.replay.replay import Replayer, ReplayTargets
     from angzarr.analysis.worker.intake import OtherApps
     from angzarr.wiring.dlq_depths import DutyOf
 
@@ -52,22 +58,46 @@ C = TypeVar("C")
 P = TypeVar("P")
 
 
-class Operating(Publishing):
-    """The doors of an app, which can also publish."""
+class Operations:
+    """What operators and tools do with an app; nothing that a handler needs."""
 
-    _flow: OncePerProcess[Flow]
-    _claims: OncePerProcess[wiring.Claims]
+    def __init__(self, parts: ProcessParts, rules: DeadLetterRules) -> None:
+        self.context = parts.context
+        self._parts = parts
+        self._rules = rules
 
     @property
-    def flow(self) -> Flow:
-        """The flow control of this process, which the fleet shares where it can."""
-        return self._flow.get()
+    def settings(self) -> Settings:
+        """The settings of the app."""
+        return self.context.settings
 
     @property
     def broker_url(self) -> str:
-        """The broker's URL, or several behind another, with the default that Celery would use."""
-        given = self.conf.broker_url or "amqp://guest@localhost//"
-        return given if isinstance(given, str) else ";".join(given)
+        """The broker's URL, or several behind another."""
+        return self.context.broker_url
+
+    @property
+    def outbox(self) -> Outbox:
+        """What sends commands and notifications."""
+        return self._parts.outbox
+
+    @property
+    def facts(self) -> FactLog:
+        """Where this process appends facts that belong to no delivery."""
+        return self._parts.facts
+
+    @property
+    def ordering(self) -> OrderingStores:
+        """Where this process keeps lanes and checkpoints; raises ConfigurationError."""
+        return self._parts.ordering
+
+    def dlq_classifier(self, chance: Callable[[], float]) -> Classifier:
+        """Return what classifies the app's dead letters; raises ConfigurationError."""
+        return self._rules.classifier(chance)
+
+    def open_gathering(self, replayer: Replayer) -> EvidenceCollector:
+        """Return what finds out all that is known of failures; `peers` of it is to be closed."""
+        return self._rules.open_gathering(replayer)
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """Return a new connection to the dead-letter queue."""
@@ -83,7 +113,7 @@ class Operating(Publishing):
 
     def open_payload_store(self) -> PayloadStore | None:
         """Return where the bodies of large letters are; None where none is configured."""
-        return payload_wiring.open_payloads(self.settings.dlq.payloads)
+        return letter_wiring.open_payloads(self.settings.dlq.payloads)
 
     def open_forwarder(self, path: Path | None = None) -> Forwarder:
         """Return what empties the spool, or the one at *path*; ConfigurationError without one."""
@@ -112,6 +142,22 @@ class Operating(Publishing):
 
         domains = self.dead_letter_domains()
         return depth_wiring.open_depth_watch(self.settings, self.broker_url, domains)
+
+    def check_escalations(self) -> None:
+        """Refuse a webhook that cannot be posted to; raises MissingExtra, ConfigurationError."""
+        checks.check_escalations(self.settings.saga_compensation)
+
+    def check_books(self) -> None:
+        """Refuse aggregates without books; raises ConfigurationError, MissingExtra."""
+        if self.context.aggregates:
+            self.open_shelves().close()
+
+    def check_ordering(self) -> None:
+        """Refuse ordered handlers without a database, or of events without a place.
+
+        Raises ConfigurationError, MissingExtra.
+        """
+        checks.check_ordered_handlers(self._parts)
 
     def check_analysis(self) -> None:
         """Refuse to read dead letters where there can be none; raises ConfigurationError."""
@@ -145,7 +191,7 @@ class Operating(Publishing):
         """Return the brake of the ledger's replays."""
         return self._part(ledger_wiring.BRAKE)
 
-    def open_replay_jobs(self) -> Any:
+    def open_replay_jobs(self) -> SqlReplayJobs:
         """Return the replay jobs of the ledger."""
         return self._part(ledger_wiring.REPLAY_JOBS)
 
@@ -170,36 +216,33 @@ class Operating(Publishing):
 
     def open_publisher(self) -> Publisher:
         """Return what sends raw messages to this app's broker."""
-        return CeleryPublisher(self)
+        return CeleryPublisher(self._parts.celery)
 
     def open_replay_outcomes(self) -> ReplayOutcomes:
         """Return the queue on which workers tell how replays ended; signed where letters are."""
-        queue = CeleryReplayOutcomes(
-            self, CeleryPublisher(self), outcomes_queue(self.settings.prefix)
-        )
-        return protection_wiring.believed(queue, self.settings.dlq)
+        return open_replay_outcomes(self._parts.celery, self.settings)
 
     def dead_letter_domains(self) -> list[str]:
         """Return every domain whose letters the analysis worker reads."""
-        self._load_tasks()
-        return letter_wiring.domains_to_read(self)
+        self._parts.routing.load_tasks()
+        return letter_wiring.domains_to_read(self.context)
 
     def breaker_controls(self) -> BreakerControls:
         """Return what people do to breakers; raises ConfigurationError where none are shared."""
-        self._load_tasks()
-        return _shared(self.flow.controls, "breakers")
+        self._parts.routing.load_tasks()
+        return _shared(self._parts.flow.controls, "breakers")
 
     def switch_controls(self) -> SwitchControls:
         """Return what people pause and drop with; raises ConfigurationError as for breakers."""
-        self._load_tasks()
-        return _shared(self.flow.switch_controls, "switches")
+        self._parts.routing.load_tasks()
+        return _shared(self._parts.flow.switch_controls, "switches")
 
     def fleet(self) -> Fleet:
         """Return who runs what; raises ConfigurationError where there can be no claim store.
 
         Each call of its verbs asks the store: what classifies many letters asks once for all.
         """
-        return self._claims.get().fleet
+        return self._parts.claims.fleet
 
     def watch_clock(self) -> ClockWatch | None:
         """Return what compares this machine's clock with the claim store's.
@@ -207,7 +250,7 @@ class Operating(Publishing):
         None where they are one, or no store is configured here.
         """
         try:
-            time = self._claims.get().time
+            time = self._parts.claims.time
         except ConfigurationError:
             return None
         if time is None:
@@ -223,21 +266,21 @@ class Operating(Publishing):
 
     def find_handler(self, name: str) -> Handler | None:
         """Return the handler or plain task registered as *name*, as a worker would know it."""
-        self._load_tasks()
-        return self.handlers.get(name)
+        self._parts.routing.load_tasks()
+        return self.context.handlers.get(name)
 
     def known_handlers(self) -> Handlers:
         """Return all handlers, as a worker would know them."""
-        self._load_tasks()
-        return self.handlers
+        self._parts.routing.load_tasks()
+        return self.context.handlers
 
     def compensations(self) -> Compensations:
         """Return which handler undoes which; raises ConfigurationError for one that is unknown."""
         from angzarr.adapters.celery.publish.outbox import CeleryCompensations
 
-        self._load_tasks()
-        checks.check_compensations(self.handlers)
-        return CeleryCompensations(self, self.handlers)
+        self._parts.routing.load_tasks()
+        checks.check_compensations(self.context.handlers)
+        return CeleryCompensations(self._parts.celery, self.context.handlers)
 
     def replay_targets(self) -> ReplayTargets:
         """Return the tasks and queues that a replay may be sent to (spec A4).
@@ -246,38 +289,26 @@ class Operating(Publishing):
         """
         from angzarr.analysis.replay.replay import ReplayTargets
 
-        self._load_tasks()
+        self._parts.routing.load_tasks()
         clearance = self.clearance()
         targets = ReplayTargets(
-            tasks=frozenset(handler.name for handler in self.handlers),
-            queues=frozenset({*self.amqp.queues, *self.named_queues()}),
+            tasks=frozenset(handler.name for handler in self.context.handlers),
+            queues=self._parts.routing.queues(),
             clear=clearance,
             clear_record=clearance.record,
             of_another=self.other_apps().problem,
-            homes={one.name: self._home_of(one) for one in self.handlers},
+            homes={one.name: self._parts.routing.home_of(one) for one in self.context.handlers},
         )
         checks.check_foreign_routes(self.settings, targets.tasks, targets.queues)
         return targets
 
     def other_apps(self) -> OtherApps:
         """Return what tells letters of other apps from those of this one."""
-        from angzarr.analysis.worker.intake import OtherApps
-
-        reads = letter_wiring.domains_to_read(self)
-        return OtherApps(self.main or "angzarr", frozenset(reads))
-
-    def _home_of(self, handler: Handler) -> str:
-        """Return the queue to which a publisher would send what *handler* takes."""
-        return handler.queue or self._routed(handler.name)
+        return other_apps(self.context)
 
     def queue_for(self, task: str) -> str:
         """Return the queue to which *task*, which may be unknown here, would be sent."""
-        handler = self.handlers.get(task)
-        return self._routed(task) if handler is None else self._home_of(handler)
-
-    def _routed(self, task: str) -> str:
-        routed = self.amqp.router.route({}, task)["queue"]
-        return str(getattr(routed, "name", routed))
+        return self._parts.routing.queue_for(task)
 
     def clearance(self) -> Clearance:
         """Return what a letter must pass before it is replayed."""
@@ -286,24 +317,6 @@ class Operating(Publishing):
     def letter_protection(self) -> Protection:
         """Return what is done to a letter before it is kept."""
         return protection_wiring.open_protection(self.settings.dlq)
-
-    def _load_tasks(self) -> None:
-        """Import what a worker would import (``include``, ``imports``), so that all is known."""
-        self.loader.import_default_modules()
-        self.finalize(auto=True)
-
-    def queue_of(self, routing_key: str) -> str:
-        """Return the queue that *routing_key* reaches, the key itself where none is known."""
-        for name, queue in self.amqp.queues.items():
-            if routing_key in (name, queue.routing_key):
-                return str(name)
-        return routing_key or str(self.conf.task_default_queue)
-
-    def named_queues(self) -> set[str]:
-        """Return the queues that handlers and routes name."""
-        of_handlers = {handler.queue for handler in self.handlers if handler.queue}
-        of_routes = {sub.queue for subs in self.routes.values() for sub in subs if sub.queue}
-        return of_handlers | of_routes
 
 
 def _shared(controls: C | None, what: str) -> C:

@@ -1,0 +1,126 @@
+"""What one process of an app opens, each once, when it is first used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+
+from angzarr.adapters.celery.publish.routing import CeleryRouting
+from angzarr.delivery.executor import DeliveryExecutor
+from angzarr.delivery.schedule import OpenSchedule
+from angzarr.errors import ConfigurationError
+from angzarr.facts import FactLog
+from angzarr.projections.checkpoint import OrderingStores
+from angzarr.resilience.claim_memory import Tenure
+from angzarr.runtime.processes import OncePerProcess
+from angzarr.sagas.outbox import Outbox
+from angzarr.settings.sagas import SECTION, SagaCompensationSettings
+from angzarr.wiring import stores as wiring
+from angzarr.wiring.context import AppContext
+from angzarr.wiring.delivery import (
+    build_chains,
+    build_reacting,
+    build_road,
+    build_salvage,
+    build_settlement,
+    open_schedule,
+)
+from angzarr.wiring.flow_control import Flow, open_flow
+from angzarr.wiring.ordering import open_ordering
+
+
+class ProcessParts:
+    """The connections of a process and what works over them; a forked child makes its own."""
+
+    def __init__(self, context: AppContext, celery: Celery, outbox: Outbox) -> None:
+        self.context = context
+        self.celery = celery
+        self.routing = CeleryRouting(celery, context)
+        #: What sends commands and notifications.
+        self.outbox = outbox
+        self.chains = OncePerProcess(lambda: build_chains(self))
+        self.reacting = OncePerProcess(lambda: build_reacting(self))
+        self.salvage = OncePerProcess(lambda: build_salvage(context))
+        self.settlement = OncePerProcess(lambda: build_settlement(self))
+        #: What posts escalations.
+        self.poster = OncePerProcess(lambda: open_poster(context.settings.saga_compensation))
+        self._road = OncePerProcess(lambda: build_road(self))
+        self._schedule = OncePerProcess(lambda: open_schedule(context))
+        self._claims = OncePerProcess(
+            lambda: wiring.open_claims(context.settings, context.broker_url)
+        )
+        self._tenure = OncePerProcess(lambda: Tenure(self.claims.leases))
+        self._flow = OncePerProcess(lambda: open_flow(context, lambda: self.facts))
+        self._facts = OncePerProcess(
+            lambda: wiring.open_facts(context.settings, context.broker_url)
+        )
+        self._ordering = OncePerProcess(lambda: open_ordering(context.settings, context.broker_url))
+
+    @property
+    def road(self) -> DeliveryExecutor:
+        """The road of this process."""
+        return self._road.get()
+
+    @property
+    def claims(self) -> wiring.Claims:
+        """Where this process claims events; its road and its lease share it."""
+        return self._claims.get()
+
+    @property
+    def tenure(self) -> Tenure:
+        """Until when this process may rely on the lease of its worker."""
+        return self._tenure.get()
+
+    @property
+    def schedule(self) -> OpenSchedule:
+        """Where this process lets messages wait, and moves them on from."""
+        return self._schedule.get()
+
+    @property
+    def flow(self) -> Flow:
+        """The flow control of this process, which the fleet shares where it can."""
+        return self._flow.get()
+
+    @property
+    def facts(self) -> FactLog:
+        """Where this process appends facts that belong to no delivery."""
+        return self._facts.get()
+
+    @property
+    def ordering(self) -> OrderingStores:
+        """Where this process keeps lanes and checkpoints; raises ConfigurationError."""
+        return self._ordering.get()
+
+    def leave_claims(self) -> None:
+        """Let a next worker of this process claim anew."""
+        self._claims.forget()
+        self._tenure.forget()
+
+    def close(self) -> None:
+        """Close what was opened; what is used again opens again."""
+        closed: tuple[OncePerProcess[Any], ...] = (
+            self._road, self.chains, self.salvage, self._flow, self._facts, self.poster,
+            self._ordering,
+        )  # fmt: skip
+        for made in (kept.forget() for kept in closed):
+            if made is not None:
+                made.close()
+
+
+def open_poster(given: SagaCompensationSettings) -> Any:
+    """Return what posts to the webhook that *given* names.
+
+    Raises MissingExtra, ConfigurationError for certificates that cannot be read.
+    """
+    adapter = wiring.adapter("angzarr.adapters.http.poster", "httpx")
+    assert given.escalation_webhook_url is not None  # noqa: S101 - who asks has looked
+    try:
+        return adapter.Poster(
+            given.escalation_webhook_url.get_secret_value(),
+            keys=given.keys(),
+            ca_certs=given.escalation_webhook_ca_certs,
+        )
+    except OSError as error:
+        msg = f"{SECTION}.escalation_webhook_ca_certs cannot be read as certificates"
+        raise ConfigurationError(msg) from error
