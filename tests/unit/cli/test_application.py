@@ -12,7 +12,7 @@ from celery import Celery
 from celery.app.utils import find_app
 
 from angzarr import Angzarr
-from angzarr.cli.application import load_application, load_celery
+from angzarr.cli.application import load_angzarr, load_application, load_celery
 
 OURS = (
     "from angzarr import Angzarr\napp = Angzarr('shop', broker='memory://', set_as_current=False)\n"
@@ -73,7 +73,7 @@ def project(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("layout", "spelling"), CASES)
 def test_an_app_is_found_as_celery_finds_it(project, layout, spelling):
     name = project(LAYOUTS[layout])
-    found = load_application(spelling.replace("{name}", name))
+    found = load_angzarr(spelling.replace("{name}", name))
     assert isinstance(found, Angzarr)
     assert found is find_app(spelling.replace("{name}", name))
 
