@@ -72,7 +72,7 @@ class Side(NamedTuple):
 def angzarr_side(events: int, *, rides: bool) -> Side:
     """Return ours; where it *rides*, claims are made with the fetch and ended with the ack."""
     side = side_of(_noop_app("memory://"), _noop_app(NOWHERE), events, rides=rides)
-    assert isinstance(runtime_of(side.app).road.settler.facts, StructlogFactLog)
+    assert isinstance(runtime_of(side.app).executor().settler.facts, StructlogFactLog)
     return side
 
 

@@ -113,7 +113,7 @@ def take(app):
         delivery = read(
             message, args=[event.data], kwargs={}, token=token, owner=app._runtime.owner
         )
-        return app._runtime.road.take(delivery)
+        return app._runtime.executor().take(delivery)
 
     return take
 

@@ -19,7 +19,7 @@ from angzarr.delivery import delivery as deliveries
 from angzarr.errors import GivenBack
 from angzarr.events.event import Message
 from angzarr.facts import Fact
-from angzarr.wiring.delivery import build_chains, build_road
+from angzarr.wiring.delivery import build_chains, build_executor
 from saga_model.crashes import Crash, Saboteur
 
 #: Replays of one event before the model says that it never ends.
@@ -106,7 +106,7 @@ class World:
         )
         app._chains._made = _mine(chains)
         app._reacting._made = _mine(replace(app._reacting.get(), outbox=outbox))
-        road = build_road(app._parts)
+        road = build_executor(app._parts)
         store = watch(road.claimer.store, "claims", "claim", "settle", "owns")
         settler = replace(
             road.settler,

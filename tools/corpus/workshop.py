@@ -153,7 +153,7 @@ def take_one(app: Any, _scenario: Scenario, failed: Exception | None = None) -> 
         return app._runtime.bury(message_of(app, envelope), error, "INVALID_TASK")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a client has to say of itself is not our subject
-        return app._runtime.road.take(delivery_of(app, envelope, args, kwargs), failed)
+        return app._runtime.executor().take(delivery_of(app, envelope, args, kwargs), failed)
 
 
 def fetched(app: Any) -> Any:

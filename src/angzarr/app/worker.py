@@ -29,7 +29,6 @@ from angzarr.app.ordering import LaneWork
 from angzarr.clock import SystemClock
 from angzarr.delivery import async_runner as colour
 from angzarr.delivery.admission import HeldHandlers
-from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.handlers import Handler, Handlers, Subscription
 from angzarr.delivery.invoke import run_eagerly
 from angzarr.delivery.schedule import OpenSchedule
@@ -68,6 +67,8 @@ class WorkerLife:
         self._ops = ops
         self._lanes = LaneWork(parts)
         self.routing = parts.routing
+        #: Gives the executor of this process; the hot path asks for it once for each delivery.
+        self.executor = parts.executor.get
         self.movement = ConsumerState()
         self._lease: LeaseKeeper | None = None
         self._health: HealthServer | None = None
@@ -122,11 +123,6 @@ class WorkerLife:
     def stopping(self) -> Stopping:
         """Whether this worker stops."""
         return self._context.stopping
-
-    @property
-    def road(self) -> DeliveryExecutor:
-        """The road of this process."""
-        return self._parts.road
 
     @property
     def schedule(self) -> OpenSchedule:

@@ -60,19 +60,21 @@ if TYPE_CHECKING:
     from angzarr.wiring.process import ProcessParts
 
 
-def build_road(parts: ProcessParts) -> DeliveryExecutor:
-    """Return a road with connections of its own; they open when first needed."""
+def build_executor(parts: ProcessParts) -> DeliveryExecutor:
+    """An executor with connections of its own; they open when first needed."""
     heed_cut(parts.context.stopping)
     wiring.guard_handlers()
     if protection_wiring.hiding(parts.context.settings.dlq) is not None:
         install_error_log()
-    road = _road(parts, RetryUntilAvailable, CeleryPublisher(parts.celery))
+    executor = _new_executor(parts, RetryUntilAvailable, CeleryPublisher(parts.celery))
     return replace(
-        road, poison_wave_breaker=_waves(parts, road), closed=parts.context.stopping.closed
+        executor,
+        poison_wave_breaker=_waves(parts, executor),
+        closed=parts.context.stopping.closed,
     )
 
 
-def _road(
+def _new_executor(
     parts: ProcessParts, hold_class: type[RetryUntilAvailable], publisher: CeleryPublisher
 ) -> DeliveryExecutor:
     context = parts.context
@@ -168,10 +170,10 @@ def open_replay_outcomes(celery: Celery, settings: Settings) -> ReplayOutcomes:
 
 
 def build_settlement(parts: ProcessParts) -> Settlement:
-    """Return what a parent process does for its children, with a road that waits for nobody."""
+    """What a parent process does for its children, with an executor that does not wait."""
     publisher = SingleConnectionPublisher(parts.celery)
-    road = _road(parts, TryOnce, publisher)
-    return Settlement(parts.celery, road, build_salvage(parts.context), publisher)
+    executor = _new_executor(parts, TryOnce, publisher)
+    return Settlement(parts.celery, executor, build_salvage(parts.context), publisher)
 
 
 def build_chains(parts: ProcessParts) -> Chains:

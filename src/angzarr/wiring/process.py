@@ -7,7 +7,6 @@ from typing import Any
 from celery import Celery
 
 from angzarr.adapters.celery.publish.routing import CeleryRouting
-from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
 from angzarr.facts import FactLog
@@ -21,7 +20,7 @@ from angzarr.wiring.context import AppContext
 from angzarr.wiring.delivery import (
     build_chains,
     build_reacting,
-    build_road,
+    build_executor,
     build_salvage,
     build_settlement,
     open_schedule,
@@ -45,7 +44,7 @@ class ProcessParts:
         self.settlement = OncePerProcess(lambda: build_settlement(self))
         #: What posts escalations.
         self.poster = OncePerProcess(lambda: open_poster(context.settings.saga_compensation))
-        self._road = OncePerProcess(lambda: build_road(self))
+        self.executor = OncePerProcess(lambda: build_executor(self))
         self._schedule = OncePerProcess(lambda: open_schedule(context))
         self._claims = OncePerProcess(
             lambda: wiring.open_claims(context.settings, context.broker_url)
@@ -56,11 +55,6 @@ class ProcessParts:
             lambda: wiring.open_facts(context.settings, context.broker_url)
         )
         self._ordering = OncePerProcess(lambda: open_ordering(context.settings, context.broker_url))
-
-    @property
-    def road(self) -> DeliveryExecutor:
-        """The road of this process."""
-        return self._road.get()
 
     @property
     def claims(self) -> wiring.Claims:
@@ -100,7 +94,7 @@ class ProcessParts:
     def close(self) -> None:
         """Close what was opened; what is used again opens again."""
         closed: tuple[OncePerProcess[Any], ...] = (
-            self._road, self.chains, self.salvage, self._flow, self._facts, self.poster,
+            self.executor, self.chains, self.salvage, self._flow, self._facts, self.poster,
             self._ordering,
         )  # fmt: skip
         for made in (kept.forget() for kept in closed):

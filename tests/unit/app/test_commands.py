@@ -165,7 +165,9 @@ def delivery(task, args, headers):
 def bring(app, task, event, **more):
     """Return the outcome of a delivery of *event* to *task*."""
     app._parts.claims.leases.renew("w", timedelta(hours=1))
-    return app._runtime.road.take(delivery(task, [event.data], names.to_headers(event) | more))
+    return app._runtime.executor().take(
+        delivery(task, [event.data], names.to_headers(event) | more)
+    )
 
 
 # -- registering ---------------------------------------------------------------------------------
@@ -445,7 +447,7 @@ def run(app, most=20):
     app._parts.claims.leases.renew("w", timedelta(hours=1))
     ended = []
     while found := sent(app):
-        ended += [(one.handler, app._runtime.road.take(one)) for one in found]
+        ended += [(one.handler, app._runtime.executor().take(one)) for one in found]
         assert len(ended) < most, "endless"
     return ended
 
@@ -660,7 +662,7 @@ def test_whatever_a_queue_brings_comes_to_an_end(facts_elsewhere, tmp_path):
             said = {names.EVENT_TYPE: task.rpartition(".")[2], names.DOMAIN: task.split(".")[1],
                     names.ROOT: "p-1", names.EVENT_ID: uuid.uuid4().hex}  # fmt: skip
             app._parts.claims.leases.renew("w", timedelta(hours=1))
-            outcome = app._runtime.road.take(delivery(task, [body], said | headers))
+            outcome = app._runtime.executor().take(delivery(task, [body], said | headers))
             assert isinstance(outcome, Handled | Skipped | DeadLettered)
             seen.add(type(outcome))
 

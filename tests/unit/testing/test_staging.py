@@ -91,6 +91,6 @@ def test_whoever_holds_what_opens_connections_has_those_of_the_stage(tmp_path):
         with staged(app, folder, FakeClock(), chance=lambda: 0.0):
             assert {name: vars(app._parts)[name] for name in held} == held
             assert [name for name, one in held.items() if one.made() is not None] == []
-            seen.append([app._parts.claims, app.facts, app._parts.flow, app._runtime.road])
+            seen.append([app._parts.claims, app.facts, app._parts.flow, app._runtime.executor()])
     assert [one for one, other in zip(*seen, strict=True) if one is other] == []
     assert {name: one.made() for name, one in held.items()} == before

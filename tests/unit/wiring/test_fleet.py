@@ -56,7 +56,7 @@ def test_a_worker_is_a_member_from_its_start_to_its_end(app, members):
 
 def test_letters_and_the_fleet_name_the_same_release(app, members):
     (member,) = wait_until(members, "the worker is a member")
-    letter_says = app._runtime.road.failure_policy.letter_builder.version
+    letter_says = app._runtime.executor().failure_policy.letter_builder.version
     assert letter_says == member.release == fleet_wiring.release() == "v7"
 
 

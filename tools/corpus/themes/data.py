@@ -240,7 +240,7 @@ def _twice(app: Any, given: Scenario) -> None:
     envelope = workshop.envelope_of(app, found)
     for total in (3, 4):
         body = [{**given.event, "total": total}]
-        app._runtime.road.take(
+        app._runtime.executor().take(
             workshop.delivery_of(app, envelope._replace(token=f"t{total}"), body, {})
         )
 

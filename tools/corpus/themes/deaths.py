@@ -35,7 +35,7 @@ def _kill(app: Any, given: Scenario) -> None:
             raise workshop.NoLetter(f"{given.name} kills nothing")
         app._parts.claims.store.settle(one.key, one.token, Release(counted=True, was_counted=True))
     last = workshop.delivery_of(app, envelope, args, {})
-    app._runtime.road.take(replace(last, redelivered=True))
+    app._runtime.executor().take(replace(last, redelivered=True))
 
 
 def _dies(given: Scenario, order: OrderPlaced) -> bool:

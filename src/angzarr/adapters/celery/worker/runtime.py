@@ -75,8 +75,8 @@ class WorkerRuntime(Protocol):
         """The name of this process tree in claims."""
 
     @property
-    def road(self) -> DeliveryExecutor:
-        """The road of this process."""
+    def executor(self) -> Callable[[], DeliveryExecutor]:
+        """Gives what carries out the deliveries of this process."""
 
     @property
     def schedule(self) -> OpenSchedule:

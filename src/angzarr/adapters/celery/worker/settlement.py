@@ -48,12 +48,12 @@ class Settlement:
     def __init__(
         self,
         app: Celery,
-        road: DeliveryExecutor,
+        executor: DeliveryExecutor,
         salvage: UnreadableMessages,
         publisher: SingleConnectionPublisher,
     ) -> None:
         self._app = app
-        self._road = road
+        self._executor = executor
         self._salvage = salvage
         self._publisher = publisher
         self._thread = SettleThread()
@@ -107,7 +107,7 @@ class Settlement:
 
     def tell_lane(self, message: Message, letter_id: str) -> None:
         """Let the lane of *message*, if it has one, know its letter; raises StoreUnavailable."""
-        self._road.settler.ordering.note_dead_letter(message, letter_id)
+        self._executor.settler.ordering.note_dead_letter(message, letter_id)
 
     def let_wait(
         self,
@@ -125,7 +125,7 @@ class Settlement:
 
         def step() -> None:
             try:
-                put_early(self._road.settler.schedule, message, at, SystemClock().now())
+                put_early(self._executor.settler.schedule, message, at, SystemClock().now())
             except DeliveryError as error:
                 self._bury(envelope, message, error, "CANNOT_WAIT")
                 self.tell_lost(message, error)
@@ -146,7 +146,7 @@ class Settlement:
         def step() -> None:
             if error is not None:
                 self._free(envelope, counted=False)
-            outcome = self._road.take(delivery_of(self._app, again, args, kwargs), error)
+            outcome = self._executor.take(delivery_of(self._app, again, args, kwargs), error)
             self._teller.submit(lambda: told(outcome), what=what)
 
         what = f"task {envelope.headers.get('id')!r}"
@@ -205,7 +205,7 @@ class Settlement:
         for thread in (self._thread, self._teller):
             thread.finish(patience)
             thread.stop()
-        self._road.close()
+        self._executor.close()
         self._salvage.close()
         self._publisher.close()
 
@@ -220,12 +220,12 @@ class Settlement:
             self._put(message, SystemClock().now() + TOO_LARGE_WAIT)
 
     def _put(self, message: Message, at: datetime) -> None:
-        put_arrived(self._road.settler.schedule, message, at, SystemClock().now())
+        put_arrived(self._executor.settler.schedule, message, at, SystemClock().now())
 
     def _free(self, envelope: Envelope, *, counted: bool) -> None:
         delivery = delivery_of(self._app, envelope, (), {})
         release = Release(counted=counted, was_counted=not isinstance(delivery.answer, Claimed))
-        self._road.claimer.store.settle(delivery.key, delivery.token, release)
+        self._executor.claimer.store.settle(delivery.key, delivery.token, release)
 
 
 def _what(message: Message) -> str:

@@ -148,12 +148,12 @@ class AngzarrTask(Task):
         except BaseException as error:
             its_own = not (runtime_of(app).stopping.cutting or terminate_handler_fired())
             if its_own:  # its parent has not asked it to end
-                runtime_of(app).road.release_dying(delivery, error)
+                runtime_of(app).executor().release_dying(delivery, error)
             if threading.current_thread() is threading.main_thread():
                 raise  # the process ends, and its parent frees a claim that is left
             # A pool of threads would neither end nor give the message back.
             if not its_own:
-                runtime_of(app).road.claimer.release(delivery, counted=False)
+                runtime_of(app).executor().claimer.release(delivery, counted=False)
             told.append(False)
             raise Reject(error, requeue=True) from error
         finally:
@@ -169,12 +169,12 @@ class AngzarrTask(Task):
     def _take(self, delivery: Delivery, failed: Exception | None) -> Outcome | None:
         """Run the delivery; give it back if *failed* says that the machine lacked something."""
         if failed is not None and is_machine_fault(failed) and not isinstance(failed, OSError):
-            runtime_of(self.app).road.claimer.release(
+            runtime_of(self.app).executor().claimer.release(
                 delivery, counted=False
             )  # files have their retries
             msg = f"it could not begin: {failed!r}"
             raise GivenBack(msg) from failed
-        taken: Outcome | None = runtime_of(self.app).road.take(delivery, failed)
+        taken: Outcome | None = runtime_of(self.app).executor().take(delivery, failed)
         return taken
 
     @property
@@ -224,7 +224,7 @@ class AngzarrTask(Task):
             left = LeftToAck.of(traced.retstr, completion)
             return trace_ok_t(traced.retval, None, traced.runtime, left)
         try:
-            runtime_of(self.app).road.complete(delivery_of(self.app, *run), completion)
+            runtime_of(self.app).executor().complete(delivery_of(self.app, *run), completion)
         except GivenBack as stop:
             return _traced_as(REJECTED, stop)
         return traced

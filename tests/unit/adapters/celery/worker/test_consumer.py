@@ -146,9 +146,9 @@ def test_a_queue_that_was_closed_before_a_new_connection_is_opened_after_it(app,
 
 
 def test_a_child_tells_its_parent_of_a_wave_where_no_fleet_shares_its_breakers(make_app, app):
-    assert app._runtime.road.poison_wave_breaker.on_held == app._context.held_domains.hold
+    assert app._runtime.executor().poison_wave_breaker.on_held == app._context.held_domains.hold
     fleet = make_app(flow={"store": "redis://127.0.0.1:1/0"})
-    assert fleet._runtime.road.poison_wave_breaker.on_held is None, (
+    assert fleet._runtime.executor().poison_wave_breaker.on_held is None, (
         "it would keep a queue closed that a reset opens"
     )
 
@@ -187,7 +187,7 @@ def test_a_valve_that_fails_ends_no_worker_but_a_lost_connection_is_told(consume
 
 
 def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app, consumer, put):
-    store = app._runtime.settlement._road.claimer.store
+    store = app._runtime.settlement._executor.claimer.store
     bounds = app.settings.message.bounds
     claim_batch = ClaimBatch(
         app.handlers, store, app._parts.tenure, app._runtime.owner, lambda *_: None, bounds
@@ -240,7 +240,7 @@ def test_what_the_parent_can_never_settle_goes_back_and_it_is_said(
         app._runtime.settlement._salvage.dead_letters.put = never
         consumer.on_invalid_task(None, message, ValueError("malformed"))
     else:
-        app._runtime.settlement._road.settler.schedule.put = never
+        app._runtime.settlement._executor.settler.schedule.put = never
         message.headers["eta"] = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
         consumer.strategies["t"] = None
         assert consumer._waits(message)
@@ -297,7 +297,7 @@ def an_eta(consumer, eta):
 @pytest.fixture
 def put_early(app):
     put = []
-    app._runtime.settlement._road.settler.schedule.put = lambda *told: put.append(told)
+    app._runtime.settlement._executor.settler.schedule.put = lambda *told: put.append(told)
     yield put
     follow(None)
 
@@ -331,7 +331,7 @@ def test_what_can_never_wait_is_a_letter_and_is_acknowledged(
         raise DeliveryError("it can never be read again")
 
     acknowledged = []
-    app._runtime.settlement._road.settler.schedule.put = never
+    app._runtime.settlement._executor.settler.schedule.put = never
     monkeypatch.setattr(consumer, "_acknowledge", acknowledged.append)
     message, waits = an_eta(consumer, (datetime.now(UTC) + timedelta(minutes=1)).isoformat())
     assert waits

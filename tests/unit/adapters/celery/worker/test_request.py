@@ -59,7 +59,7 @@ def task_of(app, call, **options):
 def letters(app):
     """All letters that were put so far, in order."""
     put = []
-    queue = app._runtime.road.settler.dead_letters
+    queue = app._runtime.executor().settler.dead_letters
     real = queue.put
     queue.put = lambda given: (put.extend(given), real(given))[1]
     return put
@@ -147,7 +147,7 @@ def test_what_is_given_back_is_rejected_for_requeue(app, monkeypatch):
     def stop(*_args):
         raise GivenBack("the worker stops")
 
-    monkeypatch.setattr(type(app._runtime.road), "decide", stop)
+    monkeypatch.setattr(type(app._runtime.executor()), "decide", stop)
     state, told = traced(task)
     assert state == REJECTED
     assert told.info.retval.requeue is True
@@ -192,9 +192,9 @@ def test_an_exit_in_a_pool_thread_counts_unless_the_grace_has_ended(
     app, monkeypatch, worker_does, counted
 ):
     released = []
-    settle = app._runtime.road.claimer.store.settle
+    settle = app._runtime.executor().claimer.store.settle
     monkeypatch.setattr(
-        app._runtime.road.claimer.store,
+        app._runtime.executor().claimer.store,
         "settle",
         lambda *given: (released.append(given[2]), settle(*given))[1],
     )
@@ -230,7 +230,7 @@ def test_an_exit_on_the_main_thread_ends_the_process_and_is_named_at_last(app, l
 def test_an_exit_that_its_parent_asked_a_child_for_is_no_word_of_the_handler(app, monkeypatch):
     released = []
     monkeypatch.setattr(
-        app._runtime.road.claimer.store, "settle", lambda *given: released.append(given)
+        app._runtime.executor().claimer.store, "settle", lambda *given: released.append(given)
     )
     monkeypatch.setattr("angzarr.adapters.celery.worker.task.terminate_handler_fired", lambda: True)
 
@@ -247,14 +247,14 @@ def test_a_soft_time_limit_while_settling_lets_nothing_go(app, letters, monkeypa
         raise ValueError
 
     task = task_of(app, fail)
-    settle, strikes = app._runtime.road.claimer.store.settle, [SoftTimeLimitExceeded()]
+    settle, strikes = app._runtime.executor().claimer.store.settle, [SoftTimeLimitExceeded()]
 
     def struck(*args):
         if strikes:
             raise strikes.pop()
         return settle(*args)
 
-    monkeypatch.setattr(app._runtime.road.settler.store, "settle", struck)
+    monkeypatch.setattr(app._runtime.executor().settler.store, "settle", struck)
     state, _ = traced(task)
     assert state == FAILURE
     assert {letter.reason for letter in letters} == {Reason.REFUSED}
@@ -316,7 +316,7 @@ def test_what_goes_to_a_child_is_hardly_larger_than_what_celery_sends(app):
 def ended(app, request_of, monkeypatch):
     """A request whose message is watched: what it is told, in order, and what the store is told."""
     told = []
-    store = app._runtime.settlement._road.claimer.store
+    store = app._runtime.settlement._executor.claimer.store
     settle = store.settle
     monkeypatch.setattr(
         store, "settle", lambda *given: told.append(given[2]) or settle(*given), raising=False
@@ -424,7 +424,7 @@ def test_a_revoked_or_expired_message_is_a_letter_before_it_is_acknowledged(
     app, ended, reason, expected
 ):
     put = []
-    queue = app._runtime.settlement._road.settler.dead_letters
+    queue = app._runtime.settlement._executor.settler.dead_letters
     queue.put = lambda letters: put.extend(letters) or [None] * len(letters)
     request, told = ended()
     request._announce_revoked(reason, None, None, reason == "expired")
@@ -447,7 +447,7 @@ def test_what_celery_rejects_for_good_is_a_letter_first(app, ended):
 
 def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
     monkeypatch.setattr(
-        app._runtime.settlement._road.claimer.store, "settle", lambda *_: pytest.fail("twice")
+        app._runtime.settlement._executor.claimer.store, "settle", lambda *_: pytest.fail("twice")
     )
     monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: None)
     request_of().on_failure(None, return_ok=True)
@@ -455,7 +455,7 @@ def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
 
 def test_a_store_that_is_away_keeps_the_message_until_it_is_back(ended, app, monkeypatch):
     request, told = ended()
-    store, outage = app._runtime.settlement._road.claimer.store, [StoreUnavailable("away")] * 3
+    store, outage = app._runtime.settlement._executor.claimer.store, [StoreUnavailable("away")] * 3
     settle = store.settle
 
     def away(*given):
@@ -546,8 +546,8 @@ def test_what_no_child_can_be_sent_is_a_letter_and_frees_its_slot(app, ended, er
 def test_a_claim_that_could_not_be_given_back_is_the_next_tries_own(ended, app, monkeypatch, sent):
     put, refused = [], [OSError("the dead-letter queue is away")]
     queue, store = (
-        app._runtime.settlement._road.settler.dead_letters,
-        app._runtime.settlement._road.claimer.store,
+        app._runtime.settlement._executor.settler.dead_letters,
+        app._runtime.settlement._executor.claimer.store,
     )
     settle = store.settle
 

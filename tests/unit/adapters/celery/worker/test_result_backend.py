@@ -141,7 +141,7 @@ def traced(app, task):
     claim = Claim(
         key=key_for(task.name, task_id), token=token, owner=app._runtime.owner, counted=False
     )
-    (answer,) = app._parts.tenure.claim(app._runtime.road.claimer.store, [claim])
+    (answer,) = app._parts.tenure.claim(app._runtime.executor().claimer.store, [claim])
     assert answer == Claimed(starts=0)
     told = child.traced(task, task_id=task_id, token=token, answer=sent_as(answer))
     return claim, told
@@ -149,7 +149,7 @@ def traced(app, task):
 
 def state_of(app, claim):
     again = Claim(key=claim.key, token="another", owner=app._runtime.owner)
-    (answer,) = app._runtime.road.claimer.store.claim([again])
+    (answer,) = app._runtime.executor().claimer.store.claim([again])
     return answer
 
 
@@ -164,9 +164,9 @@ def test_a_success_is_completed_before_its_result_is_stored_elsewhere(app, monke
     backend = SimpleNamespace(url="redis://other/0", process_cleanup=lambda: None)
     backend.mark_as_done = lambda *_args, **_options: seen.append(state_of(app, claims[0]))
     claims = []
-    real = app._runtime.road.claimer.store.claim
+    real = app._runtime.executor().claimer.store.claim
     monkeypatch.setattr(
-        type(app._runtime.road.claimer.store), "claim",
+        type(app._runtime.executor().claimer.store), "claim",
         lambda _self, given: (claims.extend(given), real(given))[1],
     )  # fmt: skip
     task.backend = backend
