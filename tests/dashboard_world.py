@@ -38,7 +38,7 @@ from angzarr.sagas.log import case_of
 from angzarr.sagas.story import Hiding
 from angzarr.settings.analysis import AnalysisSettings
 from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
-from angzarr.wiring.event_store import Shelves
+from angzarr.wiring.event_store import EventStores
 from contracts.ledger import letter_of, ordered_letter_of
 from contracts.rejections import AT, a_rejection
 from contracts.waiting_events import early_of
@@ -84,7 +84,7 @@ class World:
         self.breakers = InProcessBreakers({"crm": touchy}, default=touchy, clock=self.clock)
 
         self.lanes = MemoryLanes(self.clock)
-        self.shelves = Shelves(MemoryEventBooks(), MemoryRejectionLog())
+        self.event_stores = EventStores(MemoryEventBooks(), MemoryRejectionLog())
         #: What the app registers of ordered handlers, and the workers that run.
         self.registered = [SALES]
         self.members = []
@@ -150,7 +150,7 @@ class World:
             return store
 
         stores = OrderingStores(self.lanes, self.lanes.checkpoints)
-        events = MemoryEventStore(self.shelves.books)
+        events = MemoryEventStore(self.event_stores.books)
         return OrderedServices(
             registered=lambda: self.registered,
             stores=lambda: give(stores, "lanes_away"),
@@ -160,13 +160,13 @@ class World:
 
     @cached_property
     def rejected(self):
-        def shelves():
+        def event_stores():
             if self.books_away:
                 raise self.books_away
-            return self.shelves
+            return self.event_stores
 
         return RejectedServices(
-            shelves=shelves, hide=Hiding(self.redaction), fallback_domain="saga-failures"
+            event_stores=event_stores, hide=Hiding(self.redaction), fallback_domain="saga-failures"
         )
 
     def services(self):
@@ -234,7 +234,7 @@ class World:
     def reject(self, *, later=timedelta(0), reason="the table is full", **fields):
         """Keep the case of a rejected command; return it."""
         case = case_of(a_rejection(reason, data={"pin": "4711"}), AT)
-        return self.shelves.rejections.note(replace(case, rejected_at=AT + later, **fields))
+        return self.event_stores.rejections.note(replace(case, rejected_at=AT + later, **fields))
 
     def break_(self, name="crm"):
         for number in range(2):

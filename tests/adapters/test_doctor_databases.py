@@ -156,22 +156,22 @@ def sales(tmp_path):
 
 
 def test_a_handler_that_is_newly_ordered_over_a_history_is_told(sales):
-    shelves, address = sales.ops.open_shelves(), Address("order", "o-1")
+    event_stores, address = sales.ops.open_event_stores(), Address("order", "o-1")
     try:
         assert "ordered-over-history" not in ids(examined(sales)), "there is none"
         now = datetime.now(UTC)
-        fill(shelves.books, address, *(event("OrderPlaced") for _ in range(3)))
+        fill(event_stores.books, address, *(event("OrderPlaced") for _ in range(3)))
         (told,) = found(examined(sales), "ordered-over-history")
         assert told.seen.startswith("it has handled nothing, and 3 events")
         lanes = sales._parts.ordering.lanes
         lanes.skip_to(Lane("projection.sales", address, 0), 3)
         assert "ordered-over-history" not in ids(examined(sales)), "they were left on purpose"
-        fill(shelves.books, address, event("OrderPlaced"))
+        fill(event_stores.books, address, event("OrderPlaced"))
         lanes.move(Step(Lane("projection.sales", address, 0), 3, "e", "OrderPlaced", now, now))
-        fill(shelves.books, address, event("OrderPlaced"))
+        fill(event_stores.books, address, event("OrderPlaced"))
         assert "ordered-over-history" not in ids(examined(sales)), "it is on its way"
     finally:
-        shelves.close()
+        event_stores.close()
 
 
 def test_books_and_order_in_two_databases_are_told(tmp_path):

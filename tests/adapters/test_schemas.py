@@ -12,7 +12,7 @@ from angzarr.adapters.sql.event_store.tables import BOOKS
 from angzarr.adapters.sql.ledger.schema import LEDGER
 from angzarr.adapters.sql.ordering.tables import ORDERING
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding
-from angzarr.wiring.schemas import NAMES
+from angzarr.wiring.ledger import NAMES
 
 SCHEMAS = (LEDGER, BOOKS, ORDERING)
 

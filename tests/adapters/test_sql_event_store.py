@@ -32,7 +32,7 @@ class SqlEventStoreContract(EventStoreContract):
         return SqlEventStore(engine)
 
     @pytest.fixture
-    def shelves(self, engine):
+    def event_stores(self, engine):
         """Two domains of *MANY* books each, with an event in each."""
         BOOKS.make_ready(engine)
         domains = [f"a{uuid4()}", f"b{uuid4()}"]
@@ -70,28 +70,28 @@ class SqlEventStoreContract(EventStoreContract):
 
         return ask
 
-    def test_a_page_from_the_middle_is_read_from_there(self, store, shelves, asked, engine):
-        store.heads(shelves, None, 1)  # the tables are looked for once
-        for domain in shelves:
+    def test_a_page_from_the_middle_is_read_from_there(self, store, event_stores, asked, engine):
+        store.heads(event_stores, None, 1)  # the tables are looked for once
+        for domain in event_stores:
             middle = Address(domain, f"r{MANY // 2:06}")
-            (heads,) = asked(lambda at=middle: store.heads(shelves, at, PAGE))
-            (events,) = asked(lambda at=middle: store.scan(shelves, Head(at, 0), PAGE))
+            (heads,) = asked(lambda at=middle: store.heads(event_stores, at, PAGE))
+            (events,) = asked(lambda at=middle: store.scan(event_stores, Head(at, 0), PAGE))
             with engine.connect() as connection:
                 self.assert_reads_few(connection, PAGE, *heads)
                 self.assert_reads_few(connection, PAGE, *events)
 
-    def test_what_is_pending_is_found_by_its_places(self, store, shelves, asked, engine):
-        store.heads(shelves, None, 1)
-        places = [Head(Address(shelves[0], f"r{number:06}"), 0) for number in range(PAGE)]
+    def test_what_is_pending_is_found_by_its_places(self, store, event_stores, asked, engine):
+        store.heads(event_stores, None, 1)
+        places = [Head(Address(event_stores[0], f"r{number:06}"), 0) for number in range(PAGE)]
         (counts,) = asked(lambda: store.pending(places))
         with engine.connect() as connection:
             self.assert_reads_few(connection, PAGE, *counts, sorts=True)
 
-    def test_a_page_that_two_domains_share_asks_for_both(self, store, shelves, asked):
-        store.heads(shelves, None, 1)
-        nearly_done = Address(shelves[0], f"r{MANY - PAGE // 2:06}")
-        assert len(asked(lambda: store.heads(shelves, nearly_done, PAGE))) == 2
-        assert len(store.heads(shelves, nearly_done, PAGE)) == PAGE
+    def test_a_page_that_two_domains_share_asks_for_both(self, store, event_stores, asked):
+        store.heads(event_stores, None, 1)
+        nearly_done = Address(event_stores[0], f"r{MANY - PAGE // 2:06}")
+        assert len(asked(lambda: store.heads(event_stores, nearly_done, PAGE))) == 2
+        assert len(store.heads(event_stores, nearly_done, PAGE)) == PAGE
 
 
 class TestSqliteEventStore(OnSqlite, SqlEventStoreContract):

@@ -194,10 +194,10 @@ def compare_with_a_list(books: EventBooks, store: EventStore) -> None:
 
     @given(filled, st.integers(1, 5), st.data())
     @settings(max_examples=25)
-    def run(shelves, limit, data):
+    def run(event_stores, limit, data):
         mine = f"d{uuid4()}"
         written: dict[Address, tuple[Event, ...]] = {}
-        for (number, root, edition), kinds in shelves.items():
+        for (number, root, edition), kinds in event_stores.items():
             place = Address(f"{mine}-{number}", root, edition)
             written[place] = fill(books, place, *[event(kind, occurred_at=AT) for kind in kinds])
         domains = [f"{mine}-{number}" for number in range(3)]

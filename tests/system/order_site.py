@@ -14,7 +14,7 @@ from angzarr.events import headers as names
 from angzarr.events.headers import number_or
 from angzarr.events.publication import Publication
 from angzarr.ordering.lane import Lane
-from angzarr.wiring.ordering import orders_of
+from angzarr.wiring.event_store import orders_of
 from polling import wait_until
 from system.conftest import Site
 

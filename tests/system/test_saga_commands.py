@@ -82,8 +82,8 @@ class Room:
         """The case of the purse *root*, as the log has it; None: not yet."""
         from angzarr.sagas.log import CaseFilter
 
-        with closing(self.app.ops.open_shelves()) as shelves:
-            cases = shelves.rejections.cases(CaseFilter(domain=self.module.PURSE), limit=99)
+        with closing(self.app.ops.open_event_stores()) as event_stores:
+            cases = event_stores.rejections.cases(CaseFilter(domain=self.module.PURSE), limit=99)
         found = [case for case in cases if case.source.root == root]
         return found[0] if found else None
 
@@ -178,9 +178,9 @@ def test_a_broker_that_is_away_is_told_and_asking_once_more_compensates(room):
 def test_what_a_process_decided_that_died_is_published_by_a_worker(room):
     room.mended.touch()
     earlier = HandClock()  # long before a worker would leave it to whoever decided
-    with closing(room.app.ops.open_shelves()) as shelves:
-        shelves.books._clock = earlier
-        decider = replace(room.app.decider, books=shelves.books)
+    with closing(room.app.ops.open_event_stores()) as event_stores:
+        event_stores.books._clock = earlier
+        decider = replace(room.app.decider, books=event_stores.books)
         intent = Intent(address=Address(room.module.PURSE, "p-9"))
         decider.execute(intent.command(room.module.Reserve(amount=5)))
     assert room.types("p-9") == ["Reserved"]

@@ -13,7 +13,6 @@ from angzarr.dead_letters.offloading_queue import OffloadingQueue
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.settings.settings import load
 from angzarr.wiring import dead_letters as letter_wiring
-from angzarr.wiring import dead_letters as payload_wiring
 
 
 def payloads(**given):
@@ -22,20 +21,20 @@ def payloads(**given):
 
 def test_without_an_address_nothing_is_opened():
     settings = load({})
-    assert payload_wiring.open_payloads(settings.dlq.payloads) is None
+    assert letter_wiring.open_payloads(settings.dlq.payloads) is None
     queue = letter_wiring.open_dead_letters(settings, "memory://")
     assert not isinstance(queue, OffloadingQueue)
 
 
 def test_a_folder_is_opened_for_a_file_address(tmp_path):
-    store = payload_wiring.open_payloads(payloads(url=f"file://{tmp_path}/a%20b"))
+    store = letter_wiring.open_payloads(payloads(url=f"file://{tmp_path}/a%20b"))
     assert isinstance(store, FilePayloadStore)
     assert str(store) == f"file://{tmp_path}/a%20b"
     assert not (tmp_path / "a b").exists(), "nothing is touched before it is used"
 
 
 def test_a_bucket_is_opened_for_an_s3_address():
-    store = payload_wiring.open_payloads(
+    store = letter_wiring.open_payloads(
         payloads(url="s3://letters/dlq/", region="eu-west-1", endpoint_url="http://localhost:4566")
     )
     assert isinstance(store, S3PayloadStore)
@@ -97,4 +96,4 @@ def test_a_missing_client_is_told_with_what_brings_it(monkeypatch):
     monkeypatch.delitem(sys.modules, "angzarr.adapters.s3.payloads", raising=False)
     monkeypatch.setattr(builtins, "__import__", without_boto3)
     with pytest.raises(MissingExtra, match=r"boto3 .* pip install 'angzarr-workers\[s3\]'"):
-        payload_wiring.open_payloads(payloads(url="s3://bucket"))
+        letter_wiring.open_payloads(payloads(url="s3://bucket"))

@@ -15,7 +15,7 @@ from angzarr.projections.checkpoint import LagWatch
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import stores as wiring
-from angzarr.wiring.ordering import orders_of
+from angzarr.wiring.event_store import orders_of
 from angzarr.wiring.process import ProcessParts
 
 #: Makes a dead letter of a kept message that nobody can read.

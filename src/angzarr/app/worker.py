@@ -44,14 +44,13 @@ from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.settings import Settings
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import fleet as fleet_wiring
-from angzarr.wiring import health as health_wiring
 from angzarr.wiring import startup_checks as checks
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.delivery import build_judge, build_relay
 from angzarr.wiring.flow_control import guard_of
 from angzarr.wiring.operations import Operations
 from angzarr.wiring.process import ProcessParts
-from angzarr.wiring.telemetry import METRICS
+from angzarr.wiring.telemetry import METRICS, open_health
 
 
 class WorkerLife:
@@ -286,7 +285,7 @@ class WorkerLife:
             store_says=lambda: self.store_watch.says,
             settle_trouble=self._settle_trouble,
         )
-        self._health = health_wiring.open_health(self.settings.health, health)
+        self._health = open_health(self.settings.health, health)
         if self._health is not None:
             self._health.start()
 

@@ -22,8 +22,8 @@ from angzarr.analysis.ledger.ledger import EntryFilter, Ledger
 from angzarr.ordering.lanes import Lanes
 from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
+from angzarr.wiring.event_store import open_ordering
 from angzarr.wiring.operations import Operations
-from angzarr.wiring.ordering import open_ordering
 
 _UNNAMED: Final = "no app was named: give it with -A module:app, or in the variable ANGZARR_APP"
 

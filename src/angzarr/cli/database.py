@@ -16,7 +16,7 @@ from angzarr.maintenance.retention import Removal
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding, TablesUpkeep
 from angzarr.runtime.text import printable
 from angzarr.wiring.event_store import removals
-from angzarr.wiring.schemas import NAMES
+from angzarr.wiring.ledger import NAMES
 
 _SAYS: Final[Mapping[SchemaStanding, str]] = {
     SchemaStanding.MISSING: "no tables yet; they are made when {name} is first used",
@@ -150,8 +150,8 @@ def prune(app_name: str | None, *, as_json: bool) -> None:
     """
     ops = load_application(app_name)
     removed: dict[str, int] = {}
-    with opened_stores(ops) as shelves:
-        for removal in removals(shelves.books, shelves.rejections, ops.settings):
+    with opened_stores(ops) as event_stores:
+        for removal in removals(event_stores.books, event_stores.rejections, ops.settings):
             removed[removal.name] = number = _all(removal)
             if not as_json:
                 click.echo(f"removed {number:,} {removal.what}")

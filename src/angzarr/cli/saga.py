@@ -165,8 +165,8 @@ def wanted_of(options: dict[str, Any]) -> CaseFilter:
 @contextmanager
 def opened_stores(ops: Operations) -> Iterator[EventStores]:
     """Open the event books and cases of the app for a block."""
-    with closing(ops.open_shelves()) as shelves:
-        yield shelves
+    with closing(ops.open_event_stores()) as event_stores:
+        yield event_stores
 
 
 def page_of(log: RejectionLog, wanted: CaseFilter, *, limit: int, after: str) -> Page:
@@ -197,8 +197,8 @@ def case_ids(ctx: click.Context, _parameter: click.Parameter, typed: str) -> lis
     """Return newer cases whose id begins as *typed*; a log that cannot be asked offers none."""
     named = ctx.find_root().params.get("app_name") or os.environ.get("ANGZARR_APP")
     try:
-        with opened_stores(load_application(named)) as shelves:
-            cases = shelves.rejections.cases(CaseFilter(), limit=_OFFERED)
+        with opened_stores(load_application(named)) as event_stores:
+            cases = event_stores.rejections.cases(CaseFilter(), limit=_OFFERED)
     except Exception:  # noqa: BLE001 - a prompt is no place for an error
         return []
     return [
@@ -222,8 +222,8 @@ def saga() -> None:
 def list_(app_name: str | None, /, *, limit: int, after: str, as_json: bool, **wanted: Any) -> None:
     """List commands of sagas that were rejected, the newest first."""
     ops = load_application(app_name)
-    with opened_stores(ops) as shelves:
-        page = page_of(shelves.rejections, wanted_of(wanted), limit=limit, after=after)
+    with opened_stores(ops) as event_stores:
+        page = page_of(event_stores.rejections, wanted_of(wanted), limit=limit, after=after)
     hide = hiding_of(ops)
     page = page._replace(cases=[hide.of_case(case) for case in page.cases])
     if as_json:
@@ -252,8 +252,8 @@ def registered(app_name: str | None, *, as_json: bool) -> None:
 def show(app_name: str | None, case: str, *, data: bool, as_json: bool) -> None:
     """Show everything about CASE (its id, or how it begins): the chain, in order."""
     ops = load_application(app_name)
-    with opened_stores(ops) as shelves:
-        story = story_of(shelves.books, find(shelves.rejections, case))
+    with opened_stores(ops) as event_stores:
+        story = story_of(event_stores.books, find(event_stores.rejections, case))
     hide, told = hiding_of(ops), story.case
     command = story.rejection.command.event if story.rejection else None
     story = replace(story, case=hide.of_case(told, command))
@@ -277,8 +277,8 @@ def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json
     However often it is asked, it compensates once.
     """
     ops = load_application(app_name)
-    with opened_stores(ops) as shelves:
-        asking, found = _asking(ops, shelves), find(shelves.rejections, case)
+    with opened_stores(ops) as event_stores:
+        asking, found = _asking(ops, event_stores), find(event_stores.rejections, case)
         asking.check(found)
         _check_told(found, asking, yes=yes)
         if not yes:
@@ -296,10 +296,10 @@ def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json
     _tell(ops, asked, as_json=as_json)
 
 
-def _asking(ops: Operations, shelves: EventStores) -> Renotifier:
+def _asking(ops: Operations, event_stores: EventStores) -> Renotifier:
     ops.known_handlers()  # they name the queue of the source
     return Renotifier(
-        log=shelves.rejections, outbox=ops.outbox, facts=lambda: ops.facts, clock=SystemClock()
+        log=event_stores.rejections, outbox=ops.outbox, facts=lambda: ops.facts, clock=SystemClock()
     )
 
 

@@ -46,7 +46,7 @@ class RejectedServices:
     """What is asked about rejected commands."""
 
     #: Raises ConfigurationError where no event books are kept.
-    shelves: Callable[[], EventStores]
+    event_stores: Callable[[], EventStores]
     hide: Hiding
     #: Where `SagaCompensationFailed` belongs.
     fallback_domain: str
@@ -57,7 +57,7 @@ class RejectedServices:
         wanted = wanted._replace(correlation_id=flow and flow[:MAX_FLOW])  # a case has no more
         with asking(BOOKS):
             try:
-                page = page_of(self.shelves().rejections, wanted, limit=limit, after=after)
+                page = page_of(self.event_stores().rejections, wanted, limit=limit, after=after)
             except ValueError:
                 raise no_cursor() from None
         return page._replace(cases=[self.hide.of_case(case) for case in page.cases])
@@ -65,11 +65,11 @@ class RejectedServices:
     def story(self, case_id: str) -> Story:
         """All about a case without what is hidden; raises Problem, ConfigurationError."""
         with asking(BOOKS):
-            shelves = self.shelves()
-            found = shelves.rejections.look(case_id)
+            event_stores = self.event_stores()
+            found = event_stores.rejections.look(case_id)
             if not found or found[0].id != case_id:
                 raise not_found("case")
-            story = story_of(shelves.books, found[0])
+            story = story_of(event_stores.books, found[0])
         command = story.rejection.command.event if story.rejection else None
         return replace(story, case=self.hide.of_case(story.case, command))
 

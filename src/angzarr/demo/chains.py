@@ -24,7 +24,7 @@ from angzarr.demo.script import DemoScript, PublisherThread, again_if_incomplete
 from angzarr.events.event import Event, event_type_of
 from angzarr.sagas.log import Case, CaseFilter, RejectionStatus
 from angzarr.sagas.saga import ProcessManager
-from angzarr.wiring.event_store import Shelves, open_shelves
+from angzarr.wiring.event_store import EventDatabase, open_event_stores
 
 #: The most problems that are printed.
 _MOST: Final = 50
@@ -145,7 +145,7 @@ class ChainScript(DemoScript):
         self._wishes = self._errands("", self._example.wishes(run.id, count, run.seed), run.id)
         publisher = PublisherThread(self._wishes, self._publish, run.seed, before=self._open_doors)
         super().__init__(app, publisher, f"{count} commands")
-        self._shelves: Shelves = open_shelves(app.settings, app.ops.broker_url)
+        self._event_stores: EventDatabase = open_event_stores(app.settings, app.ops.broker_url)
         self._began = datetime.now(UTC) - _SKEW
         self._decided: set[str] = set()
         self._seen, self._seen_at = 0, 0.0
@@ -196,7 +196,7 @@ class ChainScript(DemoScript):
         cases = list(self._cases())
         asks = [errand.ask for errand in self._errands_all()]
         problems = [*self._open(), *self._unmeant()]
-        self._shelves.close()
+        self._event_stores.close()
         return Balance(
             commands=len(self._wishes),
             ends=self._example.reckon(asks).ends,
@@ -231,7 +231,7 @@ class ChainScript(DemoScript):
     def _is_decided(self, errand: Errand) -> bool:
         if errand.id in self._decided:
             return True
-        found = self._shelves.books.read(errand.address, cause=errand.id).decision is not None
+        found = self._event_stores.books.read(errand.address, cause=errand.id).decision is not None
         if found or any(letter.event_id == errand.id for letter in self.letters):
             self._decided.add(errand.id)
         return errand.id in self._decided
@@ -247,7 +247,7 @@ class ChainScript(DemoScript):
     def _cases(self) -> Iterator[Case]:
         """Yield the rejections of this run, the newest first: the log is shared."""
         before = None
-        while page := self._shelves.rejections.cases(CaseFilter(), limit=_PAGE, before=before):
+        while page := self._event_stores.rejections.cases(CaseFilter(), limit=_PAGE, before=before):
             for case in page:
                 if case.correlation_id.startswith(f"{self.app.run.id}:"):
                     yield case

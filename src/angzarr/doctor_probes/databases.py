@@ -15,9 +15,8 @@ from angzarr.doctor_probes import DoctorTarget
 from angzarr.fleet import Member
 from angzarr.maintenance.schema_versions import Revision
 from angzarr.wiring import event_store as books_wiring
+from angzarr.wiring import event_store as ordering_wiring
 from angzarr.wiring import ledger as ledger_wiring
-from angzarr.wiring import ordering as ordering_wiring
-from angzarr.wiring import schemas as tables_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.stores import extra
 
@@ -68,7 +67,7 @@ def standing(target: DoctorTarget, schema: str) -> Revision | None:
     url = _urls(target).get(schema)
     if url is None or not url.startswith(SQL) or is_unmade(url):
         return None
-    (opener,) = tables_wiring.openers(target.settings, target.broker_url, [schema]).values()
+    (opener,) = ledger_wiring.openers(target.settings, target.broker_url, [schema]).values()
     with closing(opener()) as upkeep:
         return upkeep.revision()
 
@@ -91,7 +90,7 @@ def _databases(target: DoctorTarget) -> dict[str, _Database]:
             continue
         database = found.setdefault(_name(url), _Database(url, [], []))
         database.roles.append(role)
-        if role in tables_wiring.NAMES and not is_unmade(url):
+        if role in ledger_wiring.NAMES and not is_unmade(url):
             database.schemas.append(role)
     return found
 

@@ -18,7 +18,7 @@ from angzarr.errors import Unavailable
 from angzarr.maintenance.schema_versions import SchemaStanding
 from angzarr.projections.ordered_handler import OrderedHandler
 from angzarr.wiring import event_store as books_wiring
-from angzarr.wiring import ordering as ordering_wiring
+from angzarr.wiring import event_store as ordering_wiring
 
 #: Aggregates whose lanes are looked at, of each handler.
 _BOOKS: Final = 1_000

@@ -41,8 +41,8 @@ from angzarr.fleet import running_releases
 from angzarr.maintenance.retention import Pruning
 from angzarr.payloads.store import PayloadReadLimit
 from angzarr.settings.base import HealthSettings
-from angzarr.wiring.health import open_health
 from angzarr.wiring.operations import Operations
+from angzarr.wiring.telemetry import open_health
 
 if TYPE_CHECKING:
     from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs

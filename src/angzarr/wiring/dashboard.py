@@ -11,9 +11,8 @@ from angzarr.errors import ConfigurationError
 from angzarr.projections.ordered_handler import OrderedHandler
 from angzarr.runtime.processes import OncePerProcess
 from angzarr.sagas.story import Hiding
-from angzarr.wiring.event_store import open_event_store
+from angzarr.wiring.event_store import open_event_store, open_ordering
 from angzarr.wiring.operations import Operations
-from angzarr.wiring.ordering import open_ordering
 
 
 def hiding_of(ops: Operations) -> Hiding:
@@ -66,7 +65,7 @@ def open_rejected_services(ops: Operations, doors: ExitStack) -> RejectedService
     from angzarr.dashboard.services import RejectedServices
 
     return RejectedServices(
-        shelves=_once(ops.open_shelves, doors),
+        event_stores=_once(ops.open_event_stores, doors),
         hide=hiding_of(ops),
         fallback_domain=ops.settings.saga_compensation.fallback_domain,
     )

@@ -180,20 +180,20 @@ def build_chains(parts: ProcessParts) -> Chains:
     """Return what deliveries of commands and notifications need; it connects when first used."""
     context = parts.context
     clock, given = SystemClock(), context.settings.saga_compensation
-    shelves = books_wiring.open_shelves(context.settings, context.broker_url)
+    event_stores = books_wiring.open_event_stores(context.settings, context.broker_url)
     outbox, meters = parts.outbox, wiring.saga_meters()
     return Chains(
-        books=shelves.books,
-        rejections=shelves.rejections,
+        books=event_stores.books,
+        rejections=event_stores.rejections,
         decider=Decider(
-            books=shelves.books,
+            books=event_stores.books,
             aggregates=context.aggregates,
             clock=clock,
             chance=context.chance,
         ),
         compensating=Compensating(
-            books=shelves.books,
-            log=shelves.rejections,
+            books=event_stores.books,
+            log=event_stores.rejections,
             outbox=outbox,
             meters=meters,
             clock=clock,
@@ -211,10 +211,10 @@ def build_chains(parts: ProcessParts) -> Chains:
 
 def build_relay(parts: ProcessParts) -> Relay:
     """Return what publishes decisions of processes that died."""
-    shelves = books_wiring.open_shelves(parts.context.settings, parts.context.broker_url)
-    shelves.rejections.close()  # nobody else would, and the last who closes ends the connections
+    event_stores = books_wiring.open_event_stores(parts.context.settings, parts.context.broker_url)
+    event_stores.rejections.close()  # nobody else would, and the last who closes ends the connections
     return Relay(
-        books=shelves.books,
+        books=event_stores.books,
         publish=SingleConnectionEvents(
             parts.context, parts.routing.queue_for, SingleConnectionPublisher(parts.celery)
         ).publish,

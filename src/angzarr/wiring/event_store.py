@@ -1,4 +1,4 @@
-"""Books wiring: from settings to event books and what became of rejected commands."""
+"""From settings to the databases of events: event books, rejections, lanes and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Final, NamedTuple
 
 from angzarr.aggregates.book import EventBooks, EventStore
 from angzarr.clock import SystemClock
+from angzarr.delivery.handlers import Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.maintenance.retention import Aged, Pruning, PruningTurns
+from angzarr.ordering.lane import Order
+from angzarr.projections.checkpoint import OrderingStores
 from angzarr.sagas.log import RejectionLog
 from angzarr.settings.settings import Settings
 from angzarr.wiring.stores import EMBEDDED, check_shared, extra, is_embedded
 
 
-class Shelves(NamedTuple):
+class EventDatabase(NamedTuple):
     """What is kept in the database of the event books. To be closed."""
 
     books: EventBooks
@@ -30,10 +33,10 @@ class Shelves(NamedTuple):
 
 
 #: Those in memory, by the identity of their settings: all that an app opens are the same.
-_IN_MEMORY: Final[dict[int, Shelves]] = {}
+_IN_MEMORY: Final[dict[int, EventDatabase]] = {}
 
 
-def open_shelves(settings: Settings, broker: str) -> Shelves:
+def open_event_stores(settings: Settings, broker: str) -> EventDatabase:
     """Return where *settings* keep event books; connects when first used.
 
     Raises ConfigurationError, MissingExtra.
@@ -47,7 +50,7 @@ def open_shelves(settings: Settings, broker: str) -> Shelves:
     with extra("psycopg"):
         first, second = engines.borrow(url), engines.borrow(url)
     migrate = settings.books_migrate
-    return Shelves(
+    return EventDatabase(
         sql_books.SqlEventBooks(first.engine, close=first.close, migrate=migrate),
         sql_log.SqlRejectionLog(second.engine, close=second.close, migrate=migrate),
     )
@@ -72,12 +75,12 @@ def removals(books: EventBooks, rejections: RejectionLog, settings: Settings) ->
 
 
 def open_pruning(settings: Settings, broker: str) -> PruningTurns:
-    """Return what removes in turns what *settings* do not keep; raises as `open_shelves`."""
-    shelves, clock = open_shelves(settings, broker), SystemClock()
+    """Return what removes in turns what *settings* do not keep; raises as `open_event_stores`."""
+    event_stores, clock = open_event_stores(settings, broker), SystemClock()
     return PruningTurns(
-        prunings=[Pruning(removal=one, clock=clock) for one in removals(*shelves, settings)],
+        prunings=[Pruning(removal=one, clock=clock) for one in removals(*event_stores, settings)],
         chance=random.random,
-        close=shelves.close,
+        close=event_stores.close,
     )
 
 
@@ -113,16 +116,69 @@ def check_books(settings: Settings, broker: str) -> str:
     return url
 
 
-def _in_memory(settings: Settings) -> Shelves:
+def _in_memory(settings: Settings) -> EventDatabase:
     key = id(settings)
     if key not in _IN_MEMORY:
         books = importlib.import_module("angzarr.adapters.memory.event_store").MemoryEventBooks()
         log = importlib.import_module("angzarr.adapters.memory.event_store").MemoryRejectionLog()
         weakref.finalize(settings, _IN_MEMORY.pop, key, None)
-        _IN_MEMORY[key] = Shelves(books, log)
+        _IN_MEMORY[key] = EventDatabase(books, log)
     return _IN_MEMORY[key]
 
 
 def books_url(settings: Settings, broker: str) -> str | None:
     """Return where event books are, whether or not that serves *broker*; None: nowhere."""
     return settings.books or (EMBEDDED if is_embedded(broker) else None)
+
+
+def orders_of(handlers: Handlers) -> dict[str, Order]:
+    """Return the order of each handler that has one, by name, in order of registration."""
+    return {handler.name: handler.order for handler in handlers if handler.order}
+
+
+def open_ordering(settings: Settings, broker: str) -> OrderingStores:
+    """Return where *settings* keep lanes and checkpoints; connects when first used.
+
+    Raises ConfigurationError, MissingExtra.
+    """
+    url = check_ordering(settings, broker)
+    if url == "memory://":
+        lanes = importlib.import_module("angzarr.adapters.memory.lanes").MemoryLanes()
+        return OrderingStores(lanes, lanes.checkpoints)
+    engines = importlib.import_module("angzarr.adapters.sql.engine.engine").ENGINES
+    with extra("psycopg"):
+        lent = engines.borrow(url)
+    sql_lanes = importlib.import_module("angzarr.adapters.sql.ordering.store")
+    sql_checkpoints = importlib.import_module("angzarr.adapters.sql.ordering.checkpoints")
+    migrate = settings.ordering.migrate
+    return OrderingStores(
+        sql_lanes.SqlLanes(lent.engine, close=lent.close, migrate=migrate),
+        sql_checkpoints.SqlCheckpoints(lent.engine, close=lent.close, migrate=migrate),
+    )
+
+
+def check_ordering(settings: Settings, broker: str) -> str:
+    """Return the URL of the order; raises ConfigurationError where not all share it."""
+    url = ordering_url(settings, broker)
+    if url is None:
+        msg = (
+            "ordered handlers and projections keep their order in a database, and none is"
+            " configured for it: set ordering.url, e.g. ordering: {url:"
+            " postgresql+psycopg://localhost/angzarr} or ANGZARR_ORDERING__URL"
+        )
+        raise ConfigurationError(msg)
+    check_shared(url, broker, "the order of events", "ordering.url")
+    return url
+
+
+def ordering_url(settings: Settings, broker: str) -> str | None:
+    """Return the database of the order, whether or not it serves *broker*; None: there is none."""
+    return settings.ordering.url or settings.books or _by_default(settings, broker)
+
+
+def _by_default(settings: Settings, broker: str) -> str | None:
+    """Return the database that is there anyway, if one is."""
+    if is_embedded(broker):
+        return EMBEDDED
+    store = settings.store
+    return store if store is not None and store.startswith("postgresql") else None

@@ -30,8 +30,6 @@ from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import ledger as ledger_wiring
 from angzarr.wiring import protection as protection_wiring
-from angzarr.wiring import schemas as tables_wiring
-from angzarr.wiring import spool as spool_wiring
 from angzarr.wiring import startup_checks as checks
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.delivery import open_replay_outcomes
@@ -117,11 +115,11 @@ class Operations:
 
     def open_forwarder(self, path: Path | None = None) -> Forwarder:
         """Return what empties the spool, or the one at *path*; ConfigurationError without one."""
-        return spool_wiring.open_forwarder(self.settings, self.broker_url, path)
+        return letter_wiring.open_forwarder(self.settings, self.broker_url, path)
 
     def open_forwarder_thread(self) -> PeriodicThread | None:
         """Return a thread that empties the spool from time to time, if there is one."""
-        return spool_wiring.open_forwarder_thread(self.settings, self.broker_url)
+        return letter_wiring.open_forwarder_thread(self.settings, self.broker_url)
 
     def open_depth_thread(self, duty_of: DutyOf | None = None) -> PeriodicThread | None:
         """Return a thread that asks the dead-letter queues how full they are, if that is told.
@@ -150,7 +148,7 @@ class Operations:
     def check_books(self) -> None:
         """Refuse aggregates without books; raises ConfigurationError, MissingExtra."""
         if self.context.aggregates:
-            self.open_shelves().close()
+            self.open_event_stores().close()
 
     def check_ordering(self) -> None:
         """Refuse ordered handlers without a database, or of events without a place.
@@ -205,14 +203,14 @@ class Operations:
 
     def table_upkeeps(self, names: Sequence[str] = ()) -> Mapping[str, Callable[[], TablesUpkeep]]:
         """Return what opens the upkeep of each of the schemas *names*, or of all configured."""
-        return tables_wiring.openers(self.settings, self.broker_url, names)
+        return ledger_wiring.openers(self.settings, self.broker_url, names)
 
     def _part(self, part: ledger_wiring.Part[P]) -> P:
         return ledger_wiring.open_part(part, self.settings, self.broker_url)
 
-    def open_shelves(self) -> books_wiring.Shelves:
+    def open_event_stores(self) -> books_wiring.EventDatabase:
         """Return event books and what became of rejected commands."""
-        return books_wiring.open_shelves(self.settings, self.broker_url)
+        return books_wiring.open_event_stores(self.settings, self.broker_url)
 
     def open_publisher(self) -> Publisher:
         """Return what sends raw messages to this app's broker."""

@@ -19,14 +19,14 @@ from angzarr.wiring import stores as wiring
 from angzarr.wiring.context import AppContext
 from angzarr.wiring.delivery import (
     build_chains,
-    build_reacting,
     build_executor,
+    build_reacting,
     build_salvage,
     build_settlement,
     open_schedule,
 )
+from angzarr.wiring.event_store import open_ordering
 from angzarr.wiring.flow_control import Flow, open_flow
-from angzarr.wiring.ordering import open_ordering
 
 
 class ProcessParts:

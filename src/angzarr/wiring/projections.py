@@ -1,6 +1,6 @@
-"""Rebuild wiring: from a projection of an app to what rebuilds it.
+"""From a projection of an app to its rebuild and its reset.
 
-Resetting what takes events in order: its read model is emptied, its lanes begin anew (P4).
+A reset empties the read model of an ordered handler or projection, and its lanes begin anew (P4).
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from angzarr.errors import AngzarrError, ConfigurationError, RebuildError, text_
 from angzarr.events.event import Event
 from angzarr.projections.projection import Projection, handler_name
 from angzarr.projections.shadow_table import Plan, ShadowTable
-from angzarr.wiring.event_store import check_books, open_event_store
+from angzarr.wiring.event_store import (
+    check_books,
+    check_ordering,
+    open_event_store,
+    open_ordering,
+)
 from angzarr.wiring.operations import Operations
-from angzarr.wiring.ordering import check_ordering, open_ordering
 from angzarr.wiring.stores import extra
 
 

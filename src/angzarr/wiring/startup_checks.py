@@ -16,7 +16,7 @@ from angzarr.settings.sagas import SECTION, SagaCompensationSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring
-from angzarr.wiring.ordering import orders_of
+from angzarr.wiring.event_store import orders_of
 from angzarr.wiring.process import ProcessParts, open_poster
 
 _log: Final = logging.getLogger("angzarr.sagas")

@@ -1,4 +1,4 @@
-"""Metrics wiring: who measures in this process, and what ``/metrics`` answers."""
+"""What a process tells of itself: its metrics, and the port for probes that shows them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from angzarr.adapters.http.health_server import HttpAnswer
+from angzarr.adapters.http.health_server import HealthServer, HttpAnswer
 from angzarr.errors import MissingExtra
+from angzarr.runtime.health_report import Report
 from angzarr.runtime.processes import OncePerProcess, PeriodicThread
+from angzarr.settings.base import HealthSettings
 
 _log = logging.getLogger("angzarr.health")
 
@@ -171,3 +173,34 @@ def _adapter(name: str) -> Any:
             raise
         names = {"prometheus_client": "prometheus-client", "opentelemetry": "opentelemetry-sdk"}
         raise MissingExtra(names[package], _EXTRA) from error
+
+
+class Health(Protocol):
+    """What a process tells of itself; asked from any thread."""
+
+    def live(self) -> Report:
+        """Tell whether it moves; else only a restart helps."""
+
+    def ready(self) -> Report:
+        """Tell whether it does its work."""
+
+
+def open_health(settings: HealthSettings, health: Health) -> HealthServer | None:
+    """Return what serves *health*, not yet listening; None where no port is set."""
+    if settings.port is None:
+        return None
+    answers = {
+        "/livez": _answering(health.live),
+        "/readyz": _answering(health.ready),
+        "/metrics": METRICS.answer,
+    }
+    return HealthServer(settings.host, settings.port, answers)
+
+
+def _answering(probe: Callable[[], Report]) -> Callable[[], HttpAnswer]:
+    def answer() -> HttpAnswer:
+        report = probe()
+        status = HTTPStatus.OK if report.holds else HTTPStatus.SERVICE_UNAVAILABLE
+        return HttpAnswer(status, report.body())
+
+    return answer

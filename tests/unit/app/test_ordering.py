@@ -6,7 +6,7 @@ import pytest
 from tests.apps import apps
 
 from angzarr.errors import ConfigurationError
-from angzarr.wiring.ordering import orders_of
+from angzarr.wiring.event_store import orders_of
 
 ORDER = {"domain": "order", "ordered_by": "root"}
 

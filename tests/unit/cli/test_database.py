@@ -129,9 +129,9 @@ def test_a_setting_leaves_the_tables_to_the_command(make, run, monkeypatch):
 
 
 def test_what_is_not_kept_any_more_is_removed(app, run, engine):
-    shelves = app.ops.open_shelves()
+    event_stores = app.ops.open_event_stores()
     for cause in ("old", "young"):
-        shelves.books.write(Write(address=PLACE, decision=deciding(event(), cause=cause)))
+        event_stores.books.write(Write(address=PLACE, decision=deciding(event(), cause=cause)))
     with engine.begin() as connection:
         old = update(book_decisions).where(book_decisions.c.cause == "old")
         connection.execute(old.values(decided_at=LONG_AGO))
@@ -140,23 +140,23 @@ def test_what_is_not_kept_any_more_is_removed(app, run, engine):
         *old_cases,
         a_case(status=RejectionStatus.COMPENSATED, changed_at=datetime.now(UTC)),
     ):
-        shelves.rejections.note(case)
+        event_stores.rejections.note(case)
     assert run("books", "prune").splitlines() == [
         "removed 1 decisions of event books that were made long ago",
         "removed 5 rejected commands that were closed long ago",
     ]
-    assert shelves.books.read(PLACE, cause="old").decision is None
-    assert shelves.books.read(PLACE, cause="young").decision is not None
-    assert shelves.books.read(PLACE).book.next_sequence == 2
+    assert event_stores.books.read(PLACE, cause="old").decision is None
+    assert event_stores.books.read(PLACE, cause="young").decision is not None
+    assert event_stores.books.read(PLACE).book.next_sequence == 2
     assert json.loads(run("books", "prune", "--json")) == {"decisions": 0, "rejections": 0}
-    shelves.close()
+    event_stores.close()
 
 
 def test_what_is_kept_for_ever_stays(make, run, monkeypatch):
     for what in ("DECISIONS", "REJECTIONS"):
         monkeypatch.setenv(f"ANGZARR_BOOKS_KEEP_{what}", "for ever")
     app = make()
-    shelves = app.ops.open_shelves()
-    shelves.rejections.note(a_case(status=RejectionStatus.COMPENSATED, changed_at=LONG_AGO))
+    event_stores = app.ops.open_event_stores()
+    event_stores.rejections.note(a_case(status=RejectionStatus.COMPENSATED, changed_at=LONG_AGO))
     assert json.loads(run("books", "prune", "--json")) == {"decisions": 0, "rejections": 0}
-    shelves.close()
+    event_stores.close()

@@ -37,7 +37,9 @@ def lane(root, domain="order", edition=""):
 
 
 def test_all_are_listed_as_they_were_counted(world, client):
-    fill(world.shelves.books, Address("order", "o-1"), event("OrderPlaced"), event("OrderPaid"))
+    fill(
+        world.event_stores.books, Address("order", "o-1"), event("OrderPlaced"), event("OrderPaid")
+    )
     world.lanes.move(step_of(lane("o-1"), 0))
     told = client.get(ALL).json()
     (sales,) = told["projections"]
@@ -87,7 +89,9 @@ def test_a_cursor_of_lanes_that_is_none_is_refused(client, after):
 
 def test_one_lane_is_told_with_all_that_waits_and_what_its_book_has_more(world, client):
     entry = world.hold_up()
-    fill(world.shelves.books, Address("order", "o-1"), *(event("OrderPlaced") for _ in range(5)))
+    fill(
+        world.event_stores.books, Address("order", "o-1"), *(event("OrderPlaced") for _ in range(5))
+    )
     path = f"{ALL}/sales/lane"
     told = client.get(path, params={"domain": "order", "root": "o-1", "limit": 2}).json()
     assert [(one["sequence"], one["why"]) for one in told["waiting"]] == [

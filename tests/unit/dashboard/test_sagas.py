@@ -91,7 +91,7 @@ def test_a_case_is_told_with_its_chain_and_its_letters(world, client):
     file(world, "another event")
     event = Event(id="undone", type="FundsReleased", data={"pin": "4711"})
     decision = deciding(event, cause=case.id)
-    world.shelves.books.write(Write(address=case.source, decision=decision))
+    world.event_stores.books.write(Write(address=case.source, decision=decision))
     told = client.get(f"{ALL}/{case.id}").json()
     assert (told["status"], told["answer"], told["steps"]) == (
         "failed",

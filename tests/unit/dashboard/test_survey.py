@@ -33,7 +33,7 @@ def only(survey):
 
 
 def test_what_the_app_registers_is_counted(world, surveyor):
-    fill(world.shelves.books, O_1.address, *(event("OrderPlaced") for _ in range(4)))
+    fill(world.event_stores.books, O_1.address, *(event("OrderPlaced") for _ in range(4)))
     world.lanes.move(step_of(O_1, 0))
     world.lanes.note(letter_of(O_1, 1))
     world.lanes.park(early_of(O_1, 2), 9)
@@ -74,7 +74,7 @@ def test_workers_are_counted_where_somebody_can_tell(world, surveyor):
 def test_it_is_counted_no_oftener_than_it_says(world, surveyor):
     surveyor.look()
     world.lanes.move(step_of(O_1, 0))
-    fill(world.shelves.books, O_1.address, event(), event())
+    fill(world.event_stores.books, O_1.address, event(), event())
     assert only(surveyor.look()).row.summary.lanes == 0
     world.clock.sleep(LANES_FRESH)
     seen = only(surveyor.look())

@@ -165,13 +165,13 @@ names = st.builds(
     st.sampled_from(["", "x"]),
 )
 moments = st.none() | st.integers(0, 9).map(ago)
-shelves = st.dictionaries(
+event_stores = st.dictionaries(
     names, st.lists(st.tuples(st.sampled_from(["Bid", "Won", "Lost"]), moments), max_size=5)
 )
 
 
 @given(
-    shelves,
+    event_stores,
     st.dictionaries(names, st.integers(0, 7)),
     st.sets(st.sampled_from(["order", "stock"]), min_size=1),
     st.integers(0, 2),

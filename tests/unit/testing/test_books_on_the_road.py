@@ -31,7 +31,7 @@ def test_a_saga_seats_a_player_or_gives_his_funds_back(angzarr_worker, angzarr_a
     angzarr_app.send_command(reserve, domain="player", root="ann")
     done = angzarr_worker.run_until_settled()
     assert {one.outcome for one in done} == {"handled", "skipped"}  # the table is not open
-    shelves = angzarr_app.ops.open_shelves()
-    book = shelves.books.read(Address("player", "ann"), whole=True).book
+    event_stores = angzarr_app.ops.open_event_stores()
+    book = event_stores.books.read(Address("player", "ann"), whole=True).book
     assert [event.type for event in book.events][:2] == ["Registered", "FundsReserved"]
     assert [event.type for event in book.events][2:] == ["FundsReleased"]

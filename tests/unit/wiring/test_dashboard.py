@@ -59,9 +59,9 @@ def count(app, doors):
 
 def test_a_dashboard_counts_what_workers_keep(made, doors):
     lane = Lane("projection.sales", ONE)
-    shelves = made.ops.open_shelves()
-    doors.callback(shelves.close)
-    fill(shelves.books, ONE, *(event("OrderPlaced") for _ in range(3)))
+    event_stores = made.ops.open_event_stores()
+    doors.callback(event_stores.close)
+    fill(event_stores.books, ONE, *(event("OrderPlaced") for _ in range(3)))
     made._parts.ordering.lanes.move(step_of(lane, 0))
     made._parts.ordering.lanes.park(early_of(Lane("shop.gone", ONE), 4), 9)
     survey = count(made, doors)
@@ -89,9 +89,9 @@ def test_without_a_database_it_is_said_which_setting_is_missing(doors):
 
 
 def test_rejected_commands_are_those_of_the_app(made, doors):
-    shelves = made.ops.open_shelves()
-    doors.callback(shelves.close)
-    case = shelves.rejections.note(a_case())
+    event_stores = made.ops.open_event_stores()
+    doors.callback(event_stores.close)
+    case = event_stores.rejections.note(a_case())
     services = open_rejected_services(made.ops, doors)
     assert [one.id for one in services.page(CaseFilter(), limit=1, after="").cases] == [case.id]
     assert services.story(case.id).rejection is not None

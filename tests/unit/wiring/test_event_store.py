@@ -72,7 +72,7 @@ def test_memory_serves_one_process():
 def test_no_sentence_shows_a_password():
     for books in ("mysql://us:s3cret@h/d", "s3cret"):
         with pytest.raises(ConfigurationError) as caught:
-            books_wiring.open_shelves(load({"books": books}, None), "redis://")
+            books_wiring.open_event_stores(load({"books": books}, None), "redis://")
         assert "s3cret" not in str(caught.value)
     assert "s3cret" not in repr(load({"books": POSTGRES}, None))
 
@@ -83,27 +83,27 @@ def test_the_environment_wins(monkeypatch):
 
 
 def test_memory_is_opened_and_closed_as_often_as_wanted():
-    shelves = books_wiring.open_shelves(load({"books": "memory://"}, None), "memory://")
-    assert isinstance(shelves.books, MemoryEventBooks)
-    shelves.close()
-    shelves.close()
+    event_stores = books_wiring.open_event_stores(load({"books": "memory://"}, None), "memory://")
+    assert isinstance(event_stores.books, MemoryEventBooks)
+    event_stores.close()
+    event_stores.close()
 
 
 def test_a_database_is_opened_when_first_used_and_closed_twice(tmp_path):
     url = f"sqlite:///{tmp_path / 'books.db'}"
-    shelves = books_wiring.open_shelves(load({"books": url}, None), "memory://")
-    assert isinstance(shelves.books, SqlEventBooks)
+    event_stores = books_wiring.open_event_stores(load({"books": url}, None), "memory://")
+    assert isinstance(event_stores.books, SqlEventBooks)
     assert list(tmp_path.iterdir()) == [], "nothing was connected to yet"
     decision = Decision(cause="c-1")
-    shelves.books.write(Write(address=Address("player", "p-1"), decision=decision))
-    assert shelves.rejections.look("") == []
-    shelves.close()
-    shelves.close()
+    event_stores.books.write(Write(address=Address("player", "p-1"), decision=decision))
+    assert event_stores.rejections.look("") == []
+    event_stores.close()
+    event_stores.close()
 
 
 def test_one_who_closes_leaves_the_database_to_others(tmp_path):
     settings = load({"books": f"sqlite:///{tmp_path / 'books.db'}"}, None)
-    one, two = (books_wiring.open_shelves(settings, "memory://") for _ in range(2))
+    one, two = (books_wiring.open_event_stores(settings, "memory://") for _ in range(2))
     place = Address("player", "p-1")
     one.books.write(Write(address=place, decision=Decision(cause="c-1")))
     one.close()
@@ -114,10 +114,10 @@ def test_one_who_closes_leaves_the_database_to_others(tmp_path):
 
 def test_the_event_store_reads_the_books_of_an_app_that_keeps_them_in_memory():
     settings, other = (load({"books": "memory://"}, None) for _ in range(2))
-    shelves = books_wiring.open_shelves(settings, "memory://")
+    event_stores = books_wiring.open_event_stores(settings, "memory://")
     place = Address("player", "p-1")
-    shelves.books.write(Write(address=place, decision=Decision(cause="c-1")))
-    assert books_wiring.open_shelves(settings, "memory://").books is shelves.books
+    event_stores.books.write(Write(address=place, decision=Decision(cause="c-1")))
+    assert books_wiring.open_event_stores(settings, "memory://").books is event_stores.books
     store = books_wiring.open_event_store(settings, "memory://")
     assert store.heads(["player"], None, 9) == [Head(place, 0)]
     assert books_wiring.open_event_store(other, "memory://").heads(["player"], None, 9) == []
@@ -126,7 +126,7 @@ def test_the_event_store_reads_the_books_of_an_app_that_keeps_them_in_memory():
 def test_books_in_memory_go_with_their_settings():
     before = len(books_wiring._IN_MEMORY)
     settings = load({"books": "memory://"}, None)
-    books_wiring.open_shelves(settings, "memory://")
+    books_wiring.open_event_stores(settings, "memory://")
     assert len(books_wiring._IN_MEMORY) == before + 1
     del settings
     gc.collect()
@@ -137,10 +137,10 @@ def test_the_event_store_reads_the_books_in_a_database_and_is_closed_twice(tmp_p
     settings = load({"books": f"sqlite:///{tmp_path / 'books.db'}"}, None)
     store = books_wiring.open_event_store(settings, "memory://")
     assert list(tmp_path.iterdir()) == [], "nothing was connected to yet"
-    shelves = books_wiring.open_shelves(settings, "memory://")
+    event_stores = books_wiring.open_event_stores(settings, "memory://")
     place = Address("player", "p-1")
-    shelves.books.write(Write(address=place, decision=Decision(cause="c-1")))
-    shelves.close()
+    event_stores.books.write(Write(address=place, decision=Decision(cause="c-1")))
+    event_stores.close()
     assert store.heads(["player"], None, 9) == [Head(place, 0)]
     store.close()
     store.close()
@@ -152,7 +152,7 @@ def test_without_books_there_is_no_event_store():
 
 
 def test_a_server_that_is_away_is_no_reason_to_refuse():
-    books_wiring.open_shelves(load({"books": POSTGRES}, None), "redis://").close()
+    books_wiring.open_event_stores(load({"books": POSTGRES}, None), "redis://").close()
 
 
 class AYearAgo(SystemClock):

@@ -13,7 +13,7 @@ from angzarr.aggregates.book import Address
 from angzarr.errors import ConfigurationError
 from angzarr.ordering.lane import Lane, Place, Step
 from angzarr.settings.settings import load
-from angzarr.wiring import ordering as ordering_wiring
+from angzarr.wiring import event_store as ordering_wiring
 
 POSTGRES = "postgresql+psycopg://us:s3cret@127.0.0.1:1/angzarr"
 OTHER = "postgresql+psycopg://us:s3cret@127.0.0.1:2/angzarr"

@@ -60,7 +60,7 @@ class MemoryEventBooks(EventBooks):
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._shelves: dict[Address, Shelf] = {}
+        self._by_address: dict[Address, Shelf] = {}
         self._unsent: dict[tuple[Address, str], datetime] = {}
         self._lock = threading.Lock()
 
@@ -69,7 +69,7 @@ class MemoryEventBooks(EventBooks):
     ) -> Reading:
         """The book and what was decided of *cause*."""
         with self._lock:
-            shelf = self._shelves.get(address)
+            shelf = self._by_address.get(address)
             if shelf is None:
                 return Reading(Book(address=address))
             snapshot = shelf.snapshots[-1] if shelf.snapshots and not whole else None
@@ -85,7 +85,7 @@ class MemoryEventBooks(EventBooks):
     def write(self, write: Write, /) -> Answer:
         """Keep a decision and append its events."""
         with self._lock:
-            shelf = self._shelves.setdefault(write.address, Shelf())
+            shelf = self._by_address.setdefault(write.address, Shelf())
             cause, first = write.decision.cause, len(shelf.events)
             if cause in shelf.decisions:
                 return Kept(shelf.decisions[cause], anew=False)
@@ -106,7 +106,7 @@ class MemoryEventBooks(EventBooks):
         with self._lock:
             due = sorted((at, place) for place, at in self._unsent.items() if at < before)
             return [
-                Unsent(address, self._shelves[address].decisions[cause])
+                Unsent(address, self._by_address[address].decisions[cause])
                 for _, (address, cause) in due[:limit]
             ]
 
@@ -118,19 +118,19 @@ class MemoryEventBooks(EventBooks):
     def visit(self, look: Callable[[Mapping[Address, Shelf]], A], /) -> A:
         """The answer of *look* to all books, which do not change meanwhile; it keeps none."""
         with self._lock:
-            return look(self._shelves)
+            return look(self._by_address)
 
     def prune(self, before: datetime, /, *, limit: int) -> int:
         """Forget decisions of before *before* whose events are sent."""
         with self._lock:
             old = sorted(
                 (at, address, cause)
-                for address, shelf in self._shelves.items()
+                for address, shelf in self._by_address.items()
                 for cause, at in shelf.decided.items()
                 if at < before and (address, cause) not in self._unsent
             )
             for _, address, cause in old[:limit]:
-                shelf = self._shelves[address]
+                shelf = self._by_address[address]
                 del shelf.decisions[cause], shelf.decided[cause]
         return len(old[:limit])
 
@@ -151,28 +151,30 @@ class MemoryEventStore(EventStore):
     def heads(self, domains: Sequence[str], after: Address | None, limit: int, /) -> Sequence[Head]:
         """The next sequences of the books of *domains*, those behind *after*."""
 
-        def look(shelves: Mapping[Address, Shelf]) -> list[Head]:
-            found = _chosen(shelves, domains, lambda place: after is None or place > after)
-            return [Head(one, len(shelves[one].events)) for one in heapq.nsmallest(limit, found)]
+        def look(by_address: Mapping[Address, Shelf]) -> list[Head]:
+            found = _chosen(by_address, domains, lambda place: after is None or place > after)
+            return [Head(one, len(by_address[one].events)) for one in heapq.nsmallest(limit, found)]
 
         return self._books.visit(look)
 
     def scan(self, domains: Sequence[str], start: Head | None, limit: int, /) -> Sequence[Event]:
         """Events of *domains*, from the one at *start* on."""
 
-        def look(shelves: Mapping[Address, Shelf]) -> list[Event]:
-            found = _chosen(shelves, domains, lambda place: start is None or place >= start.address)
-            return list(islice(_events(shelves, sorted(found), start), limit))
+        def look(by_address: Mapping[Address, Shelf]) -> list[Event]:
+            found = _chosen(
+                by_address, domains, lambda place: start is None or place >= start.address
+            )
+            return list(islice(_events(by_address, sorted(found), start), limit))
 
         return self._books.visit(look)
 
     def pending(self, places: Sequence[Head], /) -> Sequence[Pending]:
         """Count the events from each of *places* to the end of its book, by type."""
 
-        def look(shelves: Mapping[Address, Shelf]) -> list[Pending]:
+        def look(by_address: Mapping[Address, Shelf]) -> list[Pending]:
             found: dict[str, Pending] = {}
             for address, following in places:
-                shelf = shelves.get(address)
+                shelf = by_address.get(address)
                 for event in shelf.events[following:] if shelf else ():
                     sofar = found.get(event.type, Pending(event.type, 0, None))
                     oldest = _older(sofar.oldest, event.occurred_at)
@@ -186,18 +188,18 @@ class MemoryEventStore(EventStore):
 
 
 def _chosen(
-    shelves: Mapping[Address, Shelf], domains: Sequence[str], fits: Callable[[Address], bool]
+    by_address: Mapping[Address, Shelf], domains: Sequence[str], fits: Callable[[Address], bool]
 ) -> list[Address]:
-    return [place for place in shelves if place.domain in domains and fits(place)]
+    return [place for place in by_address if place.domain in domains and fits(place)]
 
 
 def _events(
-    shelves: Mapping[Address, Shelf], order: Sequence[Address], start: Head | None
+    by_address: Mapping[Address, Shelf], order: Sequence[Address], start: Head | None
 ) -> Iterator[Event]:
     for address in order:
         begins = start is not None and address == start.address
         yield from islice(
-            shelves[address].events, start.next_sequence if start and begins else 0, None
+            by_address[address].events, start.next_sequence if start and begins else 0, None
         )
 
 

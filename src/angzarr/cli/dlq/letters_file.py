@@ -21,8 +21,7 @@ from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import DeadLetterQueue, Receipt
 from angzarr.settings.dlq_urls import FORMS, QueuePlace, place_of, read_url
-from angzarr.wiring.dead_letters import open_backend, open_unprotected, places
-from angzarr.wiring.spool import open_queue
+from angzarr.wiring.dead_letters import open_backend, open_queue, open_unprotected, places
 
 #: Bytes of a file by which it is known again.
 _HEAD: Final = 4096

@@ -23,7 +23,7 @@ from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.spool_forwarder import Aside, Spooled, SpoolTally
 from angzarr.errors import DecodeError
 from angzarr.runtime.text import ago, printable
-from angzarr.wiring import spool as spool_wiring
+from angzarr.wiring import dead_letters as letter_wiring
 
 _PATH: Final = click.option(
     "--path",
@@ -137,8 +137,8 @@ def _tell(done: Counter[str], why: str, *, as_json: bool) -> None:
 
 
 def _folder(app_name: str | None, path: Path | None) -> Any:
-    found = path or spool_wiring.spool_path(load_application(app_name).settings)
-    return spool_wiring.open_folder(found)
+    found = path or letter_wiring.spool_path(load_application(app_name).settings)
+    return letter_wiring.open_folder(found)
 
 
 def _letters(folder: Any, aside: str | None) -> list[Spooled]:

@@ -22,9 +22,8 @@ from angzarr.projections.checkpoint import Checkpoint, Lag, OrderingStores
 from angzarr.projections.ordered_handler import HandlerRow, OrderedHandler, what_helps
 from angzarr.runtime.text import ago, printable, span_text
 from angzarr.wiring.dashboard import ordered
-from angzarr.wiring.event_store import open_event_store
+from angzarr.wiring.event_store import open_event_store, open_ordering
 from angzarr.wiring.operations import Operations
-from angzarr.wiring.ordering import open_ordering
 
 _COLOURS: Final = {
     LaneState.BLOCKED: "bold red",

@@ -71,9 +71,9 @@ def lanes(app):
 
 @pytest.fixture
 def books(app):
-    shelves = app.ops.open_shelves()
-    yield shelves.books
-    shelves.close()
+    event_stores = app.ops.open_event_stores()
+    yield event_stores.books
+    event_stores.close()
 
 
 @pytest.fixture

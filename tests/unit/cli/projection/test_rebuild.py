@@ -66,12 +66,12 @@ def app(monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, "sales_for_test", module_with(app=app))
         with app._parts.ordering.lanes.transaction() as connection:
             connection.exec_driver_sql("CREATE TABLE sales (id text PRIMARY KEY, total int)")
-        shelves = app.ops.open_shelves()
+        event_stores = app.ops.open_event_stores()
         for address in (ONE, TWO):
             placed = [event("OrderPlaced"), event("OrderPlaced"), event("OrderRenamed")]
             data = {"total": 5}
-            fill(shelves.books, address, *(replace(one, data=data) for one in placed))
-        shelves.close()
+            fill(event_stores.books, address, *(replace(one, data=data) for one in placed))
+        event_stores.close()
         yield app
 
 

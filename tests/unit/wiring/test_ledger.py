@@ -7,7 +7,7 @@ import pytest
 from angzarr.errors import ConfigurationError
 from angzarr.maintenance.schema_versions import SchemaStanding
 from angzarr.settings.settings import load
-from angzarr.wiring import schemas as tables_wiring
+from angzarr.wiring import ledger as ledger_wiring
 
 MEMORY, REDIS = "memory://", "redis://127.0.0.1:1"
 POSTGRES = "postgresql+psycopg://us:s3cret@127.0.0.1:1/angzarr"
@@ -20,7 +20,7 @@ def _bare_environment(monkeypatch):
 
 
 def names(broker=REDIS, **said):
-    return list(tables_wiring.openers(load(said, None), broker))
+    return list(ledger_wiring.openers(load(said, None), broker))
 
 
 def test_all_that_have_a_database_are_looked_after():
@@ -46,15 +46,15 @@ def test_none_at_all_is_said_with_what_to_set():
     ],
 )
 def test_what_is_named_and_has_no_database_is_said_with_what_to_set(name, broker, said, told):
-    (open_,) = tables_wiring.openers(load(said, None), broker, [name]).values()
+    (open_,) = ledger_wiring.openers(load(said, None), broker, [name]).values()
     with pytest.raises(ConfigurationError, match=told):
         open_()
 
 
-@pytest.mark.parametrize("name", tables_wiring.NAMES)
+@pytest.mark.parametrize("name", ledger_wiring.NAMES)
 def test_tables_are_made_and_closed_twice(tmp_path, name):
     urls = dict.fromkeys(("ledger", "books"), f"sqlite:///{tmp_path / 'all.db'}")
-    upkeep = tables_wiring.openers(load(urls, None), MEMORY, [name])[name]()
+    upkeep = ledger_wiring.openers(load(urls, None), MEMORY, [name])[name]()
     assert upkeep.revision().standing is SchemaStanding.MISSING
     assert upkeep.upgrade().standing is SchemaStanding.MISSING
     assert upkeep.revision().standing is SchemaStanding.CURRENT
