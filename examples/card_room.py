@@ -14,16 +14,15 @@ from angzarr import (
     Aggregate,
     Angzarr,
     CommandRejectedError,
-    CompensationContext,
-    MergeStrategy,
     Saga,
     Send,
     applies,
     handles,
-    merge_strategy,
     reacts_to,
     rejected,
 )
+from angzarr.aggregates import MergeStrategy, merge_strategy
+from angzarr.sagas import CompensationContext
 
 app = Angzarr("card-room")
 

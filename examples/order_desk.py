@@ -24,21 +24,22 @@ from pydantic import BaseModel, Field
 from angzarr import (
     Aggregate,
     CommandRejectedError,
-    CompensationContext,
     Context,
     Event,
-    Flags,
-    MergeStrategy,
     ProcessManager,
     Saga,
-    SagaCompensationFailed,
     Send,
     applies,
     handles,
-    merge_strategy,
-    pm_emit_compensation_events,
     reacts_to,
     rejected,
+)
+from angzarr.aggregates import MergeStrategy, merge_strategy
+from angzarr.sagas import (
+    CompensationContext,
+    Flags,
+    SagaCompensationFailed,
+    pm_emit_compensation_events,
 )
 
 POINTS = "points"  # the part of an order that is no article

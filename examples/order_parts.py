@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from angzarr import (
-    Aggregate,
-    Angzarr,
-    CommandRejectedError,
-    MergeStrategy,
-    applies,
-    handles,
-    merge_strategy,
-)
+from angzarr import Aggregate, Angzarr, CommandRejectedError, applies, handles
+from angzarr.aggregates import MergeStrategy, merge_strategy
 
 app = Angzarr("order-desk")
 

@@ -38,7 +38,7 @@ from angzarr.sagas.log import case_of
 from angzarr.sagas.story import Hiding
 from angzarr.settings.analysis import AnalysisSettings
 from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
-from angzarr.wiring.event_store import EventStores
+from angzarr.wiring.event_store import EventDatabase
 from contracts.ledger import letter_of, ordered_letter_of
 from contracts.rejections import AT, a_rejection
 from contracts.waiting_events import early_of
@@ -84,7 +84,7 @@ class World:
         self.breakers = InProcessBreakers({"crm": touchy}, default=touchy, clock=self.clock)
 
         self.lanes = MemoryLanes(self.clock)
-        self.event_stores = EventStores(MemoryEventBooks(), MemoryRejectionLog())
+        self.event_stores = EventDatabase(MemoryEventBooks(), MemoryRejectionLog())
         #: What the app registers of ordered handlers, and the workers that run.
         self.registered = [SALES]
         self.members = []

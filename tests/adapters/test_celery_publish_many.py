@@ -12,11 +12,12 @@ from kombu import Queue
 from tests.apps import apps
 from tools.tcp_proxy import LossyProxy
 
-from angzarr import NotAllPublished, Publication
+from angzarr import Publication
 from angzarr.adapters.celery.publish import wires as confirmed_wire
 from angzarr.adapters.celery.publish.batch import MOST_MESSAGES
 from angzarr.adapters.celery.publish.wires import ConfirmedWire, PipelinedWire, wire_for
 from angzarr.errors import BrokerUnavailable
+from angzarr.events import NotAllPublished
 from angzarr.events import headers as names
 
 

@@ -11,11 +11,12 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 from tests.apps import apps
 
-from angzarr import NoRetry, Projection, handles
+from angzarr import Projection, handles
 from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Parked, Skipped, read
 from angzarr.events import headers as names
 from angzarr.events.event import Event, event_type_of, task_id_for, to_json
 from angzarr.events.publication import celery_message
+from angzarr.resilience import NoRetry
 
 TASK = "projection.sums"
 SUMS = sa.Table(

@@ -14,14 +14,13 @@ from angzarr import (
     Aggregate,
     Angzarr,
     CommandRejectedError,
-    MergeStrategy,
     Saga,
     Send,
     applies,
     handles,
-    merge_strategy,
     reacts_to,
 )
+from angzarr.aggregates import MergeStrategy, merge_strategy
 
 PREFIX = os.environ.get("ROAD_PREFIX", "merge")
 SHELF, SHOP = f"{PREFIX}-shelf", f"{PREFIX}-shop"

@@ -15,7 +15,6 @@ from angzarr import (
     Aggregate,
     Angzarr,
     CommandRejectedError,
-    CompensationContext,
     Saga,
     Send,
     applies,
@@ -23,6 +22,7 @@ from angzarr import (
     reacts_to,
     rejected,
 )
+from angzarr.sagas import CompensationContext
 
 PREFIX = os.environ["ANGZARR_PREFIX"]
 #: Letters of other tests are in queues of other domains.

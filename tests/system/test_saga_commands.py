@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from angzarr import Address, Intent
+from angzarr.aggregates import Address, Intent
 from hand_clock import HandClock
 from polling import wait_until
 from system import warm_start

@@ -7,17 +7,14 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from angzarr import (
+from angzarr import Aggregate, Angzarr, applies, handles
+from angzarr.aggregates import (
     Address,
-    Aggregate,
-    Angzarr,
     Command,
     Intent,
     MergeStrategy,
     aexecute_with_retry,
-    applies,
     execute_with_retry,
-    handles,
     merge_strategy,
 )
 from angzarr.aggregates.book import Book, Decision

@@ -9,18 +9,8 @@ from typing import Any, ClassVar, assert_type
 from pydantic import BaseModel
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text
 
-from angzarr import (
-    Angzarr,
-    Category,
-    Event,
-    ExponentialBackoff,
-    Filtered,
-    Jitter,
-    NoRetry,
-    Policy,
-    Projection,
-    handles,
-)
+from angzarr import Angzarr, Category, Event, Policy, Projection, handles
+from angzarr.resilience import ExponentialBackoff, Filtered, Jitter, NoRetry
 
 app = Angzarr("orders", broker="memory://")
 

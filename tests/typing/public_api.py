@@ -17,19 +17,16 @@ from angzarr import (
     Context,
     Event,
     GiveUp,
-    Jitter,
     Limit,
-    NotAllPublished,
     Policy,
     Postpone,
-    Priority,
     Publication,
     RetryLater,
     Rule,
     Skip,
-    Verdict,
-    VerdictRule,
 )
+from angzarr.events import NotAllPublished, Priority
+from angzarr.resilience import Jitter, Verdict, VerdictRule
 from angzarr.resilience.switches import Selector, SwitchAction
 
 

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import BaseModel
 from tests.apps import apps
 
-from angzarr import NotAllPublished, Publication
+from angzarr import Publication
 from angzarr.adapters.celery.publish import batch as batching
 from angzarr.adapters.celery.publish.batch import MOST_MESSAGES, MOST_TEXT, OutgoingEvent, chunks
 from angzarr.adapters.celery.publish.message_template import MessageTemplate, json_of
@@ -39,6 +39,7 @@ from angzarr.errors import (
     PublishIncomplete,
     UnserializableEvent,
 )
+from angzarr.events import NotAllPublished
 from angzarr.events import headers as names
 from angzarr.events.event import Event, Message, task_id_for
 

@@ -4,9 +4,9 @@ This is the form that letters have in queues, spool and ledger unless the settin
 It is not a third form: any reader of proto3 JSON reads it, and a test compares it with protobuf's.
 What is not exactly as it is written here is left to `json_form`, which reads it with protobuf.
 
-Protobuf's JSON costs 0.6 ms more for each letter that is written and read once, which is most of
-what the analysis worker has for one. Microseconds of CPU for a letter of 3 kB, and of 12 kB (329
-webhooks of GitHub), with protobuf 7.36 (upb):
+Protobuf's JSON costs 0.6 to 1.1 ms more for each letter that is written and read once (ADR 0025).
+Microseconds of CPU for a letter of 3 kB, and of 12 kB (329 webhooks of GitHub), with protobuf 7.36
+(upb):
 
 | | here | protobuf's JSON | protobuf's bytes |
 |---|---|---|---|

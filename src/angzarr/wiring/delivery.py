@@ -212,7 +212,7 @@ def build_chains(parts: ProcessParts) -> Chains:
 def build_relay(parts: ProcessParts) -> Relay:
     """Return what publishes decisions of processes that died."""
     event_stores = books_wiring.open_event_stores(parts.context.settings, parts.context.broker_url)
-    event_stores.rejections.close()  # nobody else would, and the last who closes ends the connections
+    event_stores.rejections.close()  # the last to close ends the connections
     return Relay(
         books=event_stores.books,
         publish=SingleConnectionEvents(

@@ -10,14 +10,7 @@ import pytest
 from pydantic import BaseModel
 from tests.hand_clock import HandClock
 
-from angzarr import (
-    ExponentialBackoff,
-    Filtered,
-    NoRetry,
-    Projection,
-    Saga,
-    handles,
-)
+from angzarr import Projection, Saga, handles
 from angzarr.aggregates.book import Address
 from angzarr.analysis.ledger.failure import facts_of
 from angzarr.delivery.context import Context
@@ -34,6 +27,7 @@ from angzarr.events import headers as names
 from angzarr.events.event import Message
 from angzarr.ordering.lane import Elsewhere, Lane, Moved, Order, Step
 from angzarr.ordering.lanes import Turn
+from angzarr.resilience import ExponentialBackoff, Filtered, NoRetry
 from angzarr.runtime.processes import OncePerProcess
 from angzarr.wiring.delivery import build_judge
 

@@ -10,11 +10,12 @@ import pytest
 from celery import Celery
 from pydantic import BaseModel
 
-from angzarr import Angzarr, Priority
+from angzarr import Angzarr
 from angzarr.adapters.celery.publish.outbox import SingleConnectionEvents
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read
 from angzarr.errors import EventDoesNotFit, NoSubscriber
+from angzarr.events import Priority
 from angzarr.events import headers as names
 from angzarr.events.event import Event, Message, task_id_for
 from angzarr.events.headers import from_headers

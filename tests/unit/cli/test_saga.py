@@ -27,7 +27,7 @@ from angzarr.errors import BrokerUnavailable
 from angzarr.events.event import Event
 from angzarr.sagas.log import SETTLED, RejectionStatus, case_of
 from angzarr.sagas.rejection_answers import CompensationStep
-from angzarr.wiring.event_store import EventStores
+from angzarr.wiring.event_store import EventDatabase
 from apps import module_with
 
 #: What a terminal, rich or a reader of lines would act on.
@@ -61,7 +61,7 @@ class FakeApp:
         self.settings = types.SimpleNamespace(saga_compensation=compensation)
 
     def open_event_stores(self):
-        return EventStores(self.books, self.log)
+        return EventDatabase(self.books, self.log)
 
     def letter_protection(self):
         return self.protect

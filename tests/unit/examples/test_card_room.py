@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from angzarr import CommandRejectedError, CompensationContext
+from angzarr import CommandRejectedError
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin
 from angzarr.events.event import Event, event_type_of, to_json
+from angzarr.sagas import CompensationContext
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 

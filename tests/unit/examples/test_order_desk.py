@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr import CompensationContext, Flags
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, MergeStrategy, Origin
 from angzarr.events.event import Event
+from angzarr.sagas import CompensationContext, Flags
 from angzarr.sagas.rejection_answers import Compensation, answer_of
 
 

@@ -9,20 +9,12 @@ import pytest
 import sqlalchemy as sa
 from pydantic import BaseModel
 
-from angzarr import (
-    ExponentialBackoff,
-    MergeStrategy,
-    NoRetry,
-    Projection,
-    applies,
-    handles,
-    merge_strategy,
-    reacts_to,
-    rejected,
-)
+from angzarr import Projection, applies, handles, reacts_to, rejected
+from angzarr.aggregates import MergeStrategy, merge_strategy
 from angzarr.errors import ConfigurationError, DecodeError
 from angzarr.events.event import Event
 from angzarr.projections.projection import DEFAULT, handler_name, policy_of
+from angzarr.resilience import ExponentialBackoff, NoRetry
 from angzarr.resilience.backoff import waits
 from angzarr.resilience.policies import POLICIES
 

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from angzarr import Category, ExponentialBackoff, Filtered, Jitter, NoRetry
+from angzarr import Category
 from angzarr.errors import ConfigurationError
+from angzarr.resilience import ExponentialBackoff, Filtered, Jitter, NoRetry
 from angzarr.resilience.backoff import next_delay, waits
 from angzarr.resilience.policies import POLICIES
 

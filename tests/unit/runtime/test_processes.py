@@ -61,9 +61,9 @@ def test_a_child_makes_its_own_even_if_its_parent_held_the_lock():
 
 def test_an_app_that_is_closed_lets_go_what_it_opened(make_app):
     app = make_app()
-    opened = (app.road, app.flow, app.facts)
+    opened = (app._runtime.executor(), app._parts.flow, app.facts)
     app.close()
-    anew = (app.road, app.flow, app.facts)
+    anew = (app._runtime.executor(), app._parts.flow, app.facts)
     assert not any(one is other for one, other in zip(opened, anew, strict=True))
     app.close()
     app.close()

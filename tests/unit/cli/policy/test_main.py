@@ -10,23 +10,13 @@ from typing import ClassVar
 import pytest
 from click.testing import CliRunner
 
-from angzarr import (
-    Angzarr,
-    Category,
-    ExponentialBackoff,
-    Filtered,
-    NoRetry,
-    Projection,
-    Rule,
-    Verdict,
-    VerdictRule,
-    handles,
-)
+from angzarr import Angzarr, Category, Projection, Rule, handles
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.delivery.delivery import read
 from angzarr.events import headers as names
 from angzarr.events.event import Message
+from angzarr.resilience import ExponentialBackoff, Filtered, NoRetry, Verdict, VerdictRule
 from angzarr.resilience.backoff import delay
 from angzarr.resilience.policies import POLICIES
 from angzarr.wiring.delivery import build_judge

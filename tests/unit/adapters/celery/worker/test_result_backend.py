@@ -10,12 +10,12 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.unit.adapters.celery import child
 
-from angzarr import VerdictRule
 from angzarr.adapters.celery.celery_defaults import bound_retries
 from angzarr.adapters.celery.claim_batch import LeftToAck
 from angzarr.adapters.celery.envelope import sent_as
 from angzarr.adapters.celery.worker.task import _one_server, ack_follows
 from angzarr.errors import DecodeError
+from angzarr.resilience import VerdictRule
 from angzarr.resilience.category import Category, Verdict
 from angzarr.resilience.idempotency import AlreadyCompleted, Claim, Claimed, key_for
 
