@@ -1,4 +1,4 @@
-"""Angzarr: a Celery app whose tasks take the road. It holds the parts, which never see it."""
+"""Angzarr: a Celery app whose tasks the executor runs. It holds the parts, which never see it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ R = TypeVar("R")
 
 
 def _of(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Return *method* of the part that an app holds as *part*, for the app."""
+    """The *method* of the part that an app holds as *part*, for the app."""
 
     @wraps(method)
     def call(app: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -70,7 +70,7 @@ def _of(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concate
 
 
 class Angzarr(Celery):
-    """A Celery app with one road for every task: claimed, retried, dead-lettered, replayed.
+    """A Celery app with one executor for every task: claimed, retried, dead-lettered, replayed.
 
     *broker*, *backend* and every other Celery argument mean what they mean to Celery. *store*
     is where claims live, *dlq* where dead letters go, *ledger* the analysis worker's database,
@@ -204,7 +204,7 @@ class Angzarr(Celery):
         errors: Errors = Exception,
         fallback: Callable[..., Any] | None = None,
     ) -> BreakerGuard:
-        """Return the breaker *name* for use around calls, in a handler or anywhere else.
+        """The breaker *name* for use around calls, in a handler or anywhere else.
 
         A decorator for sync and async functions, a context manager for ``with`` and ``async
         with``, or ``.call(function, …)``. Only *errors* that say the dependency is ill count.
@@ -240,7 +240,7 @@ class Angzarr(Celery):
 
     @property
     def Task(self) -> Any:  # noqa: N802 - Celery's name
-        """The base class of this app's tasks: `task_cls`, or what was assigned, on the road."""
+        """The base class of this app's tasks, run by the executor: `task_cls`, or one assigned."""
         if self._task_class is None:
             self._task_class = self.create_task_cls()
         return self._task_class
@@ -250,7 +250,7 @@ class Angzarr(Celery):
         self._task_class = with_road(kind)
 
     def create_task_cls(self) -> Any:
-        """Return a base class for tasks: the user's, or that of Django's fixup, on the road."""
+        """A base class for tasks that the executor runs: the user's, or that of Django's fixup."""
         return self.subclass_with_self(
             with_road(self.task_cls), name="Task", attribute="_app", keep_reduce=True, abstract=True
         )
@@ -284,7 +284,7 @@ class Angzarr(Celery):
         return task
 
     def register_task(self, task: Any, **options: Any) -> Any:
-        """Register a class-based task, with the road under a class that does not derive from it."""
+        """Register a class-based task; its class gets the executor's base if it lacks that."""
         made = put_on_road(task() if inspect.isclass(task) else task, self.Task)
         registered = super().register_task(made, **options)
         open_body(registered)
@@ -311,13 +311,13 @@ class Angzarr(Celery):
         return self._publisher.send_task(super().send_task, name, *args, **options)
 
     def now(self) -> datetime:
-        """Return the fleet's time in the app's zone: Celery counts ``eta`` and ``expires`` from it.
+        """The fleet's time in the app's zone: Celery counts ``eta`` and ``expires`` from it.
 
-        The machine's own clock may be wrong, and whoever reads those goes by the store's.
+        The machine's own clock may be wrong, and readers of those go by the store's.
         """
         return SystemClock().now().astimezone(self.timezone)
 
     def close(self) -> None:
-        """Close what this process opened, Celery's and ours; what is used again opens again."""
+        """Close what this process opened, Celery's and ours; a later use opens it again."""
         self._runtime.close()
         super().close()

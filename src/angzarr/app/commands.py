@@ -92,7 +92,7 @@ class Commands:
         return self._published(intent.address, decision)
 
     def _published(self, address: Address, decision: Decision) -> Decision:
-        """Publish what was decided here; workers do it where this process cannot (`Relay`)."""
+        """Publish the decision made here; workers do it where this process cannot (`Relay`)."""
         self._parts.outbox.publish(decision.events)
         self._parts.chains.get().books.sent(address, decision.cause)
         return decision
@@ -111,21 +111,21 @@ class Commands:
         self.bury_command(command, SequenceMismatch(expected, actual, strategy))
 
     def bury_command(self, command: Command, error: Exception) -> None:
-        """Make a dead letter of *command*, which was not delivered; raises what is away."""
+        """Make a dead letter of *command*, which was not delivered; raises if a server is away."""
         self._parts.salvage.get().keep(letter_of_command(self._parts, command, error))
 
     def book(self, domain: str, root: str | uuid.UUID, edition: str = "") -> Book:
-        """Return the whole book of an aggregate, an empty one if nobody wrote it."""
+        """The whole book of an aggregate, an empty one if it was never written."""
         return self._parts.chains.get().decider.book(Address(domain, root_text(root), edition))
 
     def load(self, kind: type[B], root: str | uuid.UUID, edition: str = "") -> B:
-        """Return an aggregate as it is now; what is done to it is kept nowhere."""
+        """An aggregate as it is now; changes to it are kept nowhere."""
         address = check_address(Address(kind.domain, root_text(root), edition))
         return kind(read(self._parts.chains.get().books, kind, address).book)
 
 
 def letter_of_command(parts: ProcessParts, command: Command, error: Exception) -> DeadLetter:
-    """Return the letter of *command* as its delivery would have left it, to be replayed."""
+    """The letter of *command* as its delivery would have left it, to be replayed."""
     task = task_of(command.address.domain, command.event.type)
     handler = parts.context.handlers.get(task)
     queue = parts.routing.queue_for(task)
@@ -155,7 +155,7 @@ def _command(
     id: str,
     **said: Any,
 ) -> Command:
-    """Return the command that carries *payload*, in the flow of *cause*."""
+    """The command that carries *payload*, in the flow of *cause*."""
     check_event(payload)
     flow = None if cause is None else cause.correlation_id or cause.id
     event = Event(

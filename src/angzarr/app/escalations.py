@@ -1,6 +1,6 @@
-"""Escalating: people are told that a saga's step could not be undone (spec C5, C7).
+"""Escalating: tells people that a saga's step could not be undone (spec C5, C7).
 
-Whoever escalates writes a line and publishes an event; it never waits for the webhook.
+An escalation writes a line and publishes an event; it never waits for the webhook.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from angzarr.wiring.protection import without_secrets
 
 
 class Escalations:
-    """Tells people; the handler that posts what they are told takes its ordinary road."""
+    """Escalates to people; the executor runs the handler that posts, like any other."""
 
     def __init__(self, context: AppContext, publish: Callable[..., object]) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""What a worker does beside the road for handlers that take events in order."""
+"""A worker's work beside the executor, for handlers that take events in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Bury = Callable[[Message, Exception], str]
 
 
 class LaneWork:
-    """What a worker's parent does for lanes beside the road."""
+    """The work that a worker's parent does for lanes, beside the executor."""
 
     def __init__(self, parts: ProcessParts) -> None:
         self._parts = parts
@@ -33,7 +33,7 @@ class LaneWork:
     def open_keeper_thread(
         self, owner: str, set_aside: SetAside, bury: Bury
     ) -> PeriodicThread | None:
-        """Return what looks after lanes beside the road; None without ordered handlers."""
+        """A thread that looks after lanes, beside the executor; None without ordered handlers."""
         if not orders_of(self._parts.context.handlers):
             return None
         return PeriodicThread(
@@ -73,7 +73,7 @@ class LaneWork:
         )
 
     def _event_store(self) -> EventStore | None:
-        """Return what reads the event books; None where there are none."""
+        """The reader of the event books; None where there are none."""
         context = self._parts.context
         try:
             return books_wiring.open_event_store(context.settings, context.broker_url)

@@ -100,7 +100,7 @@ class ProjectionRegistry:
         return register
 
     def _keep_projection(self, kind: type[Projection], name: str) -> None:
-        """Give *kind* its name, which nobody else has: its lanes and its checkpoint go by it."""
+        """Give *kind* its name, which must be unique: its lanes and its checkpoint go by it."""
         give_name(kind, "name", name)
         other = self._context.projections.setdefault(name, kind)
         if other is not kind:
@@ -130,7 +130,7 @@ def _binding(kind: type[Projection], lanes: Callable[[], Lanes]) -> Bind:
 
 
 def _typed(delivery: Delivery, types: Collection[str]) -> Event:
-    """Return the event; one of no type, as ``apply()`` sends it, is of the only one that there is.
+    """The event; one of no type, as ``apply()`` sends it, is of the only one that there is.
 
     A message without a type has its task's name for one.
     """

@@ -124,7 +124,7 @@ class EventPublisher:
         """Send many events in order, as `publish` sends each, with few round trips; return them.
 
         *events* are event objects, `Publication`s (an object with an id, a root, …), for which
-        what is said here stands in where they say nothing, or `Event`s, which go as they are.
+        these arguments stand in where they say nothing, or `Event`s, which go as they are.
         All are checked before the first is sent: raises what `publish` raises, and says which
         event it was. Raises BrokerUnavailable if nothing was sent. NotAllPublished says which
         events were sent, which may have been and which were not; sending those again is safe.
@@ -270,7 +270,7 @@ class EventPublisher:
 
 
 def _identity(options: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the id of the event that a task's *options* send, and how to say it once more."""
+    """The id of the event that a task's *options* send, and how to say it once more."""
     event_id = (options.get("headers") or {}).get(EVENT_ID)
     if event_id is not None:
         return event_id, f"id={event_id!r}"
@@ -279,7 +279,7 @@ def _identity(options: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _cause() -> Event | None:
-    """Return the event that is being handled here and now."""
+    """The event that is being handled here and now."""
     running = RUNNING.get()
     return running.event if running is not None else None
 
@@ -287,7 +287,7 @@ def _cause() -> Event | None:
 def _event_of(
     given: object, common: Mapping[str, Any], cause: Event | None, now: datetime
 ) -> tuple[Event, bool]:
-    """Return the event, and whether its data is bare JSON that nobody has checked."""
+    """The event, and whether its data is bare JSON that was never checked."""
     if isinstance(given, Event):
         refuse_sequence(given.sequence)
         return given, True

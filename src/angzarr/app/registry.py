@@ -1,6 +1,6 @@
 """Registering: a function becomes a Celery task and a handler.
 
-Classes: what is asked of any class that becomes handlers.
+Classes: the checks of any class that becomes handlers.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class HandlerRegistry:
         )
 
     def _policy(self, policy: Policy | str | None, operation: str | None) -> Policy | str | None:
-        """Return the *policy* that a handler itself names; refuse names that say nothing."""
+        """The *policy* that a handler itself names; refuse names that say nothing."""
         if policy is not None:
             self._context.policy_rules.named(policy)
         elif operation is not None:
@@ -258,7 +258,7 @@ class HandlerRegistry:
         return policy
 
     def _limits(self, limited: Limited) -> tuple[Limit, ...]:
-        """Return the limits that a handler names; raises ConfigurationError for a name's second."""
+        """The limits that a handler names; raises ConfigurationError for a name's second."""
         limits = limits_of(limited, self._context.settings.flow.named_limits())
         if limits:
             known = {
@@ -281,12 +281,12 @@ class HandlerRegistry:
 
 
 def task_name(task: object | None) -> str | None:
-    """Return the name of what a handler names as its compensation."""
+    """The name of the task that a handler names as its compensation."""
     return None if task is None else str(getattr(task, "name", task))
 
 
 def _queue_name(queue: Queue | str | None) -> str | None:
-    """Return the name of what a plain task names as its queue."""
+    """The name of the queue that a plain task names."""
     return queue.name if isinstance(queue, Queue) else queue
 
 

@@ -1,7 +1,7 @@
 """Aggregates, sagas and process managers become handlers (spec C1 to C5).
 
-A command is a message to one task, ``command.<domain>.<type>``; whoever sends it need not import
-what takes it, only route it (Celery's ``task_routes``).
+A command is a message to one task, ``command.<domain>.<type>``; its sender need not import
+its handler, only route it (Celery's ``task_routes``).
 """
 
 from __future__ import annotations
@@ -182,11 +182,11 @@ class SagaRegistry:
         self._handler(SagaCompensationFailed, domain=domain, name=FAILURE_HANDLER)(saga_failures)
 
     def _said(self, text: str) -> str:
-        """Return what a line of the log says of *text*."""
+        """The words that a line of the log has for *text*: cut, and without secrets."""
         return cut(without_secrets(self._context.settings.dlq, text), LONGEST_REASON)
 
     def _take_name(self, kind: type[Saga | ProcessManager[Any]], name: str) -> None:
-        """Give *kind* its name, which nobody else has: ids are made of it."""
+        """Give *kind* its name, which must be unique: ids are made of it."""
         give_name(kind, "name", name)
         other = self._context.sagas.setdefault(name, kind)
         if other is not kind:
@@ -260,7 +260,7 @@ def _expects(event: Event, headers: Mapping[str, Any]) -> None:
 
 
 def _fits(method: Method, kind: str, domain: str | None = None) -> Callable[[Event], object]:
-    """Return what refuses events that are not of the type *kind*, and commands to another domain.
+    """A decoder that refuses events not of the type *kind*, and commands to another domain.
 
     What is carried out is to be what the message's task is known, switched and limited by.
     """

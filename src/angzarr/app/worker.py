@@ -138,7 +138,7 @@ class WorkerLife:
         own_defaults.lay(self._celery.conf, amqp=wiring.is_amqp(self.broker_url))
 
     def holding(self) -> Callable[[Handler], str | None]:
-        """Return what tells why a handler is held back at this moment; for a worker's parent."""
+        """A function that says why a handler is held back at this moment; for a worker's parent."""
         return HeldHandlers(
             switches=self._parts.flow.switches,
             breakers=self._parts.flow.breakers,
@@ -166,7 +166,7 @@ class WorkerLife:
         return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
 
     def owner_lease(self) -> str:
-        """Return the key of this process tree's lease in Redis, which its messages hang on too."""
+        """The key of this process tree's lease in Redis, which its messages hang on too."""
         return owner_lease_key(self.settings.prefix, self.owner)
 
     def check_worker(self, pool: str, limits: Sequence[float | None] = ()) -> None:
@@ -204,7 +204,7 @@ class WorkerLife:
     def begin_work(self, pool: str = "") -> None:
         """Take the owner lease, before the pool starts; raises ConfigurationError for its store.
 
-        The fleet is told that this worker runs, on a *pool* of this name.
+        The register then says that this worker runs, on a *pool* of this name.
         """
         self.stopping.reset()
         membership = fleet_wiring.membership(self._parts, self.owner, pool)
@@ -237,20 +237,20 @@ class WorkerLife:
                 thread.start()
 
     def _open_relay_thread(self) -> PeriodicThread | None:
-        """Return what publishes decisions of processes that died; None without aggregates."""
+        """A thread that publishes decisions of processes that died; None without aggregates."""
         if not self._context.aggregates:
             return None
         return PeriodicThread("angzarr-relay", lambda _stopping: build_relay(self._parts))
 
     def _open_pruning_thread(self) -> PeriodicThread | None:
-        """Return what forgets decisions that are old enough; None without aggregates."""
+        """A thread that forgets decisions that are old enough; None without aggregates."""
         if not self._context.aggregates:
             return None
         pruning = books_wiring.open_pruning(self.settings, self.broker_url)
         return PeriodicThread("angzarr-pruning", lambda _stopping: pruning)
 
     def _open_watch_thread(self) -> PeriodicThread | None:
-        """Return what looks each minute whether its Redis still keeps what it was given."""
+        """A thread that checks each minute whether the worker's Redis still keeps its data."""
         if not checks.uses_redis(self._parts):
             return None
         return PeriodicThread("angzarr-watch", lambda _stopping: self.store_watch)
@@ -261,7 +261,7 @@ class WorkerLife:
         return StoreWatch(lambda: checks.store_trouble(self._parts))
 
     def _duty(self, name: str) -> FleetDuty:
-        """Return whether this worker does for its fleet what *name* says."""
+        """The duty *name* that one worker of the fleet has, as this worker sees it."""
         return FleetDuty(self._parts.tenure, self._parts.claims.store, self.owner, name)
 
     def take_turns(self) -> None:
@@ -337,7 +337,7 @@ class WorkerLife:
         return self.rereads.read(queue, identity, make, keep_packed)
 
     def stop_settling(self, patience: float = 0.0) -> None:
-        """Settle what is due, then nothing more; what is unfinished goes back to the broker."""
+        """Settle the messages that are due, then nothing more; the others go back to the broker."""
         if (made := self._parts.settlement.forget()) is not None:
             made.close(patience)
 
@@ -379,7 +379,7 @@ class WorkerLife:
     def bury(self, message: Message, error: Exception, code: str) -> str:
         """Make a dead letter of *message*, which cannot run, and return its id.
 
-        Its lane and who waits for its result hear of it. Raises what is away; safe to repeat.
+        Its lane and who waits for its result hear of it. Raises Unavailable; safe to repeat.
         """
         letter = self._parts.salvage.get().take(message, error, code)
         handler = self.handlers.get(message.task)
@@ -390,6 +390,6 @@ class WorkerLife:
         return letter.id
 
     def close(self, **_signal: Any) -> None:
-        """Close what this process opened; what is used again opens again."""
+        """Close what this process opened; a later use opens it again."""
         self._parts.close()
         METRICS.flush()

@@ -29,13 +29,13 @@ _UNNAMED: Final = "no app was named: give it with -A module:app, or in the varia
 
 
 def load_application(name: str | None) -> Operations:
-    """Return what operators do with the app that `load_angzarr` finds under *name*."""
+    """The operations of the app that `load_angzarr` finds under *name*."""
     ops: Operations = load_angzarr(name).ops
     return ops
 
 
 def load_angzarr(name: str | None) -> Celery:
-    """Return the Angzarr app that *name* names, as `load_celery` finds it; else UsageError."""
+    """The Angzarr app that *name* names, as `load_celery` finds it; else UsageError."""
     found = _found(name)
     if hasattr(found, "ops"):
         return found
@@ -45,7 +45,7 @@ def load_angzarr(name: str | None) -> Celery:
 
 
 def load_celery(name: str | None) -> Celery:
-    """Return the app that *name* names, ours or any Celery app, as `celery -A` finds it.
+    """The app that *name* names, ours or any Celery app, as `celery -A` finds it.
 
     ``module``, ``module:attribute``, ``module.attribute``, or a package whose module ``celery``
     has it (Django's layout). Raises UsageError; what the module raises at its import is passed on.
@@ -58,7 +58,7 @@ def load_celery(name: str | None) -> Celery:
 
 
 def _found(name: str | None) -> Any:
-    """Return what Celery's own resolver finds under *name*."""
+    """The object that Celery's own resolver finds under *name*."""
     if not name:
         raise click.UsageError(_UNNAMED)
     if not all(name.replace(":", ".").split(".")):
@@ -137,7 +137,7 @@ class WaitingBehind:
         self._lock = threading.Lock()
 
     def __call__(self, entries: Sequence[Entry]) -> Mapping[str, int]:
-        """Return by id how many later events wait behind which of *entries*, in one question.
+        """The number of later events that wait behind each of *entries*, by id, in one question.
 
         An entry behind which nothing waits is left out, as all are where the lanes cannot be asked.
         """
@@ -168,7 +168,7 @@ class WaitingBehind:
 
 
 def open_behind(ops: Operations, doors: ExitStack) -> WaitingBehind:
-    """Return what counts for the app; it connects when first asked about an ordered handler."""
+    """The counter of waiting events; it connects when first asked about an ordered handler."""
     behind = WaitingBehind(lambda: open_ordering(ops.settings, ops.broker_url).lanes)
     doors.callback(behind.close)
     return behind
@@ -199,7 +199,7 @@ def completion(shell: str | None) -> None:
 
 
 def entry_ids(ctx: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Return entries whose id begins as *typed*; a ledger that cannot be asked offers none."""
+    """Entries whose id begins as *typed*; a ledger that cannot be asked offers none."""
     wanted = EntryFilter(id_prefix=typed.lower())
     try:
         with closing(_ledger(ctx)) as ledger:

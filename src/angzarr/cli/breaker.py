@@ -145,7 +145,7 @@ _COLOURS: Final = {
 
 
 def table(states: Mapping[str, BreakerState], now: datetime) -> Table:
-    """Return a table with one row a breaker."""
+    """A table with one row a breaker."""
     made = Table()
     for column in ("breaker", "state", "since", "why", "calls", "failed", "slow", "next probe"):
         made.add_column(column, justify="right" if column in _NUMBERS else "left")
@@ -176,7 +176,7 @@ def print_detail(
 
 
 def line(change: Transition) -> str:
-    """Return *change* as a line."""
+    """The text of *change* in one line."""
     counts_ = change.counts
     judged = f", {counts_.failures} of {counts_.requests} calls failed" if counts_.requests else ""
     by = f", by {change.by}" if change.by else ""
@@ -185,7 +185,7 @@ def line(change: Transition) -> str:
 
 
 def next_probe(state: BreakerState, now: datetime) -> str:
-    """Return when a call may be tried, in words."""
+    """The time at which a call may be tried, in words."""
     if state.phase is Phase.OPEN and state.retry_at is not None:
         left = state.retry_at - now
         return f"in {span_text(left)}" if left > timedelta(0) else "with the next call"

@@ -99,7 +99,7 @@ def _open_unread(ops: Operations, doors: ExitStack) -> Callable[[], Mapping[str,
 
 
 def open_services(ops: Operations, doors: ExitStack) -> Services:
-    """Return what people work on, each store open until *doors* close."""
+    """The services that people work with, each store open until *doors* close."""
     from angzarr.dashboard.ordered_handlers import Surveyor
     from angzarr.dashboard.services import Services
 

@@ -44,14 +44,14 @@ def upgraded_text(before: Revision) -> str:
 
 
 def differences_of(upkeep: TablesUpkeep, found: Revision, *, name: str, cure: str) -> list[str]:
-    """Return how tables differ from what this release expects; those of others differ at all."""
+    """The differences of tables from this release; those at another revision differ as a whole."""
     if found.standing is SchemaStanding.CURRENT:
         return list(upkeep.differences())
     return [standing_text(found, name=name, cure=cure)]
 
 
 def revision_json(revision: Revision) -> dict[str, str | None]:
-    """Return a revision for programs."""
+    """A revision for programs."""
     return {
         "revision": revision.found or None,
         "needed": revision.needed,

@@ -117,7 +117,7 @@ def _examine(  # the options by their names
 
 
 def _apply_fixes(target: Any, report: DoctorReport, *, yes: bool) -> list[dict[str, Any]]:
-    """Make the fixes that a person, or --yes, agrees to; tell on stderr what was done."""
+    """Make the fixes that a person, or --yes, agrees to; report each on stderr."""
     fixes = {(one.kind, one.at, one.arguments): one for one in map(_fix_of, report.findings) if one}
     if not fixes:
         click.echo("--fix can fix none of the findings", err=True)
@@ -194,7 +194,7 @@ _COLOURS: Final = {
 
 
 def print_report(report: DoctorReport) -> None:
-    """Print what was found, and in one line how much."""
+    """Print the findings, and in one line how many there are."""
     out = console()
     for severity, those in groupby(report.findings, key=lambda one: one.severity):
         for finding in those:

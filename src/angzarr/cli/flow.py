@@ -139,7 +139,7 @@ def history(app_name: str | None, *, limit: int, as_json: bool) -> None:
 
 
 class _Order(NamedTuple):
-    """What is to be switched, and where; all of it has been checked."""
+    """The switch that is to be set, and where; all of it has been checked."""
 
     controls: SwitchControls
     selector: Selector
@@ -175,7 +175,7 @@ def _told(switches: Sequence[Switch], unreadable: Sequence[str]) -> list[dict[st
 def _wanted(
     found: Sequence[Switch], unreadable: Sequence[str], ids: Sequence[str], said: dict[str, Any]
 ) -> Sequence[str]:
-    """Return the ids of the switches to end, all of which there are."""
+    """The ids of the switches to end, all of which there are."""
     if ids and any(said.values()):
         raise click.UsageError("say which: either switches by id, or by options such as --handler")
     known: dict[str, object] = {switch.id: switch.selector for switch in found}
@@ -230,7 +230,7 @@ _REMEDY = "garbage, or of a newer release; `angzarr flow resume` with its id rem
 
 
 def table(switches: Sequence[Switch], unreadable: Sequence[str]) -> Table:
-    """Return a table with one row a switch, and one for each id of what is *unreadable*."""
+    """A table with one row a switch, and one for each *unreadable* id."""
     made = Table()
     for column in ("switch", "what", "which", "since", "until", "by", "why"):
         made.add_column(column, no_wrap=column == "switch")
@@ -250,13 +250,13 @@ def table(switches: Sequence[Switch], unreadable: Sequence[str]) -> Table:
 
 
 def line(switch: Switch) -> str:
-    """Return *switch* as a line."""
+    """The text of *switch* in one line."""
     until = f", until {moment(switch.until)}" if switch.until else ""
     return f"{switch}{until}"
 
 
 def removed(id_: str) -> str:
-    """Return that what lay there as *id_* is gone, as a line."""
+    """The line that says that the unreadable entry *id_* is gone."""
     return f"removed {printable(id_)}, which this release could not read"
 
 
@@ -286,7 +286,7 @@ def _what(switch: Switch) -> str:
 
 
 def switch_json(switch: Switch) -> dict[str, Any]:
-    """Return a switch as a JSON object."""
+    """A switch as a JSON object."""
     return {
         "id": switch.id,
         "action": switch.action.value,
@@ -300,13 +300,13 @@ def switch_json(switch: Switch) -> dict[str, Any]:
 
 
 def unreadable_json(id_: str) -> dict[str, Any]:
-    """Return what cannot be read as a JSON object like that of a switch."""
+    """An unreadable entry as a JSON object like that of a switch."""
     unknown = ("action", *Selector._fields, "by", "reason", "at", "until")
     return {"id": id_, **dict.fromkeys(unknown), "understood": False}
 
 
 def change_json(change: SwitchChange) -> dict[str, Any]:
-    """Return a change as a JSON object."""
+    """A change as a JSON object."""
     return {
         "id": change.id,
         "action": change.word,

@@ -74,7 +74,7 @@ def _number(text: str, name: str) -> int:
 
 
 def _ask(place: HealthAddress, path: str) -> tuple[int, dict[str, Any]]:
-    """Return what is answered: its status, and what it tells; raises ClickException."""
+    """The answer: its status, and its content; raises ClickException."""
     import json
     from http.client import HTTPConnection, HTTPException
 

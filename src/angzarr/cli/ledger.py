@@ -64,7 +64,7 @@ def _settle(file: BinaryIO) -> None:
 
 
 def _rename(part: Path, path: Path) -> None:
-    """Call *part* *path*, unless somebody made one; raises FileExistsError."""
+    """Give *part* the name *path*, unless that exists already; raises FileExistsError."""
     try:
         path.hardlink_to(part)
     except FileExistsError:

@@ -60,7 +60,7 @@ class Registration:
 
 
 def registered_in(ops: Operations) -> list[Registration]:
-    """Return what the app registers, as a worker would know it: sagas first."""
+    """The registrations of the app, as a worker would know them: sagas first."""
     handlers = list(ops.known_handlers())
     kinds = [_of_aggregate(ops, kind) for _, kind in sorted(ops.context.aggregates.items())]
     managers = [one for one in kinds if one.reacts_to]
@@ -106,7 +106,7 @@ def _queues(ops: Operations, tasks: Iterable[str]) -> tuple[str, ...]:
 
 
 def print_registered(found: list[Registration]) -> None:
-    """Print what is registered."""
+    """Print the registrations."""
     out = console()
     if not found:
         out.print("this app registers no sagas, process managers or aggregates")
@@ -153,7 +153,7 @@ def filtered(command: _F) -> _F:
 
 
 def wanted_of(options: dict[str, Any]) -> CaseFilter:
-    """Return the filter that *options* name."""
+    """The filter that *options* name."""
     status, flow = options.pop("status"), options.pop("correlation_id")
     return CaseFilter(
         status=RejectionStatus(status) if status else None,
@@ -170,7 +170,7 @@ def opened_stores(ops: Operations) -> Iterator[EventStores]:
 
 
 def page_of(log: RejectionLog, wanted: CaseFilter, *, limit: int, after: str) -> Page:
-    """Return a page of cases; raises click.UsageError for a cursor that is none."""
+    """A page of cases; raises click.UsageError for an invalid cursor."""
     try:
         return pages.page_of(log, wanted, limit=limit, after=after)
     except ValueError as error:
@@ -179,7 +179,7 @@ def page_of(log: RejectionLog, wanted: CaseFilter, *, limit: int, after: str) ->
 
 
 def find(log: RejectionLog, beginning: str) -> Case:
-    """Return the one case whose id begins so; refuses none, several, and too short ones."""
+    """The one case whose id begins so; refuses none, several, and too short ones."""
     if len(beginning) < SHORTEST_ID:
         msg = f"{beginning!r} is too short: give at least {SHORTEST_ID} characters of the id"
         raise click.UsageError(msg)
@@ -194,7 +194,7 @@ def find(log: RejectionLog, beginning: str) -> Case:
 
 
 def case_ids(ctx: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Return newer cases whose id begins as *typed*; a log that cannot be asked offers none."""
+    """Newer cases whose id begins as *typed*; a log that cannot be asked offers none."""
     named = ctx.find_root().params.get("app_name") or os.environ.get("ANGZARR_APP")
     try:
         with opened_stores(load_application(named)) as event_stores:
@@ -304,7 +304,7 @@ def _asking(ops: Operations, event_stores: EventStores) -> Renotifier:
 
 
 def _check_told(case: Case, asking: Renotifier, *, yes: bool) -> None:
-    """Warn that the source was told and has not answered; refuse if that was just now."""
+    """Warn that the source was notified and has not answered; refuse if that was just now."""
     if case.status is not RejectionStatus.TOLD:
         return
     now = asking.clock.now()

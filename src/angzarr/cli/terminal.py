@@ -32,7 +32,7 @@ class ByteSink(Protocol):
 
 
 def standard_output() -> ByteSink:
-    """Return what writes lines to standard output."""
+    """The sink that writes lines to standard output."""
     raw = sys.stdout.buffer
     return _Shown(raw) if sys.stdout.isatty() else raw
 
@@ -65,23 +65,23 @@ _WIDTH: Final = 200
 
 
 def console(*, err: bool = False) -> Console:
-    """Return the console of this terminal, or a wide one where there is none."""
+    """The console of this terminal, or a wide one where there is none."""
     terminal = Console(highlight=False, stderr=err)
     return terminal if terminal.is_terminal else Console(highlight=False, width=_WIDTH, stderr=err)
 
 
 def draws(terminal: Console) -> bool:
-    """Tell whether *terminal* can be drawn over; one of ``TERM=dumb`` shows lines only."""
+    """True if *terminal* can be drawn over; one of ``TERM=dumb`` shows lines only."""
     return terminal.is_terminal and not terminal.is_dumb_terminal
 
 
 def safe(value: object, style: str = "") -> Text:
-    """Return *value* as text without markup and without what a terminal would act on."""
+    """The *value* as text without markup and without what a terminal would act on."""
     return Text(printable(value, keep="\n\t"), style=style)
 
 
 def pairs(values: Mapping[str, object], title: str | None = None) -> Table:
-    """Return a table of names and values, without those that are empty."""
+    """A table of names and values, without those that are empty."""
     table = Table("", "", title=title, title_justify="left", show_header=False)
     for name, value in values.items():
         if value not in (None, ""):
@@ -96,7 +96,7 @@ _LONGEST: Final = timedelta(days=366)
 
 
 def _span_in(text: str) -> timedelta | None:
-    """Return the span that *text* names, at most a little over `_LONGEST`; None for another."""
+    """The span that *text* names, at most a little over `_LONGEST`; None for another."""
     if not _SPAN.fullmatch(text):
         return None
     seconds = sum(int(n) * _UNITS[unit] for n, unit in re.findall(_PART, text))
@@ -111,7 +111,7 @@ class Span(click.ParamType[timedelta]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Return the span that *value* names."""
+        """The span that *value* names."""
         span = _span_in(str(value).strip())
         if span is None:
             self.fail(f"{value!r} is not a span: write 90s, 15m, 2h, 1d12h or 1w", param, ctx)
@@ -126,7 +126,7 @@ class Seconds(Span):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Return the span that *value* names."""
+        """The span that *value* names."""
         text = str(value).strip()
         return super().convert(f"{text}s" if text.isdecimal() else text, param, ctx)
 
@@ -142,7 +142,7 @@ class Moment(click.ParamType[datetime]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> datetime:
-        """Return the moment that *value* names, aware of its zone."""
+        """The moment that *value* names, aware of its zone."""
         text = str(value).strip()
         try:
             if self._ago and (span := _span_in(text)) is not None and span <= _LONGEST:
@@ -155,7 +155,7 @@ class Moment(click.ParamType[datetime]):
 
 
 def moment(at: datetime | None) -> str:
-    """Return *at* in local time with its zone, as --since and --until take it; empty for None.
+    """The moment *at* in local time with its zone, as --since and --until take it; empty for None.
 
     At the ends of the calendar, such as the zero time of Go and .NET, it is in UTC: local time
     there is in a year that Python does not count.

@@ -32,7 +32,7 @@ _PATIENCE: Final = timedelta(milliseconds=500)
 
 
 def open_threads(settings: Settings, broker: str) -> list[PeriodicThread]:
-    """Return a thread that raises alerts and one for each sink; none where alerts are off.
+    """A thread that raises alerts and one for each sink; none where alerts are off.
 
     Raises MissingExtra, ConfigurationError.
     """
@@ -54,18 +54,18 @@ def open_threads(settings: Settings, broker: str) -> list[PeriodicThread]:
 
 
 def open_webhooks(given: AlertSettings) -> dict[str, Sink]:
-    """Return the webhooks that *given* names, by name; raises MissingExtra without the client."""
+    """The webhooks that *given* names, by name; raises MissingExtra without the client."""
     return {name: _webhook(name, webhook) for name, webhook in given.webhooks.items()}
 
 
 @cache
 def meters() -> Any:
-    """Return what counts this process's alerts."""
+    """The counters of this process's alerts."""
     return wiring.alert_meters()
 
 
 def route(given: AlertSettings) -> Callable[[Alert], tuple[str, ...]]:
-    """Return what names the sinks of an alert: the log, and webhooks that want its severity."""
+    """A function that names the sinks of an alert: the log, and webhooks that want its severity."""
 
     def sinks(alert: Alert) -> tuple[str, ...]:
         wanting = (n for n, hook in given.webhooks.items() if alert.severity in hook.severities)
@@ -75,7 +75,7 @@ def route(given: AlertSettings) -> Callable[[Alert], tuple[str, ...]]:
 
 
 def rules_of(given: AlertSettings) -> AlertRules:
-    """Return what counts as worth an alert."""
+    """The rules by which alerts are raised."""
     return AlertRules(
         window=given.window,
         growth_factor=given.growth_factor,

@@ -154,7 +154,7 @@ def _recovery(
     barred: Callable[[], str],
     doors: ExitStack,
 ) -> list[AutoReplay]:
-    """Return the duty that replays held groups by itself; none where the settings say so."""
+    """The duty that replays held groups automatically; none where the settings turn it off."""
     settings = ops.settings.analysis
     if not settings.automatic.recovery:
         return []
@@ -176,7 +176,7 @@ def _recovery(
 
 
 def _handover(ops: Operations, deciding: DecisionMaker, doors: ExitStack) -> Handover:
-    """Return what gives other apps their letters, over connections of its own."""
+    """The duty that gives other apps their letters, over connections of its own."""
     queue = ops.open_dead_letter_queue()
     doors.callback(queue.close)
     return Handover(queue=queue, deciding=deciding, others=ops.other_apps())
@@ -185,7 +185,7 @@ def _handover(ops: Operations, deciding: DecisionMaker, doors: ExitStack) -> Han
 def _pruning(
     ops: Operations, replayer: Replayer, jobs: SqlReplayJobs, doors: ExitStack
 ) -> list[Pruning]:
-    """Return the duties that remove what is not kept any more."""
+    """The duties that remove rows past their retention."""
     settings = ops.settings.analysis
     groups, alerts = ops.open_groups(), ops.open_alerts()
     for one in (groups, alerts):
@@ -202,7 +202,7 @@ def _pruning(
 
 
 def _running(ops: Operations, handler: str) -> str:
-    """Name the releases that run *handler* now; empty where nobody can tell."""
+    """Name the releases that run *handler* now; empty where that is unknown."""
     try:
         return ", ".join(sorted(running_releases(ops.fleet().members(), handler)))
     except (Unavailable, ConfigurationError):
@@ -210,7 +210,7 @@ def _running(ops: Operations, handler: str) -> str:
 
 
 def open_replayer(ops: Operations, doors: ExitStack, *, shows: bool = True) -> Replayer:
-    """Return what begins replays of the app's entries; *shows*: payloads, so not of any size."""
+    """The replayer of the app's entries; *shows*: payloads, so not of any size."""
     ledger = ops.open_ledger()
     doors.callback(ledger.close)
     if payloads := ops.open_payload_store():
@@ -230,7 +230,7 @@ def open_replayer(ops: Operations, doors: ExitStack, *, shows: bool = True) -> R
 def open_compensator(
     ops: Operations, replayer: Replayer, barred: Callable[[], str] = lambda: ""
 ) -> Compensator:
-    """Return what compensates the app's entries; for people with what `open_barred` returned."""
+    """The compensator of the app's entries; for people with what `open_barred` returned."""
     return Compensator(
         ledger=replayer.ledger,
         replayer=replayer,
@@ -240,13 +240,13 @@ def open_compensator(
 
 
 def open_skips(ops: Operations, doors: ExitStack) -> Skips:
-    """Return what lets the events behind entries go on that people close."""
+    """The service that lets the events behind entries go on that people close."""
     replayer = open_replayer(ops, doors, shows=False)
     return Skips(replayer=replayer, barred=open_barred(ops, doors))
 
 
 def open_editor(ops: Operations, replayer: Replayer) -> Editor:
-    """Return what edits the app's entries."""
+    """The editor of the app's entries."""
 
     def decoder(task: str) -> Callable[[Any], Any] | None:
         handler = ops.find_handler(task)
@@ -256,14 +256,14 @@ def open_editor(ops: Operations, replayer: Replayer) -> Editor:
 
 
 def open_barred(ops: Operations, doors: ExitStack) -> Callable[[], str]:
-    """Return what says why people may have nothing sent now; it asks the brake each time."""
+    """A function that says why people may have nothing sent now; it asks the brake each time."""
     brake = ops.open_brake()
     doors.callback(brake.close)
     return lambda: why_not_now(brake.state(), SystemClock().now())
 
 
 def open_gathering(ops: Operations, replayer: Replayer, doors: ExitStack) -> EvidenceCollector:
-    """Return what finds out all that is known of the app's failures."""
+    """The collector of all evidence about the app's failures."""
     gathering = ops.open_gathering(replayer)
     doors.callback(gathering.peers.close)
     return gathering
@@ -292,7 +292,7 @@ def stopped_by_signal() -> Iterator[threading.Event]:
 
 
 def person() -> str:
-    """Return who is at the keyboard, for the audit: whose process it is, whatever LOGNAME says."""
+    """The user at the keyboard, for the audit: the owner of the process, whatever LOGNAME says."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container's user without a name

@@ -57,7 +57,7 @@ class AppContext:
 
     @classmethod
     def of(cls, settings: Settings, **others: Any) -> AppContext:
-        """Return the context of an app with *settings*."""
+        """The context of an app with *settings*."""
         return cls(**_by(settings), **others)
 
     def substitute(self, **others: Any) -> None:

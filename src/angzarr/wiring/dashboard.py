@@ -16,12 +16,12 @@ from angzarr.wiring.operations import Operations
 
 
 def hiding_of(ops: Operations) -> Hiding:
-    """Return what hides as the settings of the app say."""
+    """The hiding of secrets that the settings of the app ask for."""
     return Hiding(ops.letter_protection().redaction)
 
 
 def ordered(ops: Operations) -> list[OrderedHandler]:
-    """Return what takes events in order, as a worker would know it, by name."""
+    """The handlers that take events in order, as a worker would know them, by name."""
     found = [
         OrderedHandler(one.name, one.order) for one in ops.known_handlers() if one.order is not None
     ]
@@ -41,7 +41,7 @@ _C = TypeVar("_C", bound=_Closes)
 
 
 def open_ordered_services(ops: Operations, doors: ExitStack) -> OrderedServices:
-    """Return what is asked about ordered handlers of the app; it connects when first asked."""
+    """The services of the app's ordered handlers; they connect when first asked."""
     from angzarr.dashboard.ordered_handlers import OrderedServices
 
     books = _once(lambda: open_event_store(ops.settings, ops.broker_url), doors)
@@ -61,7 +61,7 @@ def open_ordered_services(ops: Operations, doors: ExitStack) -> OrderedServices:
 
 
 def open_rejected_services(ops: Operations, doors: ExitStack) -> RejectedServices:
-    """Return what is asked about rejected commands of the app; it connects when first asked."""
+    """The services of the app's rejected commands; they connect when first asked."""
     from angzarr.dashboard.services import RejectedServices
 
     return RejectedServices(
@@ -72,7 +72,7 @@ def open_rejected_services(ops: Operations, doors: ExitStack) -> RejectedService
 
 
 def _once(make: Callable[[], _C], doors: ExitStack) -> Callable[[], _C]:
-    """Return what gives the store that *make* opens, once, until *doors* close."""
+    """A function that gives the store that *make* opens, once, until *doors* close."""
     kept = OncePerProcess(make)
 
     def close() -> None:

@@ -39,12 +39,12 @@ Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
 
 
 def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
-    """Return the dead-letter queue: as configured, or the broker itself where it can be one."""
+    """The dead-letter queue: as configured, or the broker itself where it can be one."""
     return protection_wiring.protected(open_unprotected(settings, broker), settings.dlq)
 
 
 def open_letterbox(settings: Settings, broker: str) -> Letterbox:
-    """Return what takes the letters that workers write, each reason's where it belongs."""
+    """The letterbox of the letters that workers write, each reason's where it belongs."""
     rest = open_dead_letters(settings, broker)
     if settings.saga_compensation.dead_letter_queue_url is None:
         return rest
@@ -53,7 +53,7 @@ def open_letterbox(settings: Settings, broker: str) -> Letterbox:
 
 
 def open_compensation_letters(settings: Settings, broker: str) -> DeadLetterQueue:
-    """Return where letters of failed compensations go: a queue of their own, or `dlq` (spec C6).
+    """The queue for letters of failed compensations: one of their own, or `dlq` (spec C6).
 
     They are protected and offloaded as `dlq` says.
     """
@@ -66,7 +66,7 @@ def open_compensation_letters(settings: Settings, broker: str) -> DeadLetterQueu
 
 
 def open_unprotected(settings: Settings, broker: str) -> DeadLetterQueue:
-    """Return the same for letters that others wrote: they are neither redacted nor signed."""
+    """The same queue for letters that others wrote: they are neither redacted nor signed."""
     given = settings.dlq
     if given.targets is None:
         return open_backend(places(settings, broker)[0], given, broker)
@@ -81,20 +81,20 @@ def open_chain(
     spool: Letterbox | None = None,
     confirmed: Callable[[str, int], object],
 ) -> FallbackQueue:
-    """Return the chain of the queues that letters go to, with *spool* behind them."""
+    """The chain of the queues that letters go to, with *spool* behind them."""
     names = [name for name in places(settings, broker) if name != SPOOL]
     queues = {name: open_backend(name, settings.dlq, broker) for name in names}
     return FallbackQueue(queues, spool=spool, chance=random.random, confirmed=confirmed)
 
 
 def open_spool(given: DeadLetterSettings) -> Any:
-    """Return the spool at the path that the settings name."""
+    """The spool at the path that the settings name."""
     files = importlib.import_module("angzarr.adapters.files.spool")
     return files.Spool(Path(str(given.spool.path)), max_bytes=given.spool.max_bytes)
 
 
 def open_backend(name: str, given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
-    """Return the queue of the backend *name*; connects when it is first used."""
+    """The queue of the backend *name*; connects when it is first used."""
     if name not in _BACKENDS:
         known = ", ".join(sorted(_BACKENDS))
         msg = f"dead letters cannot be kept on {name!r}: use one of {known}"
@@ -109,7 +109,7 @@ def _channel(_given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
 
 
 def channel_of(broker: str) -> str:
-    """Return the name of the channel that has the letters of *broker*: its own, where it has one.
+    """The name of the channel that has the letters of *broker*: its own, where it has one.
 
     A broker in this process is named by the host of its URL.
     """
@@ -196,7 +196,7 @@ _BACKENDS: Final[Mapping[str, Open]] = {
 
 
 def default_backend(broker: str) -> str:
-    """Return where *broker*'s dead letters go if nothing is said; raises if nowhere."""
+    """The default backend for *broker*'s dead letters; raises ConfigurationError if it has none."""
     scheme = broker.split(":", 1)[0]
     if wiring.is_amqp(broker):
         return "amqp"
@@ -210,17 +210,17 @@ def default_backend(broker: str) -> str:
 
 
 def places(settings: Settings, broker: str) -> tuple[str, ...]:
-    """Return the names of where letters go, in the order in which they are tried."""
+    """The names of the places for letters, in the order in which they are tried."""
     return settings.dlq.targets or (settings.dlq.backend or default_backend(broker),)
 
 
 def has_spool(settings: Settings) -> bool:
-    """Tell whether letters go to a folder of this machine while no queue takes them."""
+    """True if letters go to a folder of this machine while no queue takes them."""
     return SPOOL in (settings.dlq.targets or ())
 
 
 def default_domain(context: AppContext) -> str:
-    """Return the domain of the app's letters for which nothing else names one (0076).
+    """The domain of the app's letters for which nothing else names one (0076).
 
     As set; else by the prefix, if it is the app's own; else by its name.
     """
@@ -235,7 +235,7 @@ def default_domain(context: AppContext) -> str:
 
 
 def domains_to_read(context: AppContext) -> list[str]:
-    """Return every domain whose letters the app's analysis worker reads.
+    """Every domain whose letters the app's analysis worker reads.
 
     That of its name is among them where another is its default: earlier releases put letters
     there, and an app is known by its name (`analysis.other_apps`).
@@ -253,7 +253,7 @@ def _named(context: AppContext) -> list[str]:
 
 
 def open_payloads(given: PayloadSettings) -> PayloadStore | None:
-    """Return the payload store, None where none is configured; connects when it is first used."""
+    """The payload store, None where none is configured; connects when it is first used."""
     if given.url is None:
         return None
     place = place_of(given.url)
@@ -270,7 +270,7 @@ def open_payloads(given: PayloadSettings) -> PayloadStore | None:
 
 
 def offloading(queue: DeadLetterQueue, given: PayloadSettings) -> DeadLetterQueue:
-    """Return *queue*, which is that of one backend, with the payload store beside it if any."""
+    """*queue*, which is that of one backend, with the payload store beside it if any."""
     store = open_payloads(given)
     if store is None:
         return queue
@@ -285,7 +285,7 @@ _PATIENCE: Final = timedelta(milliseconds=500)
 
 
 def open_forwarder(settings: Settings, broker: str, path: Path | None = None) -> Forwarder:
-    """Return what forwards from the spool, or the one at *path*, to the targets before it.
+    """The forwarder from the spool, or the one at *path*, to the targets before it.
 
     Connects when it is first used. Raises ConfigurationError where no spool is configured.
     """
@@ -298,7 +298,7 @@ def open_forwarder(settings: Settings, broker: str, path: Path | None = None) ->
 
 
 def open_forwarder_thread(settings: Settings, broker: str) -> PeriodicThread | None:
-    """Return a thread that forwards and whose process tells how full the spool is, if any."""
+    """A thread that forwards, and whose process reports how full the spool is, if there is one."""
     if not has_spool(settings):
         return None
 
@@ -311,12 +311,12 @@ def open_forwarder_thread(settings: Settings, broker: str) -> PeriodicThread | N
 
 
 def open_folder(path: Path) -> Any:
-    """Return the way out of the spool at *path*."""
+    """The way out of the spool at *path*."""
     return importlib.import_module("angzarr.adapters.files.spool").FolderOfLetters(path)
 
 
 def open_queue(given: SpoolSettings, *, create_missing: bool) -> DeadLetterQueue:
-    """Return the spool at the path that *given* names as a queue that letters are moved from."""
+    """The spool at the path that *given* names as a queue that letters are moved from."""
     module = importlib.import_module("angzarr.adapters.files.spool_queue")
     queue: DeadLetterQueue = module.SpoolQueue(
         Path(str(given.path)), max_bytes=given.max_bytes, create_missing=create_missing
@@ -325,7 +325,7 @@ def open_queue(given: SpoolSettings, *, create_missing: bool) -> DeadLetterQueue
 
 
 def spool_path(settings: Settings) -> Path:
-    """Return where the spool is; raises ConfigurationError where none is configured."""
+    """The path of the spool; raises ConfigurationError where none is configured."""
     if has_spool(settings):
         return Path(str(settings.dlq.spool.path))
     msg = (

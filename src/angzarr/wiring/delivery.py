@@ -1,4 +1,4 @@
-"""Assembly: puts the road of one process together (a child must not share its parent's sockets)."""
+"""Assembly: builds the executor of one process (a child must not share its parent's sockets)."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _new_executor(
 
 
 def open_schedule(context: AppContext) -> OpenSchedule:
-    """Return where delays wait: beside the claims, or in this process if the broker is there too.
+    """The store of delays: beside the claims, or in this process if the broker is there too.
 
     A worker is refused where that is not shared by all who share the broker
     (`checks.check_servers`).
@@ -152,7 +152,7 @@ def open_schedule(context: AppContext) -> OpenSchedule:
 
 
 def build_salvage(context: AppContext) -> UnreadableMessages:
-    """Return what a parent process does with damaged envelopes; it opens when first needed."""
+    """The handling of damaged envelopes in a parent process; it opens when first needed."""
     clock = SystemClock()
     return UnreadableMessages(
         letter_builder=_autopsy(context, clock),
@@ -164,7 +164,7 @@ def build_salvage(context: AppContext) -> UnreadableMessages:
 
 
 def open_replay_outcomes(celery: Celery, settings: Settings) -> ReplayOutcomes:
-    """Return the queue on which workers tell how replays ended; signed where letters are."""
+    """The queue on which workers report how replays ended; signed where letters are."""
     queue = CeleryReplayOutcomes(celery, CeleryPublisher(celery), outcomes_queue(settings.prefix))
     return protection_wiring.believed(queue, settings.dlq)
 
@@ -177,7 +177,7 @@ def build_settlement(parts: ProcessParts) -> Settlement:
 
 
 def build_chains(parts: ProcessParts) -> Chains:
-    """Return what deliveries of commands and notifications need; it connects when first used."""
+    """The parts for deliveries of commands and notifications; they connect when first used."""
     context = parts.context
     clock, given = SystemClock(), context.settings.saga_compensation
     event_stores = books_wiring.open_event_stores(context.settings, context.broker_url)
@@ -210,7 +210,7 @@ def build_chains(parts: ProcessParts) -> Chains:
 
 
 def build_relay(parts: ProcessParts) -> Relay:
-    """Return what publishes decisions of processes that died."""
+    """The relay that publishes decisions of processes that died."""
     event_stores = books_wiring.open_event_stores(parts.context.settings, parts.context.broker_url)
     event_stores.rejections.close()  # the last to close ends the connections
     return Relay(
@@ -224,7 +224,7 @@ def build_relay(parts: ProcessParts) -> Relay:
 
 
 def build_reacting(parts: ProcessParts) -> Reacting:
-    """Return what deliveries to sagas need."""
+    """The part that deliveries to sagas need."""
     given = parts.context.settings.saga_compensation
     return Reacting(outbox=parts.outbox, clock=SystemClock(), max_depth=given.max_depth)
 
@@ -261,14 +261,14 @@ def _admission(parts: ProcessParts, judge: FailurePolicy) -> Admission:
 
 
 def _time_limit(parts: ProcessParts, name: str) -> timedelta | None:
-    """Return the shorter of the time limits that Celery puts on the task *name*."""
+    """The shorter of the time limits that Celery puts on the task *name*."""
     task = parts.celery.tasks.get(name)
     limits = [limit for limit in (task and task.time_limit, task and task.soft_time_limit) if limit]
     return timedelta(seconds=min(limits)) if limits else None
 
 
 def build_judge(context: AppContext, clock: Clock) -> FailurePolicy:
-    """Return what knows the app's rules; it needs no server."""
+    """The failure policy with the app's rules; it needs no server."""
     return FailurePolicy(
         letter_builder=_autopsy(context, clock),
         clock=clock,

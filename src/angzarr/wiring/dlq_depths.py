@@ -37,9 +37,9 @@ DutyOf: TypeAlias = Callable[[str], DepthDuty]
 def open_depth_thread(
     settings: Settings, broker: str, domains: Sequence[str], duty_of: DutyOf | None = None
 ) -> PeriodicThread | None:
-    """Return a thread that asks for depths and whose process tells them.
+    """A thread that asks for depths, and whose process reports them.
 
-    Without *duty_of* it is of an analysis worker, each of which asks. None where nobody measures:
+    Without *duty_of* it is an analysis worker's, and each one asks. None without measurements:
     `health.port` is not set.
     """
     if settings.health.port is None:
@@ -53,9 +53,9 @@ def open_depth_thread(
 def open_depth_watch(
     settings: Settings, broker: str, domains: Sequence[str], duty_of: DutyOf | None = None
 ) -> DepthWatch:
-    """Return what asks for depths, in turns that somebody takes; without *duty_of* it always does.
+    """The watch of depths, whose turns a caller takes; without *duty_of* it always asks.
 
-    Raises ConfigurationError where the settings say nowhere that letters go to.
+    Raises ConfigurationError where the settings name no place for letters.
     """
     places = _places(settings, broker)
     return DepthWatch(
@@ -70,13 +70,13 @@ def open_depth_watch(
 
 
 def _named(places: Iterable[str], domains: Iterable[str]) -> str:
-    """Return the name of asking *places* for *domains*: apps with one store may have others."""
+    """The name of asking *places* for *domains*: apps with one store may have others."""
     asked = json.dumps([sorted(places), sorted(domains)]).encode()
     return f"dlq_depth:{hashlib.sha256(asked).hexdigest()[:16]}"
 
 
 def _places(settings: Settings, broker: str) -> Mapping[str, Callable[[], DeadLetterQueue]]:
-    """Return what opens each queue that letters go to; the spool has gauges of its own."""
+    """An opener for each queue that letters go to; the spool has gauges of its own."""
     given = settings.dlq.model_copy(update={"payloads": PayloadSettings()})  # only counts
     opened = {
         name: partial(letter_wiring.open_backend, name, given, broker)

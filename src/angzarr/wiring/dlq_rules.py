@@ -1,4 +1,4 @@
-"""How dead letters of an app are classified, and what is asked for it (spec A3)."""
+"""How dead letters of an app are classified, and which parts that needs (spec A3)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class DeadLetterRules:
         self._replacement = classify
 
     def classifier(self, chance: Callable[[], float]) -> Classifier:
-        """Return what classifies this app's dead letters; raises ConfigurationError."""
+        """The classifier of this app's dead letters; raises ConfigurationError."""
         self._parts.routing.load_tasks()
         given = self._context.settings.analysis
         return Classifier(
@@ -94,7 +94,7 @@ class DeadLetterRules:
         )
 
     def open_gathering(self, replayer: Replayer) -> EvidenceCollector:
-        """Return what finds out all that is known of failures; `peers` of it is to be closed."""
+        """The collector of all evidence about failures; its `peers` must be closed."""
         self._parts.routing.load_tasks()
         return EvidenceCollector(
             peers=ledger_wiring.open_part(
@@ -109,7 +109,7 @@ class DeadLetterRules:
         )
 
     def _undone_by(self, handler: str) -> str:
-        """Return the compensation that *handler* names, or an empty string."""
+        """The compensation that *handler* names, or an empty string."""
         found = self._context.handlers.get(handler)
         return (found and found.compensation) or ""
 
@@ -160,7 +160,7 @@ class DeadLetterRules:
         return breaker_of(handler.domain) if handler and handler.domain else ""
 
     def _fit(self, letter: DeadLetter) -> Fit:
-        """Tell whether the event decodes as its handler declares it now."""
+        """Whether the event decodes as its handler declares it now, and why."""
         handler: Any = self._context.handlers.get(letter.handler)
         if handler is None or handler.decode is None:
             return Fit(why="its handler declares no type here")
@@ -178,6 +178,6 @@ class DeadLetterRules:
 
 
 def other_apps(context: AppContext) -> OtherApps:
-    """Return what tells letters of other apps from those of this one."""
+    """The rule that tells letters of other apps from those of this one."""
     reads = letter_wiring.domains_to_read(context)
     return OtherApps(context.main or "angzarr", frozenset(reads))

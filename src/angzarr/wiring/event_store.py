@@ -21,7 +21,7 @@ from angzarr.wiring.stores import EMBEDDED, check_shared, extra, is_embedded
 
 
 class EventDatabase(NamedTuple):
-    """What is kept in the database of the event books. To be closed."""
+    """The stores in the database of the event books. To be closed."""
 
     books: EventBooks
     rejections: RejectionLog
@@ -37,7 +37,7 @@ _IN_MEMORY: Final[dict[int, EventDatabase]] = {}
 
 
 def open_event_stores(settings: Settings, broker: str) -> EventDatabase:
-    """Return where *settings* keep event books; connects when first used.
+    """The event books and rejections that *settings* name; connects when first used.
 
     Raises ConfigurationError, MissingExtra.
     """
@@ -57,7 +57,7 @@ def open_event_stores(settings: Settings, broker: str) -> EventDatabase:
 
 
 def removals(books: EventBooks, rejections: RejectionLog, settings: Settings) -> Sequence[Aged]:
-    """Return what goes some day of event books and of what became of rejected commands."""
+    """The removals of old rows from event books and from the log of rejected commands."""
     return (
         Aged(
             name="decisions",
@@ -75,7 +75,7 @@ def removals(books: EventBooks, rejections: RejectionLog, settings: Settings) ->
 
 
 def open_pruning(settings: Settings, broker: str) -> PruningTurns:
-    """Return what removes in turns what *settings* do not keep; raises as `open_event_stores`."""
+    """A pruning, in turns, of rows that *settings* do not keep; raises as `open_event_stores`."""
     event_stores, clock = open_event_stores(settings, broker), SystemClock()
     return PruningTurns(
         prunings=[Pruning(removal=one, clock=clock) for one in removals(*event_stores, settings)],
@@ -85,7 +85,7 @@ def open_pruning(settings: Settings, broker: str) -> PruningTurns:
 
 
 def open_event_store(settings: Settings, broker: str) -> EventStore:
-    """Return what reads all event books that *settings* name; connects when first used.
+    """A reader of all event books that *settings* name; connects when first used.
 
     To be closed. Raises ConfigurationError, MissingExtra.
     """
@@ -103,7 +103,7 @@ def open_event_store(settings: Settings, broker: str) -> EventStore:
 
 
 def check_books(settings: Settings, broker: str) -> str:
-    """Return the URL of the event books; raises ConfigurationError where not all share them."""
+    """The URL of the event books; raises ConfigurationError where not all share them."""
     url = books_url(settings, broker)
     if url is None:
         msg = (
@@ -127,17 +127,17 @@ def _in_memory(settings: Settings) -> EventDatabase:
 
 
 def books_url(settings: Settings, broker: str) -> str | None:
-    """Return where event books are, whether or not that serves *broker*; None: nowhere."""
+    """The URL of the event books, whether or not that serves *broker*; None: nowhere."""
     return settings.books or (EMBEDDED if is_embedded(broker) else None)
 
 
 def orders_of(handlers: Handlers) -> dict[str, Order]:
-    """Return the order of each handler that has one, by name, in order of registration."""
+    """The order of each handler that has one, by name, in order of registration."""
     return {handler.name: handler.order for handler in handlers if handler.order}
 
 
 def open_ordering(settings: Settings, broker: str) -> OrderingStores:
-    """Return where *settings* keep lanes and checkpoints; connects when first used.
+    """The lanes and checkpoints that *settings* name; connects when first used.
 
     Raises ConfigurationError, MissingExtra.
     """
@@ -158,7 +158,7 @@ def open_ordering(settings: Settings, broker: str) -> OrderingStores:
 
 
 def check_ordering(settings: Settings, broker: str) -> str:
-    """Return the URL of the order; raises ConfigurationError where not all share it."""
+    """The URL of the order; raises ConfigurationError where not all share it."""
     url = ordering_url(settings, broker)
     if url is None:
         msg = (
@@ -172,12 +172,12 @@ def check_ordering(settings: Settings, broker: str) -> str:
 
 
 def ordering_url(settings: Settings, broker: str) -> str | None:
-    """Return the database of the order, whether or not it serves *broker*; None: there is none."""
+    """The URL of the order's database, whether or not it serves *broker*; None: there is none."""
     return settings.ordering.url or settings.books or _by_default(settings, broker)
 
 
 def _by_default(settings: Settings, broker: str) -> str | None:
-    """Return the database that is there anyway, if one is."""
+    """The database that is there anyway, if one is."""
     if is_embedded(broker):
         return EMBEDDED
     store = settings.store

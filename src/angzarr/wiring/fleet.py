@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def release() -> str:
-    """Return the version of the user's code that this process runs; empty: nobody said it.
+    """The version of the user's code that this process runs; empty if it is not set.
 
     Letters and the fleet have it from here, so that the two can be compared.
     """
@@ -26,7 +26,7 @@ def release() -> str:
 
 
 def membership(parts: ProcessParts, owner: str, pool: str) -> Membership:
-    """Return what keeps the worker *owner* on the register, beside its claims."""
+    """The membership that keeps the worker *owner* on the register, beside its claims."""
     host, pid, began = socket.gethostname(), os.getpid(), SystemClock().now()
 
     def look() -> Member:
@@ -45,5 +45,5 @@ def membership(parts: ProcessParts, owner: str, pool: str) -> Membership:
 
 
 def _names(handlers: Handlers) -> Iterator[str]:
-    """Return what can run here; every Celery app has Celery's own tasks."""
+    """The names of the tasks that can run here; every Celery app has Celery's own tasks."""
     return (one.name for one in handlers if not one.name.startswith("celery."))

@@ -46,7 +46,7 @@ class Flow:
 
 
 def open_flow(context: AppContext, facts: Callable[[], FactLog]) -> Flow:
-    """Return the flow control of this process; it connects when first needed."""
+    """The flow control of this process; it connects when first needed."""
     flow = context.settings.flow
     meters = wiring.breaker_meters()
     watch = Watches((BreakerLog(facts=facts), meters))
@@ -87,7 +87,7 @@ def open_flow(context: AppContext, facts: Callable[[], FactLog]) -> Flow:
 
 
 def flow_store(context: AppContext) -> str | None:
-    """Return the Redis that the fleet shares: as configured, else the claim store if it is one."""
+    """The Redis that the fleet shares: as configured, else the claim store if it is one."""
     if context.settings.flow.store:
         return str(context.settings.flow.store)
     try:
@@ -98,7 +98,7 @@ def flow_store(context: AppContext) -> str | None:
 
 
 def breaker_settings(context: AppContext) -> Mapping[str, BreakerSettings]:
-    """Return the settings of every breaker that has some of its own, by name."""
+    """The settings of every breaker that has some of its own, by name."""
     waves = context.settings.poison_wave
     domains = letter_wiring.domains_to_read(context)
     guards = {breaker_of(domain): _of_wave(waves) for domain in domains} if waves.enabled else {}
@@ -112,7 +112,7 @@ def guard_of(
     guard: Guard | str,
     fallback: Callable[..., Any] | None = None,
 ) -> BreakerGuard:
-    """Return a breaker around calls, whose errors are judged by *handler*'s rules too.
+    """A breaker around calls, whose errors are judged by *handler*'s rules too.
 
     Rules for one event type hold for the calls of its deliveries.
     """

@@ -52,7 +52,7 @@ ALERTS: Final[Part[Alerts]] = Part("angzarr.adapters.sql.ledger.alerts", "SqlAle
 
 
 def open_part(part: Part[P], settings: Settings, broker: str) -> P:
-    """Return *part* of the ledger that *settings* name, to be closed; connects when first used.
+    """The *part* of the ledger that *settings* name, to be closed; connects when first used.
 
     Raises ConfigurationError, MissingExtra.
     """
@@ -72,12 +72,12 @@ def open_part(part: Part[P], settings: Settings, broker: str) -> P:
 
 
 def open_upkeep(settings: Settings, broker: str) -> LedgerUpkeep:
-    """Return what looks after the ledger, to be closed; raises what `open_part` does."""
+    """The upkeep of the ledger, to be closed; raises what `open_part` does."""
     return open_part(UPKEEP, settings, broker)
 
 
 def ledger_url(settings: Settings, broker: str) -> str | None:
-    """Return where the ledger is; None: nowhere."""
+    """The URL of the ledger; None: nowhere."""
     return settings.ledger or (EMBEDDED if is_embedded(broker) else None)
 
 
@@ -91,9 +91,9 @@ class _Door(NamedTuple):
 def openers(
     settings: Settings, broker: str, names: Sequence[str] = ()
 ) -> Mapping[str, Callable[[], TablesUpkeep]]:
-    """Return what opens the upkeep of each of the schemas *names*, or of all that are configured.
+    """An opener for the upkeep of each of the schemas *names*, or of all that are configured.
 
-    Raises ConfigurationError where none is; what is named and is not raises when it is opened.
+    Raises ConfigurationError where none is; one named but not configured raises when opened.
     """
     wanted = names or [
         name
@@ -130,7 +130,7 @@ def _open_ordering(settings: Settings, broker: str) -> TablesUpkeep:
 
 
 def _opened(url: str, module: str, schema: str) -> TablesUpkeep:
-    """Return the upkeep of *schema* in the database at *url*; connects when first used."""
+    """The upkeep of *schema* in the database at *url*; connects when first used."""
     if url == "memory://":
         msg = f"{schema.lower()} are kept in memory, where there are no tables to look after"
         raise ConfigurationError(msg)

@@ -90,39 +90,39 @@ class Operations:
         return self._parts.ordering
 
     def dlq_classifier(self, chance: Callable[[], float]) -> Classifier:
-        """Return what classifies the app's dead letters; raises ConfigurationError."""
+        """The classifier of the app's dead letters; raises ConfigurationError."""
         return self._rules.classifier(chance)
 
     def open_gathering(self, replayer: Replayer) -> EvidenceCollector:
-        """Return what finds out all that is known of failures; `peers` of it is to be closed."""
+        """The collector of all evidence about failures; its `peers` must be closed."""
         return self._rules.open_gathering(replayer)
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:
-        """Return a new connection to the dead-letter queue."""
+        """A new connection to the dead-letter queue."""
         return letter_wiring.open_dead_letters(self.settings, self.broker_url)
 
     def open_letterbox(self) -> Letterbox:
-        """Return a new connection to where workers put letters: by reason, where that is set."""
+        """A new connection to the letterbox of workers: by reason, where that is set."""
         return letter_wiring.open_letterbox(self.settings, self.broker_url)
 
     def open_compensation_letters(self) -> DeadLetterQueue:
-        """Return a new connection to where letters of failed compensations go."""
+        """A new connection to the queue for letters of failed compensations."""
         return letter_wiring.open_compensation_letters(self.settings, self.broker_url)
 
     def open_payload_store(self) -> PayloadStore | None:
-        """Return where the bodies of large letters are; None where none is configured."""
+        """The store for bodies of large letters; None where none is configured."""
         return letter_wiring.open_payloads(self.settings.dlq.payloads)
 
     def open_forwarder(self, path: Path | None = None) -> Forwarder:
-        """Return what empties the spool, or the one at *path*; ConfigurationError without one."""
+        """A forwarder that empties the spool, or the one at *path*; else ConfigurationError."""
         return letter_wiring.open_forwarder(self.settings, self.broker_url, path)
 
     def open_forwarder_thread(self) -> PeriodicThread | None:
-        """Return a thread that empties the spool from time to time, if there is one."""
+        """A thread that empties the spool from time to time, if there is one."""
         return letter_wiring.open_forwarder_thread(self.settings, self.broker_url)
 
     def open_depth_thread(self, duty_of: DutyOf | None = None) -> PeriodicThread | None:
-        """Return a thread that asks the dead-letter queues how full they are, if that is told.
+        """A thread that asks the dead-letter queues how full they are, if that is reported.
 
         *duty_of* says which worker of the fleet asks; without it each process that calls does.
         """
@@ -132,7 +132,7 @@ class Operations:
         return depth_wiring.open_depth_thread(self.settings, self.broker_url, domains, duty_of)
 
     def open_depth_watch(self) -> DepthWatch:
-        """Return what asks the dead-letter queues how full they are, in turns that a caller takes.
+        """A watch that asks the dead-letter queues how full they are, in turns that a caller takes.
 
         Raises ConfigurationError where letters have no place.
         """
@@ -162,88 +162,88 @@ class Operations:
         checks.check_analysis(self.settings, self.broker_url)
 
     def open_ledger(self) -> Ledger:
-        """Return the ledger."""
+        """The ledger."""
         return self._part(ledger_wiring.LEDGER)
 
     def open_alerts(self) -> Alerts:
-        """Return the alerts about what is in the ledger."""
+        """The alerts about entries in the ledger."""
         return self._part(ledger_wiring.ALERTS)
 
     def open_webhooks(self) -> Mapping[str, Sink]:
-        """Return where alerts go besides the log, by name; raises MissingExtra."""
+        """The sinks of alerts besides the log, by name; raises MissingExtra."""
         from angzarr.wiring import alerts as alert_wiring
 
         return alert_wiring.open_webhooks(self.settings.analysis.alerts)
 
     def open_alert_threads(self) -> Sequence[PeriodicThread]:
-        """Return the threads that raise and deliver alerts; none where alerts are off."""
+        """The threads that raise and deliver alerts; none where alerts are off."""
         from angzarr.wiring import alerts as alert_wiring
 
         return alert_wiring.open_threads(self.settings, self.broker_url)
 
     def open_writes(self) -> Writes:
-        """Return what remembers the writes of the HTTP API."""
+        """The memory of the HTTP API's writes."""
         return self._part(ledger_wiring.WRITES)
 
     def open_brake(self) -> Brake:
-        """Return the brake of the ledger's replays."""
+        """The brake of the ledger's replays."""
         return self._part(ledger_wiring.BRAKE)
 
     def open_replay_jobs(self) -> SqlReplayJobs:
-        """Return the replay jobs of the ledger."""
+        """The replay jobs of the ledger."""
         return self._part(ledger_wiring.REPLAY_JOBS)
 
     def open_groups(self) -> Groups:
-        """Return the groups of the ledger."""
+        """The groups of the ledger."""
         return self._part(ledger_wiring.GROUPS)
 
     def open_ledger_upkeep(self) -> LedgerUpkeep:
-        """Return what looks after the ledger's tables."""
+        """The upkeep of the ledger's tables."""
         return ledger_wiring.open_upkeep(self.settings, self.broker_url)
 
     def table_upkeeps(self, names: Sequence[str] = ()) -> Mapping[str, Callable[[], TablesUpkeep]]:
-        """Return what opens the upkeep of each of the schemas *names*, or of all configured."""
+        """An opener for the upkeep of each of the schemas *names*, or of all configured."""
         return ledger_wiring.openers(self.settings, self.broker_url, names)
 
     def _part(self, part: ledger_wiring.Part[P]) -> P:
         return ledger_wiring.open_part(part, self.settings, self.broker_url)
 
     def open_event_stores(self) -> books_wiring.EventDatabase:
-        """Return event books and what became of rejected commands."""
+        """The event books and the log of rejected commands."""
         return books_wiring.open_event_stores(self.settings, self.broker_url)
 
     def open_publisher(self) -> Publisher:
-        """Return what sends raw messages to this app's broker."""
+        """A publisher of raw messages to this app's broker."""
         return CeleryPublisher(self._parts.celery)
 
     def open_replay_outcomes(self) -> ReplayOutcomes:
-        """Return the queue on which workers tell how replays ended; signed where letters are."""
+        """The queue on which workers report how replays ended; signed where letters are."""
         return open_replay_outcomes(self._parts.celery, self.settings)
 
     def dead_letter_domains(self) -> list[str]:
-        """Return every domain whose letters the analysis worker reads."""
+        """Every domain whose letters the analysis worker reads."""
         self._parts.routing.load_tasks()
         return letter_wiring.domains_to_read(self.context)
 
     def breaker_controls(self) -> BreakerControls:
-        """Return what people do to breakers; raises ConfigurationError where none are shared."""
+        """The controls of breakers for people; raises ConfigurationError where none are shared."""
         self._parts.routing.load_tasks()
         return _shared(self._parts.flow.controls, "breakers")
 
     def switch_controls(self) -> SwitchControls:
-        """Return what people pause and drop with; raises ConfigurationError as for breakers."""
+        """The controls to pause and drop with; raises ConfigurationError as for breakers."""
         self._parts.routing.load_tasks()
         return _shared(self._parts.flow.switch_controls, "switches")
 
     def fleet(self) -> Fleet:
-        """Return who runs what; raises ConfigurationError where there can be no claim store.
+        """The register of workers; raises ConfigurationError where there can be no claim store.
 
-        Each call of its verbs asks the store: what classifies many letters asks once for all.
+        Each call of its verbs asks the store: to classify many letters, ask once for all.
         """
         return self._parts.claims.fleet
 
     def watch_clock(self) -> ClockWatch | None:
-        """Return what compares this machine's clock with the claim store's.
+        """A watch that compares this machine's clock with the claim store's.
 
         None where they are one, or no store is configured here.
         """
@@ -258,22 +258,22 @@ class Operations:
         return watch
 
     def open_clock_thread(self) -> PeriodicThread | None:
-        """Return a thread by which a process that is no worker goes by the fleet's clock."""
+        """A thread by which a process other than a worker goes by the fleet's clock."""
         watch = self.watch_clock()
         return None if watch is None else PeriodicThread("angzarr-clock", lambda _stopping: watch)
 
     def find_handler(self, name: str) -> Handler | None:
-        """Return the handler or plain task registered as *name*, as a worker would know it."""
+        """The handler or plain task registered as *name*, as a worker would know it."""
         self._parts.routing.load_tasks()
         return self.context.handlers.get(name)
 
     def known_handlers(self) -> Handlers:
-        """Return all handlers, as a worker would know them."""
+        """All handlers, as a worker would know them."""
         self._parts.routing.load_tasks()
         return self.context.handlers
 
     def compensations(self) -> Compensations:
-        """Return which handler undoes which; raises ConfigurationError for one that is unknown."""
+        """The compensation of each handler; raises ConfigurationError for one that is unknown."""
         from angzarr.adapters.celery.publish.outbox import CeleryCompensations
 
         self._parts.routing.load_tasks()
@@ -281,7 +281,7 @@ class Operations:
         return CeleryCompensations(self._parts.celery, self.context.handlers)
 
     def replay_targets(self) -> ReplayTargets:
-        """Return the tasks and queues that a replay may be sent to (spec A4).
+        """The tasks and queues that a replay may be sent to (spec A4).
 
         Raises ConfigurationError for a route of foreign letters that leads nowhere.
         """
@@ -301,24 +301,24 @@ class Operations:
         return targets
 
     def other_apps(self) -> OtherApps:
-        """Return what tells letters of other apps from those of this one."""
+        """The rule that tells letters of other apps from those of this one."""
         return other_apps(self.context)
 
     def queue_for(self, task: str) -> str:
-        """Return the queue to which *task*, which may be unknown here, would be sent."""
+        """The queue to which *task*, which may be unknown here, would be sent."""
         return self._parts.routing.queue_for(task)
 
     def clearance(self) -> Clearance:
-        """Return what a letter must pass before it is replayed."""
+        """The checks that a letter must pass before it is replayed."""
         return protection_wiring.open_clearance(self.settings.dlq)
 
     def letter_protection(self) -> Protection:
-        """Return what is done to a letter before it is kept."""
+        """The protection of a letter before it is kept."""
         return protection_wiring.open_protection(self.settings.dlq)
 
 
 def _shared(controls: C | None, what: str) -> C:
-    """Return *controls*, or refuse where no store is shared by which others would be reached."""
+    """The given *controls*; refuses where no shared store makes them reach other processes."""
     if controls is None:
         msg = (
             f"the {what} of this app live in each worker process: set flow.store to a Redis"

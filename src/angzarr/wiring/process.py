@@ -58,7 +58,7 @@ class ProcessParts:
 
     @property
     def claims(self) -> wiring.Claims:
-        """Where this process claims events; its road and its lease share it."""
+        """Where this process claims events; its executor and its lease share it."""
         return self._claims.get()
 
     @property
@@ -92,7 +92,7 @@ class ProcessParts:
         self._tenure.forget()
 
     def close(self) -> None:
-        """Close what was opened; what is used again opens again."""
+        """Close what was opened; a later use opens it again."""
         closed: tuple[OncePerProcess[Any], ...] = (
             self.executor, self.chains, self.salvage, self._flow, self._facts, self.poster,
             self._ordering,
@@ -103,7 +103,7 @@ class ProcessParts:
 
 
 def open_poster(given: SagaCompensationSettings) -> Any:
-    """Return what posts to the webhook that *given* names.
+    """A poster to the webhook that *given* names.
 
     Raises MissingExtra, ConfigurationError for certificates that cannot be read.
     """

@@ -59,7 +59,7 @@ def open_site(ops: Operations, name: str, *, in_place: bool) -> Iterator[Site]:
 
 
 def plan_of(ops: Operations, name: str) -> tuple[Plan, type[Projection]]:
-    """Return what is to be done to rebuild the projection *name*; raises RebuildError."""
+    """The plan to rebuild the projection *name*, and its class; raises RebuildError."""
     handler = ops.find_handler(handler_name(name))
     if handler is None or handler.order is None or name not in ops.context.projections:
         known = ", ".join(sorted(ops.context.projections)) or "none"
@@ -92,7 +92,7 @@ def _green(engine: Any, plan: Plan, kind: type[Projection], *, in_place: bool) -
 
 
 def _ordering(ops: Operations) -> str:
-    """Return the URL of the order; raises ConfigurationError where there is nothing to read."""
+    """The URL of the order; raises ConfigurationError where there is nothing to read."""
     ordering = check_ordering(ops.settings, ops.broker_url)
     books = check_books(ops.settings, ops.broker_url)
     if "memory://" in {ordering, books}:
@@ -117,7 +117,7 @@ _log: Final = logging.getLogger("angzarr.projections")
 def reset_projection(ops: Operations, name: str, *, by: str = "") -> int:
     """Let the handler of task *name* begin anew; return how many lanes it had.
 
-    Read model, checkpoint and lanes are cleared in one transaction; what is parked stays. Raises
+    Read model, checkpoint and lanes are cleared in one transaction; parked events stay. Raises
     ConfigurationError for a projection that cannot empty its read model, and StoreUnavailable.
     """
     lanes: int = ops.ordering.lanes.reset(name, _emptying(ops, name))
@@ -126,7 +126,7 @@ def reset_projection(ops: Operations, name: str, *, by: str = "") -> int:
 
 
 def _emptying(ops: Operations, name: str) -> Callable[[Any], object] | None:
-    """Return what empties the read model of the projection with task *name*, if it is one."""
+    """A function that empties the read model of the projection with task *name*, if it is one."""
     for kind in ops.context.projections.values():
         if handler_name(kind.name) == name:
             return partial(_empty, kind)

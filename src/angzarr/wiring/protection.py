@@ -18,7 +18,7 @@ from angzarr.wiring import stores as wiring
 
 
 def protected(queue: DeadLetterQueue, given: DeadLetterSettings) -> DeadLetterQueue:
-    """Return *queue* behind what the settings ask for, *queue* itself where they ask for nothing.
+    """*queue* behind the protection that the settings ask for, *queue* itself if they ask for none.
 
     Raises MissingExtra where letters are to be sealed and the library is not there.
     """
@@ -28,7 +28,7 @@ def protected(queue: DeadLetterQueue, given: DeadLetterSettings) -> DeadLetterQu
 
 
 def open_protection(given: DeadLetterSettings) -> Protection:
-    """Return what is done to a letter before it leaves or is kept."""
+    """The protection of a letter before it leaves or is kept."""
     return Protection(
         redaction=_redaction(given),
         cipher=_cipher(given),
@@ -38,7 +38,7 @@ def open_protection(given: DeadLetterSettings) -> Protection:
 
 
 def hiding(given: DeadLetterSettings) -> Callable[[DeadLetter], DeadLetter] | None:
-    """Return what takes secrets out of the texts of a letter; None: nothing is one."""
+    """A function that takes secrets out of the texts of a letter; None: there are no secrets."""
     return _redaction(given).of_texts if given.redact or given.redact_text else None
 
 
@@ -47,7 +47,7 @@ def _redaction(given: DeadLetterSettings) -> Redaction:
 
 
 def open_clearance(given: DeadLetterSettings) -> Clearance:
-    """Return what a letter must pass before it is replayed."""
+    """The checks that a letter must pass before it is replayed."""
     return Clearance(
         signatures=_signatures(given),
         accept_unsigned=given.accept_unsigned,
@@ -57,7 +57,7 @@ def open_clearance(given: DeadLetterSettings) -> Clearance:
 
 
 def believed(queue: ReplayOutcomes, given: DeadLetterSettings) -> ReplayOutcomes:
-    """Return *queue* with outcomes that are signed and verified, where there are signing keys."""
+    """*queue* with outcomes that are signed and verified, where there are signing keys."""
     if not given.signing_keys:
         return queue
     return SignedOutcomes(
@@ -84,5 +84,5 @@ _NO_WORDS: Final = Words()
 
 
 def without_secrets(given: DeadLetterSettings, text: str) -> str:
-    """Return *text* without what the settings hide in the texts of letters."""
+    """*text* without the parts that the settings hide in the texts of letters."""
     return masked(text, _NO_WORDS, [compiled(pattern) for pattern in given.redact_text])

@@ -1,4 +1,4 @@
-"""Checks: what is refused at start because a server is not configured, not shared or not fit."""
+"""Checks: refuse to start where a server is not configured, not shared or not fit."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _check_store(settings: Settings, broker: str) -> None:
 
 
 def store_trouble(parts: ProcessParts) -> str:
-    """Return why the app's Redis would be refused by a worker that starts now; else empty."""
+    """The reason for which a worker that starts now would refuse the app's Redis; else empty."""
     _eviction().forget_asked()
     try:
         _check_store(parts.context.settings, parts.context.broker_url)
@@ -87,7 +87,7 @@ def store_trouble(parts: ProcessParts) -> str:
 
 
 def uses_redis(parts: ProcessParts) -> bool:
-    """Return True if claims or messages of the app are in a Redis."""
+    """True if claims or messages of the app are in a Redis."""
     url = wiring.store_url(parts.context.settings, parts.context.broker_url)
     return url.startswith("redis") or transport_of(parts.celery) == "redis"
 
@@ -126,7 +126,7 @@ def check_foreign_routes(
 
 @contextmanager
 def _start() -> Iterator[None]:
-    """Say of what is unsafe that no worker starts with it; one that runs says it as it is."""
+    """Say of an unsafe setting that no worker starts with it; a running worker says it as it is."""
     try:
         yield
     except UnsafeSetting as error:
@@ -152,7 +152,7 @@ def check_compensations(handlers: Handlers) -> None:
 
 
 def _useless(handler: Handler, undoing: Handler | None) -> str:
-    """Return why *undoing* cannot undo what *handler* did, or an empty string."""
+    """The reason for which *undoing* cannot undo what *handler* did, or an empty string."""
     if undoing is None:
         return "is not registered with this app"
     if undoing is handler:

@@ -83,7 +83,7 @@ def redis_adapter(name: str) -> ModuleType:
 
 
 def store_url(settings: Settings, broker: str) -> str:
-    """Return where claims live: as configured, or the default of the broker (decisions 17)."""
+    """The URL of the claims: as configured, or the default of the broker (decisions 17)."""
     if settings.store:
         return settings.store
     scheme = broker.split(":", 1)[0]
@@ -99,7 +99,7 @@ def store_url(settings: Settings, broker: str) -> str:
 
 
 def open_claims(settings: Settings, broker: str) -> Claims:
-    """Return the claim store with a small cache of completed keys before it, and its leases."""
+    """The claim store with a small cache of completed keys before it, and its leases."""
     url = store_url(settings, broker)
     rides = _rides(settings, url, broker)
     claims = _open_store(url, settings.prefix, one=rides)
@@ -115,7 +115,7 @@ def open_claims(settings: Settings, broker: str) -> Claims:
 
 
 def _rides(settings: Settings, store: str, broker: str) -> bool:
-    """Tell whether a claim in *store* can end in the step that acknowledges a message."""
+    """True if a claim in *store* can end in the step that acknowledges a message."""
     return settings.redis_transport == "angzarr" and store == broker and ";" not in broker
 
 
@@ -177,7 +177,7 @@ def _sql_time(engine: Any) -> datetime:
 
 
 def redis_schedule(url: str, prefix: str) -> Any:
-    """Return a schedule on Redis; raises MissingExtra where its client is not installed."""
+    """A schedule on Redis; raises MissingExtra where its client is not installed."""
     client = adapter("angzarr.adapters.redis.link", "redis").RedisClient(url)
     return adapter("angzarr.adapters.redis.schedule", "redis").RedisSchedule(client, prefix=prefix)
 
@@ -195,14 +195,14 @@ def _redis_ending(  # noqa: PLR0917 - partly bound where the store is opened
 
 
 def sql_engine(url: str, *, power_safe: bool = True) -> Any:
-    """Return an engine for *url*; raises MissingExtra where its driver is not installed."""
+    """An engine for *url*; raises MissingExtra where its driver is not installed."""
     sql = importlib.import_module("angzarr.adapters.sql.engine.engine")
     with extra("psycopg"):
         return sql.build_engine(url, power_safe=power_safe)
 
 
 def open_facts(settings: Settings, broker: str) -> FactLog:
-    """Return the fact log: SQL where a URL is set or the broker is embedded, else log lines."""
+    """The fact log: SQL where a URL is set or the broker is embedded, else log lines."""
     url = settings.facts.url or (EMBEDDED if is_embedded(broker) else None)
     sinks: list[FactLog] = []
     if url and url.startswith("memory"):
@@ -218,12 +218,12 @@ def open_facts(settings: Settings, broker: str) -> FactLog:
 
 
 def is_amqp(broker: str) -> bool:
-    """Tell whether *broker* is a RabbitMQ."""
+    """True if *broker* is a RabbitMQ."""
     return broker.startswith(("amqp", "pyamqp"))
 
 
 def is_embedded(broker: str) -> bool:
-    """Tell whether *broker* is a part of its process, so that nothing is shared."""
+    """True if *broker* is a part of its process, so that nothing is shared."""
     return broker.startswith("memory")
 
 
@@ -244,7 +244,7 @@ def check_shared(url: str, broker: str, what: str, key: str) -> None:
 
 
 def open_hooks(transport: str) -> list[Hook]:
-    """Return the hooks that every app has: the log lines, and OpenTelemetry's API."""
+    """The hooks that every app has: the log lines, and OpenTelemetry's API."""
     log = importlib.import_module("angzarr.adapters.structlog.hook")
     telemetry = importlib.import_module("angzarr.adapters.opentelemetry.traces")
     measures = METRICS.provider()
@@ -258,7 +258,7 @@ def begin_counts() -> None:
 
 
 def _meters(module: str, name: str) -> Any:
-    """Return instruments, of who measures in this process."""
+    """The instruments *name* of *module*, on this process's meter provider."""
     adapter = importlib.import_module(module)
     return getattr(adapter, name)(METRICS.provider())
 
@@ -278,49 +278,49 @@ _ORDERING: Final = OncePerProcess(
 
 
 def breaker_meters() -> Any:
-    """Return what tells OpenTelemetry of breakers."""
+    """The OpenTelemetry instruments of breakers."""
     return _meters("angzarr.adapters.opentelemetry.meters", "BreakerMeters")
 
 
 def clock_meters() -> Any:
-    """Return what tells OpenTelemetry how wrong this machine's clock is."""
+    """The OpenTelemetry instruments for the error of this machine's clock."""
     return _meters("angzarr.adapters.opentelemetry.meters", "ClockMeters")
 
 
 def alert_meters() -> Any:
-    """Return what tells OpenTelemetry of alerts."""
+    """The OpenTelemetry instruments of alerts."""
     return _meters("angzarr.adapters.opentelemetry.letter_meters", "AlertMeters")
 
 
 def depth_meters() -> Any:
-    """Return what tells OpenTelemetry how full this process finds the dead-letter queues."""
+    """The OpenTelemetry instruments for how full this process finds the dead-letter queues."""
     return _DEPTHS.get()
 
 
 def letter_meters() -> Any:
-    """Return what counts where this process's letters go."""
+    """The counters for where this process's letters go."""
     return _LETTERS.get()
 
 
 def saga_meters() -> Any:
-    """Return what counts this process's rejections and compensations."""
+    """The counters of this process's rejections and compensations."""
     return _SAGAS.get()
 
 
 def ordering_meters() -> Any:
-    """Return what tells OpenTelemetry of this process's ordered handlers."""
+    """The OpenTelemetry instruments of this process's ordered handlers."""
     return _ORDERING.get()
 
 
 def publishing_span(event: Event) -> AbstractContextManager[str | None]:
-    """Return a span around the publish of *event*, which gives its ``traceparent``."""
+    """A span around the publish of *event*, which gives its ``traceparent``."""
     traces = importlib.import_module("angzarr.adapters.opentelemetry.traces")
     span: AbstractContextManager[str | None] = traces.publishing(event.type, event.domain, event.id)
     return span
 
 
 def bound_logger() -> Callable[[Mapping[str, Any]], Any]:
-    """Return what makes a handler's logger."""
+    """The function that makes a handler's logger."""
     logs = importlib.import_module("angzarr.adapters.structlog.logs")
     make: Callable[[Mapping[str, Any]], Any] = logs.bound_logger
     return make
@@ -333,7 +333,7 @@ def write_error(logger: str, event: str, fields: Mapping[str, Any]) -> None:
 
 
 def write_logs(level: int) -> None:
-    """Set up logging for a process that is no Celery worker; our own lines from *level*."""
+    """Set up logging for a process other than a Celery worker; our own lines from *level*."""
     importlib.import_module("angzarr.adapters.structlog.logs").configure(level)
     guard_logs()
 

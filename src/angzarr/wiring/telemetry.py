@@ -86,7 +86,7 @@ class Metrics:
             folder.remove()
 
     def answer(self) -> HttpAnswer:
-        """Return what all processes have measured, as Prometheus reads it; or why not.
+        """The measurements of all processes, as Prometheus reads them; or the reason for none.
 
         It is made anew once a second at most, and for one at a time.
         """
@@ -115,7 +115,7 @@ class Metrics:
     # -- in every process ----------------------------------------------------------------------
 
     def provider(self) -> Any:
-        """Return who measures in this process; None: the app's own SDK, if there is one."""
+        """The meter provider of this process; None: the app's own SDK, if there is one."""
         here = None if self._folder is None else self._here.get()
         return None if here is None else here.provider
 
@@ -179,14 +179,14 @@ class Health(Protocol):
     """What a process tells of itself; asked from any thread."""
 
     def live(self) -> Report:
-        """Tell whether it moves; else only a restart helps."""
+        """The report whether it moves; else only a restart helps."""
 
     def ready(self) -> Report:
-        """Tell whether it does its work."""
+        """The report whether it does its work."""
 
 
 def open_health(settings: HealthSettings, health: Health) -> HealthServer | None:
-    """Return what serves *health*, not yet listening; None where no port is set."""
+    """The server of *health*, not yet listening; None where no port is set."""
     if settings.port is None:
         return None
     answers = {

@@ -251,7 +251,7 @@ def edit(
 
 
 def _with_note(order: ReplayOrder, note: str) -> ReplayOrder:
-    """Return *order* whose line in the history begins with *note*."""
+    """*order*, whose line in the history begins with *note*."""
     return replace(order, said="; ".join(filter(None, (note, order.said)))[:LONGEST_NOTE])
 
 
@@ -272,7 +272,7 @@ def _draft(
     *,
     original: bool,
 ) -> Draft:
-    """Return the edit that the person gives, to be sent *where* and how he says."""
+    """The edit that the person gives, with the options *where* to send it."""
     failure = edited_from(detail, original=original)
     if isinstance(failure, Refusal):
         raise click.ClickException(failure)
@@ -314,7 +314,7 @@ def _opened(editor: Editor, beginning: str) -> EntryDetail:
 
 
 def _data(editor: Editor, failure: Failure, file: TextIO | None) -> Any:
-    """Return the data that the person gives."""
+    """The data that the person gives."""
     if file is not None:
         text: str | None = file.read(LARGEST + 1)
     else:

@@ -96,7 +96,7 @@ def stats(app_name: str | None, *, as_json: bool) -> None:
 
 
 def _protection(ops: Operations, detail: EntryDetail) -> dict[str, str]:
-    """Return what is known of who wrote and who can open the letter."""
+    """The known facts of who wrote and who can open the letter."""
     failure = detail.failure
     return dict(ops.clearance().told(failure)) if isinstance(failure, DeadLetter) else {}
 
@@ -113,7 +113,7 @@ class Abridged:
         self.cuts = len(self._message) > LONGEST
 
     def __call__(self, text: str) -> str:
-        """Return *text* as one line, with the message cut short where it is long."""
+        """*text* as one line, with the message cut short where it is long."""
         line = _abridged_one_line(text)
         if not self.cuts:
             return line
@@ -169,7 +169,7 @@ def print_page(page: EntryPage, behind: Mapping[str, int]) -> None:
 def entries_table(
     entries: Iterable[Entry], behind: Mapping[str, int], *, narrow: bool = False
 ) -> Table:
-    """Return a table with one row an entry; *narrow* leaves out what `show` tells, too."""
+    """A table with one row an entry; *narrow* leaves out what `show` tells, too."""
     left_out = (*(_LEFT_OUT if narrow else ()), *(() if behind else (_BEHIND,)))
     table = Table()
     for name in _COLUMNS:
@@ -243,7 +243,7 @@ def print_stats(stats: FailureStats) -> None:
 
 
 def print_results(results: Sequence[tuple[Entry, str]], *, done: str) -> None:
-    """Print what was *done* with which entries, and why it was not with the others."""
+    """Print what was *done* with which entries, and the reason for the others."""
     if not results:
         console().print("no entry fits: nothing was done")
         return
@@ -291,7 +291,7 @@ def _facts(entry: Entry, brief: Abridged) -> dict[str, object]:
 
 
 def _stale(detail: EntryDetail) -> dict[str, object]:
-    """Return what a stale command expected, and how it is sent."""
+    """The sequence that a stale command expected, and how it is sent."""
     if (mismatch := detail.mismatch) is None:
         return {}
     return {
@@ -301,7 +301,7 @@ def _stale(detail: EntryDetail) -> dict[str, object]:
 
 
 def history_table(history: Sequence[HistoryLine], brief: Callable[[str], str] = str) -> Table:
-    """Return lines of a history, oldest first; *brief* cuts their details."""
+    """Lines of a history, oldest first; *brief* cuts their details."""
     table = Table("when", "who", "what", "detail")
     for line in history:
         table.add_row(moment(line.at), safe(line.who), safe(line.what), safe(brief(line.detail)))
@@ -321,7 +321,7 @@ def _payload(detail: EntryDetail) -> str:
 
 
 def _raw(failure: Failure) -> bytes:
-    """Return the payload as it came; of a letter of others without one, all that it says."""
+    """The payload as it came; of a letter of others without one, all that it says."""
     if isinstance(failure, Unreadable):
         return failure.raw
     return failure.message.body or failure.envelope

@@ -105,7 +105,7 @@ def _rules(tried: Sequence[RuleTrial], brief: Abridged, *, all_rules: bool) -> T
 
 
 def _asked(tried: Sequence[RuleTrial]) -> Sequence[RuleTrial]:
-    """Return the rules before the one that decides; those behind it are not asked."""
+    """The rules before the one that decides; those behind it are not asked."""
     chosen = deciding(tried)
     return tried[: tried.index(chosen)] if chosen else tried
 

@@ -99,7 +99,7 @@ def group(
 
 
 def _filter_of(options: dict[str, Any], *, every: bool) -> GroupFilter:
-    """Return the filter that *options* name."""
+    """The filter that *options* name."""
     known = dict(options)
     if known.get("status"):
         known["status"] = GroupStatus(known["status"])

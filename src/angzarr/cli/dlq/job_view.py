@@ -39,7 +39,7 @@ _CODES: Final = {JobStatus.HALTED: 3, JobStatus.CANCELLED: 4, JobStatus.PROPOSED
 
 
 def exit_code(job: ReplayJob) -> int:
-    """Return 0: all were handled, 1: some were not, 3: halted, 4: cancelled, 5: not approved."""
+    """The code 0: all were handled, 1: some were not, 3: halted, 4: cancelled, 5: not approved."""
     if job.status is JobStatus.DONE:
         return int(job.handled < job.total)
     return _CODES.get(job.status, 0)
@@ -104,7 +104,7 @@ def print_detail(
 
 
 def _chosen(selection: Selection) -> str:
-    """Return in one line which entries a job was to replay."""
+    """The entries that a job was to replay, in one line."""
     if selection.entry_ids:
         shown = ", ".join(one[:SHORT_ID] for one in selection.entry_ids[:_NAMED])
         more = len(selection.entry_ids) - _NAMED
@@ -144,7 +144,7 @@ def whole_lines(whole: Sides | None) -> Iterator[str]:
 
 
 def line_of(job: ReplayJob) -> str:
-    """Return in one line how far a job is."""
+    """The progress of a job in one line."""
     counts = {
         "sent": job.sent,
         "handled": job.handled,
@@ -158,7 +158,7 @@ def line_of(job: ReplayJob) -> str:
 
 
 def status_of(job: ReplayJob) -> str:
-    """Return where a job stands and why; some reasons begin with the status."""
+    """The status of a job and its reason; some reasons begin with the status."""
     why = job.said.removeprefix(f"{job.status}: ")
     return f"{job.status}: {why}" if why else str(job.status)
 

@@ -45,7 +45,7 @@ def opened_jobs(app_name: str | None) -> Iterator[ReplayJobs]:
 
 
 def found(store: ReplayJobs, beginning: str) -> ReplayJob:
-    """Return the one job whose id is so, or begins so; refuses none and several in one sentence."""
+    """The one job whose id is so, or begins so; refuses none and several in one sentence."""
     if exact := store.open_job(beginning):
         return exact
     jobs = store.get_jobs(prefix=beginning, limit=2).jobs if len(beginning) >= SHORTEST_ID else ()
@@ -59,7 +59,7 @@ def found(store: ReplayJobs, beginning: str) -> ReplayJob:
 
 
 def reviewed(app_name: str | None, store: ReplayJobs, job: ReplayJob) -> EditReview | None:
-    """Return what there is to say of the edit that *job* carries; None: it carries none."""
+    """The review of the edit that *job* carries; None: it carries none."""
     if not job.edit:
         return None
     ops = load_application(app_name)
@@ -146,7 +146,7 @@ def _verb(name: str, said: str, help_: str, can: str) -> None:
 def _asked(
     app_name: str | None, name: str, job: str, can: str, *, yes: bool, mark: str = ""
 ) -> ReplayJob:
-    """Show *job* and ask; do the port's verb *name* to what was shown, and return it then."""
+    """Show *job* and ask; apply the port's verb *name* to the job shown, and return it then."""
     with opened_jobs(app_name) as store:
         shown = found(store, job)
         edit = reviewed(app_name, store, shown)
@@ -191,7 +191,7 @@ def _steer(store: ReplayJobs, name: str) -> Callable[..., ReplayJob | None]:
 
 
 def _at(shown: ReplayJob) -> int | None:
-    """Return the revision that must still hold; None: the job runs, and each step is one."""
+    """The revision that must still hold; None: the job runs, and each step is one."""
     return None if shown.status is JobStatus.RUNNING else shown.revision
 
 

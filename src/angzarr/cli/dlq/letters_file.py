@@ -201,7 +201,7 @@ def _mend(file: BinaryIO) -> None:
 
 
 def _last_line(file: BinaryIO, size: int) -> int:
-    """Return where the text behind the last line's end begins."""
+    """The offset of the text behind the last line's end."""
     end = size
     while end:
         start = max(0, end - _CHUNK)
@@ -225,7 +225,7 @@ NAMES: Final = f"'{APP}', or {FORMS}."
 
 
 def find_place(name: str, app_name: str | None) -> QueuePlace:
-    """Return the place that *name* means, not opened_queue yet."""
+    """The place that *name* means, without opening its queue."""
     if name != APP:
         return read_url(name)
     ops = load_application(app_name)
@@ -273,7 +273,7 @@ def check_two_places(source: QueuePlace, target: QueuePlace) -> None:
 def chosen_domains(
     domains: Sequence[str], *, all_domains: bool, app_name: str | None
 ) -> Sequence[str]:
-    """Return the domains that a person named, each once."""
+    """The domains that a person named, each once."""
     if bool(domains) == all_domains:
         msg = "choose letters with --domain (repeatable) or --all-domains of the app"
         raise click.UsageError(msg)

@@ -52,7 +52,7 @@ Tell = Callable[[int], None]
 
 @contextmanager
 def progress(doing: str, total: int | None, *, bar: bool, what: str = "letters") -> Iterator[Tell]:
-    """Give what is told how many were taken: a bar on a terminal, else a line at times."""
+    """Give a function that shows how many were taken: a bar on a terminal, else a line at times."""
     console = Console(stderr=True)
     if not (bar and draws(console)):
         yield _lines(doing, total, what)
@@ -71,7 +71,7 @@ def progress(doing: str, total: int | None, *, bar: bool, what: str = "letters")
 def print_account(
     account: MoveAccount, *, done: str, stopped: bool, as_json: bool, err: bool = False
 ) -> None:
-    """Print what became of the letters; *done* says what was done with them."""
+    """Print how the letters ended; *done* is the word for it."""
     if as_json:
         print_json(account_json(account, stopped=stopped))
         return
@@ -101,7 +101,7 @@ def print_reasons(reasons: Mapping[Any, str], *, err: bool) -> None:
 
 
 def account_json(account: MoveAccount, *, stopped: bool) -> dict[str, Any]:
-    """Return *account* for programs."""
+    """The *account* for programs."""
     return {
         "carried": account.carried.total(),
         "domains": dict(sorted(account.carried.items())),
@@ -143,7 +143,7 @@ class Rate(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number."""
+        """The number."""
         found = _RATE.fullmatch(str(value))
         if not found or float(found[1]) < _SLOWEST:
             self.fail(

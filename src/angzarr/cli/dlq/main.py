@@ -71,7 +71,7 @@ def analyze(app_name: str | None, domains: tuple[str, ...], log_level: int) -> N
 
 
 def _domains(given: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the domains to read, each once: letters of one that is not *known* come to others."""
+    """The domains to read, each once: letters of one that is not *known* come to others."""
     check_domains(given)
     if unknown := [domain for domain in given if domain not in known]:
         msg = (

@@ -1,4 +1,4 @@
-"""angzarr dlq replay: send entries on their road again (spec A4, A5).
+"""angzarr dlq replay: send entries to their handlers again (spec A4, A5).
 
 Beginning a replay job from the command line: options that make its plan.
 """
@@ -88,7 +88,7 @@ def ordered(command: _F) -> _F:
 
 
 def order_of(to_queue: str, to_handler: str, *, fresh_sequence: bool) -> ReplayOrder:
-    """Return the order that options name."""
+    """The order that options name."""
     sequence = Expectation.FRESH_SEQUENCE if fresh_sequence else Expectation.AS_IS
     return ReplayOrder(to_queue=to_queue, to_handler=to_handler, sequence=sequence)
 
@@ -100,7 +100,7 @@ def _with(command: _F, options: Sequence[Callable[[_F], _F]]) -> _F:
 
 
 def plan_of(stages: str, rate: float, halt: str, in_flight: int, order: ReplayOrder) -> JobPlan:
-    """Return the plan that options name; a sentence for those that name none."""
+    """The plan that options name; a sentence for those that name none."""
     try:
         numbers = () if stages == "none" else tuple(int(one) for one in stages.split(","))
         share = float(halt.removesuffix("%")) / (_PERCENT if halt.endswith("%") else 1)
@@ -218,7 +218,7 @@ def _chosen(replayer: Replayer, jobs: ReplayJobs, selection: Selection) -> list[
 
 
 def _check(count: int, approval_over: int | None) -> None:
-    """Refuse what is too much to be sent without a canary, or without a second person."""
+    """Refuse more entries than may be sent without a canary, or without a second person."""
     if approval_over is not None and count > max(approval_over, 1):
         msg = (
             f"more than {approval_over} entries (analysis.approvals.jobs_over): leave --now out,"
@@ -260,7 +260,7 @@ def _send(
 
 
 def _hint(chosen: Sequence[Entry], order: ReplayOrder) -> str:
-    """Return what a person is to know who sends stale commands as they are."""
+    """The hint for a person who sends stale commands as they are."""
     if order.sequence is not Expectation.AS_IS:
         return ""
     stale = any(one.reason == Reason.SEQUENCE_MISMATCH for one in chosen)

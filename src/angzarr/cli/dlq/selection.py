@@ -32,7 +32,7 @@ def opened_groups(app_name: str | None) -> Iterator[Groups]:
 
 
 def find_group(opened: Groups, beginning: str) -> Group:
-    """Return the one group of this address, or whose fingerprint begins so; refuses several."""
+    """The one group of this address, or whose fingerprint begins so; refuses several."""
     try:
         beginning = fingerprint_at(beginning)
     except ValueError as error:
@@ -54,7 +54,7 @@ def find_group(opened: Groups, beginning: str) -> Group:
 def whole_fingerprint(
     ctx: click.Context, _option: click.Parameter, given: str | None
 ) -> str | None:
-    """Return the fingerprint that an option's value begins, as a filter needs all of it."""
+    """The fingerprint that an option's value begins, as a filter needs all of it."""
     if not given:
         return given
     with opened_groups(ctx.obj) as opened:
@@ -151,7 +151,7 @@ def opened_ledger(ops: Operations) -> Iterator[Ledger]:
 
 
 def find(ledger: Ledger, beginning: str) -> Entry:
-    """Return the one entry whose id begins so; refuses none, several, and too short ones."""
+    """The one entry whose id begins so; refuses none, several, and too short ones."""
     if len(beginning) < SHORTEST_ID:
         msg = f"{beginning!r} is too short: give at least {SHORTEST_ID} characters of the id"
         raise click.UsageError(msg)
@@ -173,7 +173,7 @@ def chosen(
     limit: int,
     fits: Callable[[Entry], bool],
 ) -> list[Entry]:
-    """Return the entries that a person names, by id or by a filter and then only what *fits*.
+    """The entries that a person names, by id or by a filter and then only those that *fits* takes.
 
     At most *limit* by a filter. *options* are the values of `filtered` and `STATUS`.
     """
@@ -187,7 +187,7 @@ def chosen(
 
 
 def filter_of(options: dict[str, Any]) -> EntryFilter:
-    """Return the filter that *options* name."""
+    """The filter that *options* name."""
     known = dict(options)
     if known.get("failure_class"):
         known["failure_class"] = FailureClass(known["failure_class"])
@@ -195,12 +195,12 @@ def filter_of(options: dict[str, Any]) -> EntryFilter:
 
 
 def status_of(name: str | None) -> Status | None:
-    """Return the status that an option names; None: any."""
+    """The status that an option names; None: any."""
     return Status(name) if name else None
 
 
 def over(entry: Entry, cap: int | None, cure: str = "--force sends it") -> str:
-    """Return why *entry* has had its replays, by *cap*, or an empty string."""
+    """The reason why *entry* has had its replays, by *cap*, or an empty string."""
     if cap is None or entry.replays < cap:
         return ""
     return f"it was replayed {entry.replays} times (analysis.most_replays): {cure}"

@@ -147,7 +147,7 @@ def _letters(folder: Any, aside: str | None) -> list[Spooled]:
 
 
 def _read(folder: Any, one: Spooled, aside: str | None) -> tuple[Any, str]:
-    """Return the letter, or None and why."""
+    """The letter, or None and why."""
     try:
         letter = folder.read(one, aside=Aside(aside) if aside else None)
     except DecodeError as error:
@@ -219,7 +219,7 @@ def print_tally(tally: SpoolTally, now: datetime) -> None:
 
 
 def row_json(row: SpoolRow) -> dict[str, Any]:
-    """Return *row* as a JSON object; `problem` is null where the letter can be read."""
+    """*row* as a JSON object; `problem` is null where the letter can be read."""
     letter = row.letter
     return row.spooled._asdict() | {
         "domain": letter.domain if letter else None,
@@ -231,7 +231,7 @@ def row_json(row: SpoolRow) -> dict[str, Any]:
 
 
 def letter_json(row: SpoolRow) -> Any:
-    """Return the letter as the JSON that a queue would get, None where it has no such form."""
+    """The letter as the JSON that a queue would get, None where it has no such form."""
     if row.letter is None:
         return None
     encoded = encode(row.letter)

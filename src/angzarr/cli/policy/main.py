@@ -34,7 +34,7 @@ class _Span(click.ParamType[timedelta]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Return the span."""
+        """The span."""
         found = _SPAN.fullmatch(str(value).strip())
         try:
             return timedelta(seconds=float(found[1]) * _UNITS[found[2]])  # type: ignore[index]
@@ -136,7 +136,7 @@ def _explanation(
 
 
 def _type_of(name: str | None, handler: Handler | None) -> str:
-    """Return the type of event that a handler takes; empty: it takes several, or none is named."""
+    """The type of event that a handler takes; empty: it takes several, or none is named."""
     if handler is not None and handler.order is not None:
         return handler.event_type or ""
     return (handler.event_type if handler else None) or name or ""
@@ -183,7 +183,7 @@ def _seen(
 
 
 def _sample(path: str) -> BaseException:
-    """Return an error of the class that *path* names, which says nothing but its class."""
+    """An error of the class that *path* names, which says nothing but its class."""
     module, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module or "builtins"), name)

@@ -70,7 +70,7 @@ class Explanation:
         return rows[: late + 1]
 
     def in_time(self, row: BackoffWait) -> bool | None:
-        """Tell whether the run after *row* begins before the deadline; None: that is chance."""
+        """True if the run after *row* begins before the deadline; None: that is chance."""
         left = self.case.time_left
         if left is None or row.ends_latest < left:
             return True
@@ -91,7 +91,7 @@ class Explanation:
 
 
 def span_of(span: timedelta) -> str:
-    """Return *span* in words: ``1 min 30 s``."""
+    """The *span* in words: ``1 min 30 s``."""
     seconds = span.total_seconds()
     if seconds < 1:
         return f"{seconds * 1000:g} ms"
@@ -108,7 +108,7 @@ _BAR: Final = 32
 
 
 def policies_table(policies: Iterable[Policy]) -> Table:
-    """Return a table with one row a policy."""
+    """A table with one row a policy."""
     table = Table()
     for column in ("policy", "base", "max delay", "runs", "multiplier", "jitter", "retries"):
         table.add_column(column, justify="right" if column in _NUMBERS else "left")
@@ -125,7 +125,7 @@ _NUMBERS: Final = frozenset({"base", "max delay", "runs", "multiplier", "run", "
 
 
 def rules_table(rules: Iterable[PolicyRule]) -> Table:
-    """Return a table with one row a rule."""
+    """A table with one row a rule."""
     table = Table("rule", "if", "policy")
     for rule in rules:
         table.add_row(safe(rule.source), safe(_conditions(rule)), safe(rule.policy.name))
@@ -218,7 +218,7 @@ def _range(earliest: timedelta, latest: timedelta) -> str:
 
 
 def policy_json(policy: Policy) -> dict[str, Any]:
-    """Return a policy as a JSON object; spans are seconds."""
+    """A policy as a JSON object; spans are seconds."""
     return {
         "name": policy.name,
         "base": policy.base.total_seconds(),
@@ -232,13 +232,13 @@ def policy_json(policy: Policy) -> dict[str, Any]:
 
 
 def rule_json(rule: PolicyRule) -> dict[str, Any]:
-    """Return a rule as a JSON object."""
+    """A rule as a JSON object."""
     conditions = {c.name: _plain(c.wanted) for c in rule.conditions}
     return {"rule": rule.source, "policy": rule.policy.name, "conditions": conditions}
 
 
 def explanation_json(found: Explanation) -> dict[str, Any]:
-    """Return everything that an explanation tells as a JSON object."""
+    """The whole explanation as a JSON object."""
     return {
         "case": {name: _plain(value) for name, value in found.case._asdict().items()},
         "error": found.seen and {"code": found.seen.code, "reason": found.seen.reason},

@@ -136,7 +136,7 @@ def _lag(
 def _with_lags(
     rows: list[HandlerRow], stores: OrderingStores, books: EventStore | None
 ) -> tuple[list[HandlerRow], str]:
-    """Return *rows* with how far each is behind; without, and why, while books are away."""
+    """*rows* with how far each is behind; without, and why, while books are away."""
     try:
         return [one._replace(lag=_lag(one.one, stores, books)) for one in rows], ""
     except StoreUnavailable as away:

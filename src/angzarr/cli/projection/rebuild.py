@@ -33,7 +33,7 @@ Tell = Callable[[RebuildStanding], object]
 
 @contextmanager
 def bar(*, quiet: bool) -> Iterator[Tell]:
-    """Give what is told how far a rebuild is: a bar on a terminal, else a line at times."""
+    """Give a function that shows a rebuild's progress: a bar on a terminal, else lines at times."""
     console = Console(stderr=True)
     if quiet or not draws(console):
         yield _lines()
@@ -83,14 +83,14 @@ def print_ending(ending: Ending, name: str) -> None:
 
 
 def is_good(ending: Ending) -> bool:
-    """Tell whether nothing is left to do."""
+    """True if nothing is left to do."""
     if isinstance(ending, Compared):
         return not (ending.differing or ending.failures or ending.unknown)
     return not isinstance(ending, RebuildStopped) and not ending.failures
 
 
 def ending_json(ending: Ending) -> dict[str, Any]:
-    """Return how a rebuild ended, for programs."""
+    """The end of a rebuild, for programs."""
     if isinstance(ending, RebuildStopped):
         return {"stopped": True, "events": ending.events}
     if isinstance(ending, Compared):
@@ -164,7 +164,7 @@ def _lines() -> Tell:
 
 
 class _Rate:
-    """Events a second since the run began; what was there before does not count."""
+    """Events a second since the run began; earlier ones do not count."""
 
     def __init__(self) -> None:
         self._begun: tuple[float, int] | None = None

@@ -66,7 +66,7 @@ class Passing:
 
 
 def over_gap(one: OrderedHandler, view: LaneView) -> Passing:
-    """Return the skip to the first event that waits behind a gap; refuses where there is none."""
+    """The skip to the first event that waits behind a gap; refuses where there is none."""
     if view.state is LaneState.GAP and view.first_behind is not None:
         return Passing(view=view, to=view.first_behind.sequence)
     if view.state is LaneState.BLOCKED and view.head is not None:
@@ -81,7 +81,7 @@ def over_gap(one: OrderedHandler, view: LaneView) -> Passing:
 
 
 def up_to(one: OrderedHandler, view: LaneView, sequence: int, *, in_book: bool) -> Passing:
-    """Return the skip to *sequence*; refuses to go back, past a dead letter or past what is known.
+    """The skip to *sequence*; refuses to go back, past a dead letter or past the known events.
 
     *in_book*: whether the book of the aggregate has the event before *sequence*.
     """
@@ -165,7 +165,7 @@ def _chosen(
 
 
 def _has(books: EventStore, address: Address, sequence: int) -> bool:
-    """Tell whether the book at *address* has an event *sequence*."""
+    """True if the book at *address* has an event *sequence*."""
     return bool(books.pending([Head(address, sequence)]))
 
 
@@ -290,9 +290,9 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
 def _new(
     one: OrderedHandler, stores: OrderingStores, books: EventStore
 ) -> Iterator[tuple[Address, int, int]]:
-    """Yield aggregates of which nothing was handled: where they are, and where their books end.
+    """Yield aggregates without handled events: their places, and the ends of their books.
 
-    Where nothing at all was, those that are on already were moved by an earlier command.
+    Without any handled event, an earlier command moved those that are not at their first place.
     """
     untouched = stores.checkpoints.get(one.task) is None
     for page in _pages(one, books):

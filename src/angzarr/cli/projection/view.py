@@ -58,7 +58,7 @@ def print_list(rows: Sequence[HandlerRow]) -> None:
 
 
 def brief(lag: Lag) -> str:
-    """Return how far a handler is behind, in a few words."""
+    """The lag of a handler in a few words."""
     since = f", {span_text(lag.time_behind)}" if lag.time_behind is not None else ""
     return f"{_events(lag)}{since}"
 
@@ -68,7 +68,7 @@ def _events(lag: Lag) -> str:
 
 
 def _aggregates(lag: Lag) -> str:
-    """Return how many aggregates are behind: those without a book are not counted."""
+    """The number of aggregates that are behind: those without a book are not counted."""
     if not lag.without_books:
         return str(lag.lanes_behind)
     return f"{lag.lanes_behind}, and those without an event book"
@@ -99,7 +99,7 @@ def print_lag(lag: Lag) -> None:
 
 
 def without_books(lag: Lag) -> str:
-    """Return what could not be counted, and why."""
+    """The domains whose events could not be counted, and why."""
     listed = ", ".join(sorted(lag.without_books))
     return f"there is no event book of {listed}: of its events only those are known that wait here"
 
@@ -199,7 +199,7 @@ def _words(why: Why) -> str:
 
 
 def find(ops: Operations, name: str) -> OrderedHandler:
-    """Return the one that is called *name*, or has it as task name; refuses an unknown name."""
+    """The one that is called *name*, or has it as task name; refuses an unknown name."""
     known = ordered(ops)
     for one in known:
         if name in (one.name, one.task):
@@ -236,7 +236,7 @@ class AggregateParam(click.ParamType[Address]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Address:
-        """Return the address that *value* names."""
+        """The address that *value* names."""
         domain, _, rest = str(value).partition("/")
         root, at, edition = rest.rpartition("@")
         if not at:
@@ -248,7 +248,7 @@ class AggregateParam(click.ParamType[Address]):
 
 
 def check_domain_of(one: OrderedHandler, address: Address) -> Address:
-    """Return *address* if *one* takes events of its domain, else refuse it."""
+    """The given *address* if *one* takes events of its domain, else refuse it."""
     if address.domain not in one.order.domains:
         listed = ", ".join(sorted(one.order.domains))
         msg = f"{one.name} takes the events of {listed}, not of {address.domain}"
