@@ -55,7 +55,7 @@ class WatchedApp(Angzarr):
 
 
 def watch(function: Callable[..., Any], journal: Journal) -> Callable[..., Any]:
-    """Return *function* as a handler with context whose every call is written in *journal*."""
+    """The given *function* as a handler with context whose every call is written in *journal*."""
     names = list(inspect.signature(function).parameters)
     takes_context = len(names) > 1
 

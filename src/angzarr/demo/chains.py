@@ -50,12 +50,12 @@ class Balance:
         return not self.problems
 
     def lines(self) -> list[str]:
-        """Return what is printed at the end."""
+        """The lines that are printed at the end."""
         return summary(self)
 
 
 def summary(said: Balance) -> list[str]:
-    """Return the lines that tell how everything ended."""
+    """The lines that tell how everything ended."""
     lines = [f"{said.commands} commands led to:", *_counted(said.ends)]
     lines += ["Commands of sagas that were rejected:", *_counted(said.cases)]
     lines += ["Dead letters, all of them meant:" if said.adds_up else "Dead letters:"]
@@ -69,14 +69,14 @@ def summary(said: Balance) -> list[str]:
 
 
 def _counted(counts: Mapping[Any, int]) -> list[str]:
-    """Return a line for each word, with its count."""
+    """A line for each word, with its count."""
     if not counts:
         return ["       0"]
     return [f"  {counts[word]:6}  {word}" for word in sorted(counts)]
 
 
 def story(app: Celery, cases: Sequence[Case], command: str) -> list[str]:
-    """Return one chain line by line: the first whose *command* was rejected and compensated."""
+    """One chain line by line: the first whose *command* was rejected and compensated."""
     told = [
         case
         for case in reversed(cases)
@@ -171,7 +171,7 @@ class ChainScript(DemoScript):
             pass
 
     def is_ours(self, entry: Filed) -> bool:
-        """Tell it by the flow: it begins with a command of this run's."""
+        """True if the flow of *entry* begins with a command of this run's."""
         return entry.correlation_id.startswith(f"{self.app.run.id}:")
 
     def look(self, ledger: Ledger) -> None:
@@ -182,17 +182,17 @@ class ChainScript(DemoScript):
         self._left = self._count()
 
     def _count(self) -> int:
-        """Count what is under way; the books, which are many, are read when nothing moves."""
+        """Count the work under way; the books, which are many, are read when nothing moves."""
         if time.monotonic() - self._seen_at > _STILL:
             return sum(1 for _ in self._open())
         return sum(1 for _ in self._undecided()) or 1
 
     def left(self) -> int:
-        """Return how much is under way; while something moves, at least 1."""
+        """The amount of work under way; while something moves, at least 1."""
         return self._left
 
     def result(self) -> Balance:
-        """Return how it ended."""
+        """The balance at the end of the run."""
         cases = list(self._cases())
         asks = [errand.ask for errand in self._errands_all()]
         problems = [*self._open(), *self._unmeant()]
@@ -210,7 +210,7 @@ class ChainScript(DemoScript):
         return chain(self._opening, self._wishes)
 
     def _open(self) -> Iterator[str]:
-        """Yield what is not at its end, or wrong; the books are asked once all is decided."""
+        """Yield what has not ended, or is wrong; the books are asked once all is decided."""
         undecided = list(self._undecided())
         yield from undecided
         for letter in self.letters:

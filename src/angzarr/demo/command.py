@@ -92,7 +92,7 @@ class Course:
             fleet.stop()
 
     def _watch(self, fleet: DemoFleet, ledger: Ledger) -> None:
-        """Look until everything is at its end and told, or the time is up."""
+        """Look until everything has ended and is reported, or the time is up."""
         script, publisher = self._script, self._script.publisher
         end = time.monotonic() + self._timeout
         while time.monotonic() < end:
@@ -263,7 +263,7 @@ def _check(
 
 
 def _script(run: Run, items: list[Item], count: int | None) -> DemoScript:
-    """Return what is run, once the environment is that of *run*."""
+    """The script to run, once the environment is that of *run*."""
     app = importlib.import_module("angzarr.demo.app").app
     app.journal.create()
     if run.example:

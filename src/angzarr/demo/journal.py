@@ -79,7 +79,7 @@ class Journal:
             )
 
     def read(self, after: int = 0) -> list[JournalLine]:
-        """Return the lines behind number *after*, in the order in which they were written."""
+        """The lines behind number *after*, in the order in which they were written."""
         with self._lock:
             rows = self._connection().execute(
                 "select * from lines where number > ? order by number", (after,)
@@ -195,7 +195,7 @@ class JournalCounts:
 
 
 def waiting(tally: JournalCounts, entries: Mapping[Pair, LedgerState]) -> int:
-    """Return how many pairs are not at their end yet; tells when to stop looking, not what is."""
+    """The number of pairs that have not ended yet; a hint when to stop looking, not the account."""
     return sum(not _at_end(tally, entries, pair) for pair in tally.published)
 
 
@@ -233,7 +233,7 @@ class Account:
 def account(
     tally: JournalCounts, entries: Mapping[Pair, LedgerState], facts: Mapping[Pair, Counter[str]]
 ) -> Account:
-    """Return where every pair of *tally* stands; *facts* counts the outcomes told of each pair."""
+    """The end of every pair of *tally*, and problems; *facts* counts the outcomes of each pair."""
     ends = {pair: _end(tally, entries.get(pair), pair) for pair in tally.published}
     problems = [
         *(_named(pair, problem) for pair in sorted(ends) for problem in _wrong(
@@ -268,7 +268,7 @@ def _end(tally: JournalCounts, entry: LedgerState | None, pair: Pair) -> str:
 def _wrong(
     tally: JournalCounts, entry: LedgerState | None, told: Counter[str], pair: Pair
 ) -> Iterator[str]:
-    """Yield what is wrong with *pair*, one sentence each."""
+    """Yield the problems of *pair*, one sentence each."""
     finished, skipped, end = tally.finished[pair], tally.skipped[pair], _end(tally, entry, pair)
     if finished + skipped > 1:
         yield f"ran to its end {finished} times and was skipped {skipped} times"

@@ -77,12 +77,12 @@ class Run:
         return f"sqlite:///{self.path / 'facts.db'}"
 
     def domain(self, name: str) -> str:
-        """Return *name* as a domain of this run: a shared queue is neither read nor removed."""
+        """A domain *name* of this run: a shared queue is neither read nor removed."""
         return f"demo-{self.id}-{name}"
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Run:
-    """Return the run that this process belongs to."""
+    """The run that this process belongs to."""
     folder = Path(environment[VARIABLE])
     written = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return Run(**written, broker=environment["CELERY_BROKER_URL"])
@@ -108,7 +108,7 @@ def write(run: Run, places: Places) -> None:
 
 
 def settings(run: Run, places: Places) -> dict[str, Any]:
-    """Return the settings of *run*; what is None is left to the broker's default."""
+    """The settings of *run*; a setting that is None is left to the broker's default."""
     own = {
         name: f"sqlite:///{run.path / name}.db" if run.embedded else None
         for name in ("claims", "books")
@@ -139,7 +139,7 @@ def configure(app: Celery, run: Run) -> None:
 
 
 def environment(run: Run, outer: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment of the run's processes: *outer* without settings of other apps."""
+    """The environment of the run's processes: *outer* without settings of other apps."""
     kept = {
         name: value for name, value in outer.items() if not name.startswith(("ANGZARR_", "CELERY_"))
     }
@@ -170,7 +170,7 @@ EXAMPLES: Final = {
 
 
 def check_name(name: str) -> str:
-    """Return *name* if it is an example; raises ConfigurationError with all that are."""
+    """The given *name* if it is an example; raises ConfigurationError with all that are."""
     if name not in EXAMPLES:
         msg = f"there is no example {name!r}: use {' or '.join(sorted(EXAMPLES))}"
         raise ConfigurationError(msg)
@@ -178,7 +178,7 @@ def check_name(name: str) -> str:
 
 
 def folder() -> Path:
-    """Return the folder of the examples: inside the installed package, or of this checkout."""
+    """The folder of the examples: inside the installed package, or of this checkout."""
     inside = Path(package.__file__).parent
     for found in (inside / "examples", inside.parents[1] / "examples"):
         if (found / "orders.py").exists():
@@ -195,7 +195,7 @@ def enter() -> None:
 
 
 def app_of(run: Run) -> Any:
-    """Return the example's app, with names of the run's own on every server."""
+    """The example's app, with names of the run's own on every server."""
     enter()
     app: Celery = importlib.import_module(EXAMPLES[run.example].app).app
     app.run, app.journal = run, Journal(run.journal)
@@ -227,5 +227,5 @@ def _take_domains(app: Celery, run: Run) -> None:
 
 
 def script_of(run: Run) -> Any:
-    """Return the module with the example's traffic and account."""
+    """The module with the example's traffic and account."""
     return importlib.import_module(EXAMPLES[run.example].script)

@@ -55,7 +55,7 @@ class Item(NamedTuple):
 
 
 def of_examples(run_id: str, count: int, seed: int) -> list[Item]:
-    """Return *count* events of the examples' shop and card room."""
+    """*count* events of the examples' shop and card room."""
     traffic = importlib.import_module("traffic")
     return [
         Item(f"{run_id}:{number:05}", event_type, event, root)
@@ -64,7 +64,7 @@ def of_examples(run_id: str, count: int, seed: int) -> list[Item]:
 
 
 def of_file(file: Path, run_id: str, count: int | None) -> list[Item]:
-    """Return the first *count* events of *file*: a JSON object with type and data on each line."""
+    """The first *count* events of *file*: a JSON object with type and data on each line."""
     with file.open(encoding="utf-8") as lines:
         written = [
             _parsed(file, number, line) for number, line in enumerate(lines, 1) if line.strip()
@@ -163,11 +163,11 @@ class ScriptResult(Protocol):
         """Whether nothing is lost, doubled or contradicted."""
 
     def lines(self) -> Sequence[str]:
-        """Return what is printed at the end."""
+        """The lines that are printed at the end."""
 
 
 class DemoScript(ABC):
-    """One run's traffic and account. `tally`, `letters` and `entries` tell what was seen last."""
+    """One run's traffic and account. `tally`, `letters` and `entries` hold the last look."""
 
     def __init__(self, app: Celery, publisher: PublisherThread[Any], what: str) -> None:
         self.app = app
@@ -202,15 +202,15 @@ class DemoScript(ABC):
 
     @abstractmethod
     def is_ours(self, entry: Filed) -> bool:
-        """Tell whether *entry* is of this run: ledgers are shared."""
+        """True if *entry* is of this run: ledgers are shared."""
 
     @abstractmethod
     def left(self) -> int:
-        """Return how much is not at its end, by the last look; tells when to stop looking."""
+        """The amount that has not ended, by the last look; a hint when to stop looking."""
 
     @abstractmethod
     def result(self) -> ScriptResult:
-        """Return how it ended, once nothing more is looked for."""
+        """The result of the run, once nothing more is looked for."""
 
 
 #: Seconds in which the last facts reach their database, and between two looks at them.
@@ -231,7 +231,7 @@ class Accounted:
         return self.account.adds_up
 
     def lines(self) -> list[str]:
-        """Return the summary."""
+        """The lines of the summary."""
         return summary(self.account)
 
 
@@ -248,15 +248,15 @@ class EventScript(DemoScript):
             self.app.journal.write(PUBLISHED, Pair(handler, item.id))
 
     def is_ours(self, entry: Filed) -> bool:
-        """Tell it by the event's id."""
+        """True if the event's id is one of this run's."""
         return entry.event_id.startswith(f"{self.app.run.id}:")
 
     def left(self) -> int:
-        """Return how many pairs are under way."""
+        """The number of pairs that are under way."""
         return waiting(self.tally, self.entries)
 
     def result(self) -> Accounted:
-        """Return the account, once the last facts are written."""
+        """The account, once the last facts are written."""
         from angzarr.adapters.sql.delivery.facts import SqlFactLog
 
         log = SqlFactLog(self.app.run.facts)
@@ -272,7 +272,7 @@ class EventScript(DemoScript):
 
 
 def _outcomes(log: Any) -> dict[Pair, Counter[str]]:
-    """Return how often the facts tell of each outcome of each pair."""
+    """The number of times that the facts have each outcome of each pair."""
     told: dict[Pair, Counter[str]] = defaultdict(Counter)
     page: list[Fact] = log.read(limit=_FACTS_PAGE)
     while page:

@@ -45,7 +45,7 @@ Rows = Mapping[str, Counter[str]]
 
 
 def rows(tally: JournalCounts, entries: Mapping[Pair, LedgerState]) -> Rows:
-    """Return the columns of each handler."""
+    """The columns of each handler."""
     handlers = sorted({pair.handler for pair in tally.published})
     counted: dict[str, Counter[str]] = {handler: Counter() for handler in handlers}
     for pair in tally.published:
@@ -93,7 +93,7 @@ class View:
             self._console.print(self._line(counted, doing), soft_wrap=True, highlight=False)
 
     def final(self, tally: JournalCounts, entries: Mapping[Pair, LedgerState], doing: str) -> Table:
-        """Return the table as it stays on the screen."""
+        """The table as it stays on the screen."""
         return self._table(tally, rows(tally, entries), doing)
 
     def _line(self, counted: Rows, doing: str) -> str:
@@ -133,7 +133,7 @@ def _total(counted: Rows) -> Counter[str]:
 
 
 def summary(account: Account) -> list[str]:
-    """Return the lines that account for everything published."""
+    """The lines that account for everything published."""
     said = account
     lines = [
         f"{said.events} events made {said.published} (event, handler) pairs:",

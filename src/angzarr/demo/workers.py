@@ -200,9 +200,9 @@ _log = logging.getLogger("angzarr.demo")
 
 
 def dead_letter_settings(url: str | None) -> dict[str, Any]:
-    """Return the settings that *url* stands for; None leaves it to the broker.
+    """The settings that *url* stands for; None leaves it to the broker.
 
-    Raises ConfigurationError, with what is possible, where it names no queue.
+    Raises ConfigurationError, listing the possible queues, where it names none.
     """
     if url is None:
         return {}

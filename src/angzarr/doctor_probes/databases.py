@@ -24,7 +24,7 @@ SQL: Final = ("postgresql", "sqlite")
 
 
 def members(target: DoctorTarget) -> Sequence[Member]:
-    """Return the workers that run now; raises ConfigurationError, StoreUnavailable."""
+    """The workers that run now; raises ConfigurationError, StoreUnavailable."""
     url = wiring.store_url(target.settings, target.broker_url)
     if url.startswith(SQL) and not _is_kept(url):
         return ()
@@ -33,7 +33,7 @@ def members(target: DoctorTarget) -> Sequence[Member]:
 
 
 def is_unmade(url: str) -> bool:
-    """Tell whether a file of SQLite's would only be made by looking at it."""
+    """True if a file of SQLite's would only be made by looking at it."""
     return url.startswith("sqlite") and not Path(url.partition(":///")[2].split("?")[0]).exists()
 
 
@@ -54,7 +54,7 @@ class _Database(NamedTuple):
 
 
 def probes(target: DoctorTarget) -> Iterator[Probe]:
-    """Return a look at each database; raises ConfigurationError, MissingExtra."""
+    """A probe of each database; raises ConfigurationError, MissingExtra."""
     if not target.ours:
         return
     for at, database in _databases(target).items():
@@ -138,7 +138,7 @@ def _workers(target: DoctorTarget) -> int | None:
 
 
 def _apart(target: DoctorTarget) -> Iterator[Probe]:
-    """Return a look at whether lanes and event books share a database; asks no server."""
+    """A probe for whether lanes and event books share a database; asks no server."""
     urls = _urls(target)
     books, ordering = urls["books"], urls["ordering"]
     ordered = any(handler.order is not None for handler in target.ops.known_handlers())

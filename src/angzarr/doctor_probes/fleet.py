@@ -26,7 +26,7 @@ _AT: Final = "fleet"
 
 
 def probes(target: DoctorTarget) -> Iterator[Probe]:
-    """Return a look at the register of the fleet, and one at the histories of ordered handlers."""
+    """A probe of the register of the fleet, and one of the histories of ordered handlers."""
     if not target.ours:
         return
 
@@ -37,7 +37,7 @@ def probes(target: DoctorTarget) -> Iterator[Probe]:
 
 
 def _if_there(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """Return what *look* finds; nothing where its server is away, of which another probe tells."""
+    """The findings of *look*; none where its server is away, which another probe reports."""
     try:
         return list(look())
     except Unavailable:
@@ -63,7 +63,7 @@ def _handlers(target: DoctorTarget) -> dict[str, str]:
 
 
 def _waiting(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
-    """Return what waits; of a broker that is away nothing, which another probe tells."""
+    """The messages in each queue; none if the broker is away, which another probe reports."""
     try:
         return redis.counts(target, queues)
     except Unavailable:

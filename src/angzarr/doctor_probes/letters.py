@@ -43,7 +43,7 @@ class _QueueProbes(NamedTuple):
 
 
 def probes(target: DoctorTarget) -> Iterator[Probe]:
-    """Return a look at each place that letters go to; raises ConfigurationError."""
+    """A probe of each place that letters go to; raises ConfigurationError."""
     if not target.ours:
         return
     for backend in letter_wiring.places(target.settings, target.broker_url):
@@ -92,7 +92,7 @@ def _look(
 def _counted(
     target: DoctorTarget, backend: str, queues: list[LetterQueueSeen]
 ) -> list[LetterQueueSeen]:
-    """Return *queues* with what waits in those that Kafka alone can count by its group."""
+    """*queues* with the letters that wait in those that Kafka alone can count by its group."""
     there = [one.domain for one in queues if one.exists and one.read and not one.unfit]
     if backend != "kafka" or not there:
         return queues
@@ -230,7 +230,7 @@ def _spool(target: DoctorTarget) -> Probe:
 
 
 def payload_probes(target: DoctorTarget) -> Iterator[Probe]:
-    """Return a look at the payload store, where there is one; raises MissingExtra."""
+    """A probe of the payload store, where there is one; raises MissingExtra."""
     if not target.ours or target.settings.dlq.payloads.url is None:
         return
     place = place_of(target.settings.dlq.payloads.url)

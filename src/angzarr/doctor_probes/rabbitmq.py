@@ -26,7 +26,7 @@ _SIMPLE: Final = (str, int, bool)
 
 
 def probes(target: DoctorTarget) -> Iterator[Probe]:
-    """Return a look at the broker, if it is a RabbitMQ."""
+    """A probe of the broker, if it is a RabbitMQ."""
     if not wiring.is_amqp(target.broker_url):
         return
     cluster = broker_cluster(target)
@@ -47,7 +47,7 @@ def probes(target: DoctorTarget) -> Iterator[Probe]:
 
 
 def broker_cluster(target: DoctorTarget) -> BrokerCluster:
-    """Return where the broker is; raises ConfigurationError."""
+    """The address of the broker; raises ConfigurationError."""
     given = target.app.conf.broker_use_ssl
     if isinstance(given, Mapping):
         return read_cluster(target.broker_url, dict(given))
@@ -56,7 +56,7 @@ def broker_cluster(target: DoctorTarget) -> BrokerCluster:
 
 
 def management(target: DoctorTarget, cluster: BrokerCluster, url: str) -> Management | None:
-    """Return the management interface: as a person named it, else where it usually is.
+    """The management interface: as a person named it, else where it usually is.
 
     It is not guessed where the broker's password would go over the network unencrypted.
     """
@@ -71,7 +71,7 @@ def management(target: DoctorTarget, cluster: BrokerCluster, url: str) -> Manage
 
 
 def wanted(target: DoctorTarget) -> list[doctor.WantedQueue]:
-    """Return the task queues of the app, as it declares them."""
+    """The task queues of the app, as it declares them."""
     found = [_wanted(queue) for queue in target.app.amqp.queues.values() if not queue.no_declare]
     if target.ours:
         name = dropped_queue(target.settings.prefix)

@@ -18,7 +18,7 @@ _SPELT: Final = {"CERT_REQUIRED": "required", "CERT_OPTIONAL": "optional", "CERT
 
 
 def probes(target: DoctorTarget) -> Iterator[Probe]:
-    """Return a look at each Redis."""
+    """A probe of each Redis."""
     for at, (url, roles) in _servers(target).items():
         yield Probe(at=at, look=_look(target, at, url, roles), **failing(target))
     if target.broker_url.startswith("sentinel"):
@@ -26,7 +26,7 @@ def probes(target: DoctorTarget) -> Iterator[Probe]:
 
 
 def failing(target: DoctorTarget) -> dict[str, Any]:
-    """Return what a Redis client raises besides our own errors, where the app uses a Redis."""
+    """The errors of a Redis client besides our own, where the app uses a Redis."""
     if not _servers(target):
         return {}
     return {"failures": wiring.redis_adapter("angzarr.adapters.redis.doctor").FAILURES}
@@ -43,7 +43,7 @@ def config_set(target: DoctorTarget, fix: Fix) -> str:
 
 
 def counts(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
-    """Return how many messages wait in *queues* of a Redis broker; nothing of another's."""
+    """The number of messages that wait in *queues* of a Redis broker; none of another's."""
     if not target.broker_url.startswith(_SCHEMES):
         return {}
     prefix, steps = celery_doctor.waiting_lists(target.app)
@@ -55,7 +55,7 @@ def counts(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
 
 
 def _servers(target: DoctorTarget) -> dict[str, tuple[str, list[str]]]:
-    """Return each server by its name: the first URL that leads there, and what it is used for."""
+    """Each server by its name: the first URL that leads there, and what it is used for."""
     found: dict[str, tuple[str, list[str]]] = {}
     for role, url in _urls(target):
         if url and url.startswith(_SCHEMES):
@@ -107,7 +107,7 @@ def _look(
 
 
 def _with_held(target: DoctorTarget, doctor: Any, ask: Any, seen: Any) -> Any:
-    """Return *seen* with what workers hold for too long, where kombu's transport has it."""
+    """*seen* with the messages that workers hold for too long, where kombu's transport has them."""
     visible = celery_doctor.visibility(target.app, "redis")
     if visible is None:
         return seen
@@ -116,7 +116,7 @@ def _with_held(target: DoctorTarget, doctor: Any, ask: Any, seen: Any) -> Any:
 
 
 def _sentinel(target: DoctorTarget) -> Probe:
-    """Return a look at the master that sentinels name, by the app's own connection."""
+    """A probe of the master that sentinels name, by the app's own connection."""
 
     def look() -> Iterator[Finding]:
         doctor = wiring.redis_adapter("angzarr.adapters.redis.doctor")

@@ -30,7 +30,7 @@ from angzarr.wiring.stores import is_amqp
 
 
 def app_findings(target: DoctorTarget) -> Iterator[Finding]:
-    """Return what the settings of *target* lose, and what a worker would refuse."""
+    """The losses that the settings of *target* cause, and what a worker would refuse."""
     app, at = target.app, target.at
     seen = doctor.celery_seen(app, at, ours=target.ours)
     yield from refusal_rules.findings(seen)
@@ -54,7 +54,7 @@ def app_findings(target: DoctorTarget) -> Iterator[Finding]:
 
 
 def _refusals(target: DoctorTarget) -> tuple[Callable[[], object], ...]:
-    """Return what a worker, or the analysis worker, checks at start without asking a server."""
+    """The checks without a server that a worker, or the analysis worker, makes at start."""
     ops = target.ops
     return (
         lambda: checks.check_configured(target.settings, target.broker_url),
@@ -85,7 +85,7 @@ _FIXERS: Final[Mapping[str, Callable[[DoctorTarget, Fix], str]]] = {
 def examine(
     target: DoctorTarget, *, only: Collection[str] = (), skip: Collection[str] = ()
 ) -> DoctorReport:
-    """Look at everything and return what was found, of the checks that are wanted."""
+    """Look at everything and return the findings of the checks that are wanted."""
     began = time.monotonic()
     doctor.prepare(target.app)
     probes, findings = _probes(target)
@@ -104,7 +104,7 @@ def apply_fix(target: DoctorTarget, fix: Fix) -> str:
 
 
 def _probes(target: DoctorTarget) -> tuple[list[Probe], list[Finding]]:
-    """Return what is to be looked at, and what cannot be."""
+    """The probes to run, and findings for the parts that cannot be probed."""
     probes = [Probe(at=target.at, look=lambda: app_findings(target))]
     findings: list[Finding] = list(_unknown_broker(target))
     parts = (

@@ -13,7 +13,7 @@ from angzarr.wiring import stores as wiring
 
 
 def probes(target: DoctorTarget) -> Iterator[Probe]:
-    """Return a look at the broker, if it is SQS."""
+    """A probe of the broker, if it is SQS."""
     if not target.broker_url.startswith("sqs"):
         return
     doctor = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3")
@@ -42,7 +42,7 @@ def create_queue(target: DoctorTarget, fix: Fix) -> str:
 
 
 def _wanted(target: DoctorTarget) -> list[Any]:
-    """Return the task queues, two names of one only once."""
+    """The task queues, two names of one only once."""
     given = target.app.conf.broker_transport_options or {}
     found = wiring.adapter("angzarr.adapters.sqs.doctor", "boto3").wanted(
         target.app.amqp.queues, given, visibility(target.app, "sqs")
@@ -56,7 +56,7 @@ def _at(target: DoctorTarget) -> str:
 
 
 def _service(target: DoctorTarget) -> Any:
-    """Return what kombu's transport would connect to."""
+    """The service that kombu's transport would connect to."""
     connection = target.app.connection_for_write()
     given = target.app.conf.broker_transport_options or {}
     login = {"aws_access_key_id": connection.userid, "aws_secret_access_key": connection.password}

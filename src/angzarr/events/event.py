@@ -139,7 +139,7 @@ _FIELD = re.compile(r"Failed to parse (\w+) field")
 
 
 class Typed(NamedTuple):
-    """An event by the name of its type and its JSON data, where there is no class for it."""
+    """An event by the name of its type and its JSON data, where no class exists for it."""
 
     type: str
     data: Any

@@ -33,7 +33,7 @@ _MOST_DIGITS: Final = 10
 
 
 class NoNumber(Enum):
-    """Why there is no number."""
+    """The reason why there is no number."""
 
     ABSENT = "absent"
     MALFORMED = "malformed"
@@ -208,9 +208,9 @@ def event_id_of(headers: Mapping[str, Any]) -> str:
 
 
 def _run_of(task_id: str, headers: Mapping[str, Any]) -> str:
-    """*task_id*, told apart by how many tasks were replaced before this one took their id.
+    """*task_id*, with the number of tasks that were replaced before this one took their id.
 
-    What `Task.replace` sends has the id of the task that it replaces, and is no duplicate of it.
+    A task of `Task.replace` has the id of the task that it replaces, and is not its duplicate.
     """
     nesting = headers.get(_REPLACED_NESTING)
     if not nesting:
@@ -270,7 +270,7 @@ def check_sequence(headers: Mapping[str, Any]) -> None:
 
 
 def sequence_problem(value: object) -> str:
-    """Say what is wrong with *value*, which is no sequence."""
+    """Say what is wrong with *value*, which is not a sequence."""
     return f"sequence must be a whole number from 0 to {MAX_SEQUENCE}; got {_shown(value)}"
 
 

@@ -222,7 +222,7 @@ class Publisher(Protocol):
     """Sends raw messages to the queue they name."""
 
     def publish(self, message: Message, /) -> None:
-        """Return once the broker confirmed *message*.
+        """Wait until the broker confirmed *message*.
 
         Body and headers go out as they are. Raises BrokerUnavailable when it was not confirmed;
         it may then have been sent all the same, which the claim makes harmless.

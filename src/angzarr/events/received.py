@@ -36,7 +36,7 @@ _CONTAINERS: Final = frozenset({dict, list, tuple})
 
 
 class DamagedEnvelope(ValueError):
-    """What is wrong with what is said of a message."""
+    """The envelope of a message is damaged; says how."""
 
 
 def check_envelope(envelope: Mapping[str, Any]) -> None:
@@ -59,8 +59,8 @@ def check_received(
 ) -> None:
     """Give *properties* and *delivery_info* the types that all others rely on.
 
-    Raises DamagedEnvelope for what has another one. *content* is the content type and encoding by
-    their names. What is null is taken out; a priority is cut to what AMQP has.
+    Raises DamagedEnvelope for one of another type. *content* is the content type and encoding by
+    their names. Nulls are taken out; a priority is cut to what AMQP has.
     """
     if UNREADABLE in properties:
         msg = f"{properties[UNREADABLE]!s:.200}"

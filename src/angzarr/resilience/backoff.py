@@ -13,7 +13,7 @@ from angzarr.resilience.category import Category
 
 
 def check_fields(what: str, *checks: tuple[bool, str]) -> None:
-    """Raise ConfigurationError naming *what* and what is said where a check does not hold."""
+    """Raise ConfigurationError with *what* and the sentence of each check that does not hold."""
     wrong = [said for fits, said in checks if not fits]
     if wrong:
         msg = f"{what}: {'; '.join(wrong)}"
@@ -116,7 +116,7 @@ def next_delay(
 class BackoffWait(NamedTuple):
     """The wait after run number `attempt`, and how long after the first failure it ends.
 
-    Spans of which each is the shortest and the longest; how long runs take is not in them.
+    Each span has its shortest and its longest value; the duration of runs is not in them.
     """
 
     attempt: int

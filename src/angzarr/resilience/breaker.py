@@ -149,7 +149,7 @@ class Transition:
 
 
 class BreakerRefusal(NamedTuple):
-    """Calls that are refused, of which this was one."""
+    """The refusal of calls, of which this was one."""
 
     name: str
     phase: Phase
@@ -158,7 +158,7 @@ class BreakerRefusal(NamedTuple):
 
 
 class Permit(NamedTuple):
-    """Leave to make one call. One that is no probe is shared by all calls of its era."""
+    """A permission to make one call. One that is not a probe is shared by all calls of its era."""
 
     name: str
     era: int
@@ -197,7 +197,7 @@ class Breakers(Protocol):
     """
 
     def known(self, name: str, /) -> Permit | Barred | None:
-        """What is certain at this moment, without asking; None: `admit` must be asked."""
+        """The certain answer at this moment, without asking; None: `admit` must be asked."""
 
     def refuses(self, name: str, /) -> bool:
         """True if no new call would be let through, as far as is known, without asking.
@@ -258,12 +258,12 @@ class Watches(tuple[BreakerWatch, ...]):
     __slots__ = ()
 
     def changed(self, transition: Transition, /) -> None:
-        """Tell each."""
+        """Tell each watch of a transition."""
         for watch in self:
             watch.changed(transition)
 
     def refused(self, refusal: BreakerRefusal, /) -> None:
-        """Tell each."""
+        """Tell each watch of a refusal."""
         for watch in self:
             watch.refused(refusal)
 
@@ -316,5 +316,5 @@ def base_of(name: str) -> str:
 
 
 def settings_of(name: str, given: Mapping[str, T], default: T) -> T:
-    """What is *given* for *name*, else for its name without its key, else *default*."""
+    """The settings *given* for *name*, else for its name without its key, else *default*."""
     return given.get(name) or given.get(base_of(name)) or default

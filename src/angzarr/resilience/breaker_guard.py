@@ -55,7 +55,7 @@ class Guard(NamedTuple):
 
 
 def guards(named: Named) -> tuple[Guard, ...]:
-    """The guards that a handler names; raises ConfigurationError for what is no name."""
+    """The guards that a handler names; raises ConfigurationError for an invalid name."""
     if named is None:
         return ()
     if isinstance(named, str):
@@ -83,8 +83,8 @@ def _fits(name: str) -> bool:
 def keyed(name: str, key: object) -> str:
     """The name of the breaker that *key* has within those of *name*, ``name:key``.
 
-    Any key will do: what cannot stand in a name is escaped, and what is too long is digested.
-    Without one, None or "", it is *name* itself. Raises ConfigurationError if *name* is no name.
+    Any key will do: forbidden characters are escaped, and a key that is too long is digested.
+    Without one, None or "", it is *name* itself. Raises ConfigurationError for an invalid *name*.
     """
     text = "" if key is None else str(key)
     return check_full_name(f"{name}:{printable_part(text)}" if text else name)
@@ -337,7 +337,7 @@ class BreakerGuard:
         return None
 
     def _end(self, call: _GuardedCall, error: BaseException | None) -> None:
-        """Tell how *call* ended; raises nothing."""
+        """Record how *call* ended; raises nothing."""
         ok = self._judged(call, error)
         if ok is None:
             self.breakers().forgo(call.permit)
@@ -348,7 +348,7 @@ class BreakerGuard:
         self.breakers().record(call.permit, ok=ok, took=took)
 
     async def _aend(self, call: _GuardedCall, error: BaseException | None) -> None:
-        """Tell how *call* ended, elsewhere if that may take a moment."""
+        """Record how *call* ended, elsewhere if that may take a moment."""
         if error is None and not call.permit.probe:
             self._end(call, None)
         elif isinstance(error, Exception | None):
@@ -357,7 +357,7 @@ class BreakerGuard:
             self._end(call, error)  # cancelled: nothing may be awaited any more
 
     def _judged(self, call: _GuardedCall, error: BaseException | None) -> bool | None:
-        """True if the dependency is well, None if *error* is no answer of it."""
+        """True if the dependency is well, None if *error* is not its answer."""
         if error is None:
             return True
         if not isinstance(error, Exception) or isinstance(error, CircuitOpenError | Directive):

@@ -60,7 +60,7 @@ class Budgets(Protocol):
     def retry(self, names: Sequence[str], token: str, /) -> Spent | None:
         """Take a token from the budget of each of *names*, or from none of them.
 
-        Returns what is spent, None if *token* may retry. Asking again with a token that was let
+        Returns the budget that is spent, None if *token* may retry. Asking again with a token let
         through is harmless.
         """
 

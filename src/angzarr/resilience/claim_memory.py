@@ -98,7 +98,7 @@ class Tenure:
     def claim(self, store: IdempotencyStore, claims: Sequence[Claim]) -> list[ClaimAnswer]:
         """*store*'s answers to *claims* of one owner, whose lease is secured before.
 
-        What is claimed cannot be taken for a dead worker's; each says until when that is certain.
+        A claim made so cannot be taken for a dead worker's; each says until when that is certain.
         Raises StoreUnavailable.
         """
         sure_until = self.secured(claims[0].owner)
@@ -209,7 +209,7 @@ class CompletedCache:
         return self._store.owns(key, token)
 
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
-        """Settle in the store, and remember what was completed there."""
+        """Settle in the store, and remember the keys completed there."""
         settled = self._store.settle(key, token, ending)
         with self._lock:
             body = self._held.pop(token, None)

@@ -1,6 +1,6 @@
 """ClockWatch: compares this machine's clock with its claim store's, at start and each minute.
 
-A worker whose clock is wrong would run countdowns too early or too late, expire what is fresh and
+A worker whose clock is wrong would run countdowns too early or too late, expire fresh messages and
 date its letters wrong; an analysis worker would misread the dates of others. Such a process goes by
 the store's clock then, and reports it until the machine's is set.
 """

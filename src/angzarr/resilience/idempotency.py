@@ -88,7 +88,7 @@ def owner_lease_key(prefix: str, owner: str) -> str:
 
 
 def _free(text: str) -> str:
-    """One part of each key may hold underscores: what is left of it and right of it may not."""
+    """One part of each key may hold underscores; the parts to its left and right may not."""
     return key_part(text, MAX_NAME)
 
 

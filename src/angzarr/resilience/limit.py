@@ -114,7 +114,7 @@ Limited: TypeAlias = str | Limit | list[str | Limit] | tuple[str | Limit, ...] |
 
 
 class LimitScope(NamedTuple):
-    """A limit and the key it is counted by: what is counted together."""
+    """A limit and the key of the calls that it counts together."""
 
     limit: Limit
     key: str
@@ -134,9 +134,9 @@ class Limits(Protocol):
     """
 
     def take(self, scopes: Sequence[LimitScope], token: str, /) -> Exceeded | None:
-        """Let *token* call within each of *scopes*, or take nothing and return what is reached.
+        """Let *token* call within each of *scopes*, or take nothing and return the limit reached.
 
-        What was taken of a concurrency limit is held until `release`, or until its process dies.
+        A slot of a concurrency limit is held until `release`, or until its process dies.
         """
 
     def release(self, scopes: Sequence[LimitScope], token: str, /) -> None:
@@ -146,8 +146,8 @@ class Limits(Protocol):
 def limits_of(limited: Limited, settings: Mapping[str, Mapping[str, Any]]) -> tuple[Limit, ...]:
     """The limits that a handler names, the fields in *settings* put over the code's.
 
-    Raises ConfigurationError for what is no limit, and for one that limits nothing because its
-    name is nowhere.
+    Raises ConfigurationError for an invalid limit, and for one that limits nothing because its
+    name is set nowhere.
     """
     if limited is None:
         return ()
@@ -182,7 +182,7 @@ _WEIGHT: Final = 0.2
 
 
 class Gauge(NamedTuple):
-    """What is known of one scope, besides who holds its slots."""
+    """The known state of one scope, besides who holds its slots."""
 
     #: When the next call is due if calls come evenly.
     due: float = 0.0

@@ -310,7 +310,7 @@ def _of_settings(
 
 
 def _plan(rules: Sequence[PolicyRule], fixed: Mapping[str, Any]) -> PolicyPlan:
-    """Leave out what cannot fit, and what is *fixed* of those that can."""
+    """Leave out rules that cannot fit, and the *fixed* conditions of those that can."""
     steps: list[tuple[tuple[PolicyCondition, ...], Policy]] = []
     for rule in rules:
         if any(c.name in fixed and not c.fits(fixed[c.name]) for c in rule.conditions):

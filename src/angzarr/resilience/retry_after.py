@@ -1,6 +1,6 @@
 """How long the other side asks us to wait: the Retry-After header and gRPC's RetryInfo.
 
-What cannot be read is no wish (None); nothing here raises.
+An unreadable value counts as no wish (None); nothing here raises.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _blocks(raw: bytes, number: int) -> Iterator[bytes]:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield (field number, value) of an encoded message; raise on what is no message."""
+    """Yield (field number, value) of an encoded message; raise if *raw* is not a message."""
     at = 0
     while at < len(raw):
         tag, at = _varint(raw, at)

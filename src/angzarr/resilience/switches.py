@@ -68,7 +68,7 @@ class Selector(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """One switch: what is paused or dropped, by whom, why, since when and how long."""
+    """One switch: the deliveries that it pauses or drops, by whom, why, since when and how long."""
 
     selector: Selector
     action: SwitchAction
@@ -99,7 +99,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchChange:
-    """What somebody did to the switch of a selector; nothing after it: resumed."""
+    """One change to the switch of a selector; nothing after it: resumed."""
 
     #: Unique among the changes of one store.
     id: str
@@ -115,14 +115,14 @@ class SwitchChange:
 
     @property
     def word(self) -> str:
-        """What was done: pause, drop or resume."""
+        """The action of the change: pause, drop or resume."""
         return "resume" if self.after is None else self.after.action.value
 
 
 class Switches(Protocol):
     """The switches as a process knows them. No verb raises.
 
-    A store that is away changes nothing: what is known goes on to hold, so that what a person
+    A store that is away changes nothing: the known switches go on to hold, so that what a person
     paused stays paused. A process that never heard of any lets its deliveries through.
     """
 
@@ -151,7 +151,7 @@ class SwitchControls(Protocol):
     ) -> Switch:
         """Pause or drop what *selector* means, in place of what holds for just that selector.
 
-        *until*: a time, or how long from now. Raises ConfigurationError for what is no switch,
+        *until*: a time, or how long from now. Raises ConfigurationError for an invalid switch,
         and for one more than `MOST`.
         """
 
@@ -212,8 +212,8 @@ class SwitchSet:
     def of(self, subject: Selector, now: datetime) -> Switch | None:
         """The switch that holds for *subject*, a delivery's names, *now*.
 
-        Of several a pause wins over a drop: what waits can still be dropped, what was dropped
-        is gone. Of several pauses the oldest is named.
+        Of several a pause wins over a drop: waiting events can still be dropped, dropped ones
+        are gone. Of several pauses the oldest is named.
         """
         found = [switch for switch in self._matching(subject) if not switch.is_over(now)]
         return min(found, key=_rank, default=None)
@@ -258,7 +258,7 @@ def check_switch(
     reason: str,
     until: datetime | timedelta | None = None,
 ) -> None:
-    """Refuse what is no switch; raises ConfigurationError."""
+    """Refuse an invalid switch; raises ConfigurationError."""
     wrong = list(_wrong([*(part for part in selector if part is not None), by], reason))
     if action is SwitchAction.DROP and not reason:
         wrong.append("a drop needs a reason: dropped events are gone")

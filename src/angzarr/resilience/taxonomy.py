@@ -65,12 +65,12 @@ def classify(
     handler: str = "",
     event_type: str = "",
 ) -> Classification:
-    """What *error* is; *now* (UTC-aware) dates a Retry-After.
+    """The classification of *error*; *now* (UTC-aware) dates a Retry-After.
 
     *scopes* are the developer's rules, the most specific scope first (the handler's, then the
     app's). Within a scope a rule for *handler* beats one for *event_type*, that beats one for
     all; then a question beats a class, a class its bases, the first listed the next. All rules
-    beat what is built in. Only where an error says nothing its cause is asked.
+    beat the built-in ones. Only where an error says nothing its cause is asked.
     """
     in_scope = tuple(
         tuple(
@@ -114,7 +114,7 @@ def _say(error: BaseException, scopes: _Scopes, now: datetime, depth: int) -> Cl
 
 
 def _inner(error: BaseException) -> BaseException | None:
-    """The error *error* stands for: its cause, or what was being handled meanwhile."""
+    """The error that *error* stands for: its cause, or the one being handled meanwhile."""
     if error.__cause__ or error.__suppress_context__ or type(error) in _BUGS:
         return error.__cause__
     return error.__context__

@@ -1,6 +1,6 @@
 """What one exception says about itself: status, code, SQLSTATE, errno, then its class.
 
-Pure reading of an object somebody else made: `evidence` never raises, does no I/O and never looks
+Pure reading of a foreign object: `evidence` never raises, does no I/O and never looks
 at the words of a text, but for one fixed sentence of urllib3, the only place a status is kept.
 """
 
@@ -92,7 +92,7 @@ def _http(error: BaseException, now: datetime) -> Classification | None:
 def _status_elsewhere(error: BaseException) -> int | None:
     """The status of an error that keeps it under another name, if it tells of a failure.
 
-    `status`: aiohttp, whose own parser says 400 of what is no HTTP; `http_status`: clients of
+    `status`: aiohttp, whose own parser says 400 of invalid HTTP; `http_status`: clients of
     payment services; `errcode`: xmlrpc.
     """
     status = _attribute(error, "http_status")

@@ -1,7 +1,7 @@
 """Failures: faults of the machine, how often something failed in a row, how often that is logged.
 
 A machine fault is an error of a process that lacks threads, memory or open files. It says nothing
-about the message in hand: that goes back, or its step is tried again. It is no dead letter.
+about the message in hand: that goes back, or its step is tried again. It is not a dead letter.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class LogThrottle:
         return True
 
     def _forget(self, moment: float) -> None:
-        """Forget the causes of which it may be spoken."""
+        """Forget the causes that may be logged again."""
         for cause, again_at in self._next.copy().items():
             if again_at <= moment:
                 self._next.pop(cause, None)

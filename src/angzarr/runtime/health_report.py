@@ -32,7 +32,7 @@ class Report(NamedTuple):
         return all(condition.holds for condition in self.conditions)
 
     def body(self) -> bytes:
-        """Return it as JSON."""
+        """The report as JSON."""
         conditions = {
             name: {"ok": holds, "says": says[:LONGEST]} for name, holds, says in self.conditions
         }

@@ -38,7 +38,7 @@ class TooMuch(ValueError):
 def check_json(text: str | bytes, bounds: Bounds) -> int:
     """How many nodes *text* parses to at most; raises TooMuch beyond its *bounds*.
 
-    *text* is UTF-8 where it is bytes. What is no JSON is counted as far as any parser reads it.
+    *text* is UTF-8 where it is bytes. Invalid JSON is counted as far as any parser reads it.
     """
     begun = _begun(text)
     if begun <= bounds.depth and (rough := _nodes(text, begun)) <= bounds.nodes:
@@ -55,10 +55,10 @@ def check_json(text: str | bytes, bounds: Bounds) -> int:
 
 
 def _bare(raw: bytes, most: int) -> tuple[bytes, int]:
-    """The structure of *raw*, and of how many strings more was taken out: *most* at most.
+    """The structure of *raw*, and the number of further strings taken out: *most* at most.
 
     Step by step, each of which costs the text and makes no object for each string: escapes, all
-    that is no structure, strings that are empty then, those that are not. To take two quotes out
+    that is not structure, strings that are empty then, those that are not. To take two quotes out
     that stand together leaves what is in a string in one, whichever two they are.
     """
     if b"\\" in raw:

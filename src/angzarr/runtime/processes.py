@@ -51,9 +51,9 @@ class OncePerProcess(Generic[T]):
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Be as if it had made none, until the block is left; its users hold it still.
+        """Forget its object until the block is left; users of the object hold it still.
 
-        What is made meanwhile is closed by its user, and forgotten.
+        An object made meanwhile is closed by its user, and forgotten.
         """
         with self._lock:
             before, self._made = self._made, None
@@ -87,7 +87,7 @@ _LOOK_EVERY: Final = 0.001
 
 
 def wait_for_imports(patience: float = PATIENCE) -> bool:
-    """Return once no other thread imports; False if one still does after *patience* seconds."""
+    """Wait until no other thread imports; False if one still does after *patience* seconds."""
     deadline = time.monotonic() + patience
     while _others_import():
         if time.monotonic() >= deadline:
@@ -122,7 +122,7 @@ def guard() -> None:
 
 
 class Turns(Protocol):
-    """What is done in turns."""
+    """Work that is done in turns."""
 
     def turn(self) -> timedelta:
         """Do some work; return how long to wait before the next turn. Never raises."""

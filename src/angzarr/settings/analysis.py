@@ -48,7 +48,7 @@ class WebhookSettings(Section):
 
 
 class AlertSettings(Section):
-    """What people are told of without asking."""
+    """The alerts that people get without asking."""
 
     enabled: bool = True
     #: By name.

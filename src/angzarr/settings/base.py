@@ -84,7 +84,7 @@ class FactSettings(Section):
 
 
 class MessageSettings(Section):
-    """The most that is made of one message; what is more is a dead letter, unread."""
+    """The bounds of one message; a larger one is a dead letter, unread."""
 
     #: Bytes of a compressed body, unpacked. RabbitMQ takes 16 MiB a message by default.
     most_unpacked: int = Field(default=16 * 2**20, ge=2**10)
@@ -113,7 +113,7 @@ class PoisonWaveSettings(Section):
 
 
 class BreakerSection(Section):
-    """What is said of one breaker, or of all others as `default`; unsaid is as in D5."""
+    """The settings of one breaker, or of all others as `default`; unset ones are as in D5."""
 
     window: Span | None = None
     min_calls: int | None = None
@@ -136,7 +136,7 @@ class BreakerSection(Section):
 
 
 class BudgetSection(Section):
-    """What is said of one dependency's retry budget, or of all others' as `default` (spec D3)."""
+    """The settings of one dependency's retry budget, or of all others' as `default` (spec D3)."""
 
     share: float | None = None
     least: int | None = None
@@ -149,7 +149,7 @@ class BudgetSection(Section):
 
 
 class LimitSection(Section):
-    """What is said of one limit; it wins over the code's, field by field."""
+    """The settings of one limit; they win over the code's, field by field."""
 
     rate: float | None = None
     burst: float | None = None
@@ -241,7 +241,7 @@ def checked_routes(routes: dict[str, T]) -> dict[str, T]:
 
 
 class RetryRule(Section):
-    """Which policy deliveries get of which all conditions hold (spec D3)."""
+    """The policy of deliveries that meet all its conditions (spec D3)."""
 
     policy: str
     #: A handler's name, or a pattern with * and ?.

@@ -104,7 +104,7 @@ class AwsSettings(Section):
     @field_validator("aws_options", mode="before")
     @classmethod
     def _known_options(cls, given: Any) -> Any:
-        """Refuse what boto3 does not take; the environment's "false" is no file's name."""
+        """Refuse options that boto3 does not take; the environment's "false" is not a file name."""
         if not isinstance(given, dict):
             return given
         if unknown := sorted(str(name) for name in given.keys() - _OPTIONS):
@@ -216,7 +216,7 @@ class AmqpTls(Section):
 
 
 class DeadLetterSettings(AwsSettings, ProtectionSettings):
-    """Where dead letters go (spec L5), and what is done to them before."""
+    """The queues of dead letters (spec L5), and how letters are prepared for them."""
 
     backend: Backend | None = None
     #: A chain instead of one backend: what one does not take, the next one does.

@@ -47,7 +47,7 @@ class QueuePlace:
     spots: frozenset[str]
 
     def settings(self, **changes: Any) -> DeadLetterSettings:
-        """The settings of its backend; raises ConfigurationError where there is no such backend."""
+        """The settings of its backend; raises ConfigurationError for an unknown backend."""
         return self._read(DeadLetterSettings, {**self.given, **changes})
 
     def spool(self) -> SpoolSettings:

@@ -34,7 +34,7 @@ class ForeignRoute(Section):
 
 
 class ProtectionSettings(Section):
-    """What is redacted, sealed, signed and taken from others (spec L3)."""
+    """The redaction, sealing, signing and acceptance of letters (spec L3)."""
 
     #: Paths of values, see docs/reference/dead-letters.md.
     redact: tuple[str, ...] = ()

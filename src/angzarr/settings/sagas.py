@@ -1,4 +1,4 @@
-"""The settings of compensation: what is done where a saga's step could not be undone (spec C6)."""
+"""The settings of compensation: the reaction to a saga's step that cannot be undone (spec C6)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VARIABLES: Final[Mapping[str, str]] = {
 
 
 class SagaCompensationSettings(Section):
-    """What the framework does where no aggregate compensates, and where that is told."""
+    """The framework's reaction where no aggregate compensates, and where it is reported."""
 
     #: Where `SagaCompensationFailed` goes.
     fallback_domain: str = "angzarr.saga-failures"
@@ -128,7 +128,7 @@ def _read(field: str, given: Any) -> Any:
 
 
 def _check_queue(url: str) -> None:
-    """Refuse what is no dead-letter queue; the sentence repeats no URL."""
+    """Refuse a URL that is not a dead-letter queue's; the sentence repeats no URL."""
     if url.partition("://")[0] not in QUEUE_SCHEMES:
         msg = f"a dead-letter queue's URL is one of {QUEUE_FORMS}"
         raise ConfigurationError(msg)

@@ -21,7 +21,7 @@ def keys_of(secrets: Sequence[SecretStr]) -> tuple[bytes, ...]:
 
 
 def check_address(url: str) -> None:
-    """Refuse what is no address of a receiver with ValueError, repeating none of it."""
+    """Refuse a URL that is not a receiver's address with ValueError, repeating none of it."""
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -19,7 +19,7 @@ class FakeClock:
         self._now = (start or datetime.now(UTC).replace(microsecond=0)).astimezone(UTC)
 
     def now(self) -> datetime:
-        """Return the time, UTC-aware."""
+        """The time, UTC-aware."""
         return self._now
 
     def advance(

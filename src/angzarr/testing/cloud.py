@@ -44,7 +44,7 @@ class Aws:
         }
 
     def client(self, service: str) -> Any:
-        """Return boto3's client of ``sqs``, ``sns`` or ``s3``."""
+        """A client of boto3 for ``sqs``, ``sns`` or ``s3``."""
         import boto3
 
         session: Any = boto3.session.Session(self.key, "test", region_name=self.region)
@@ -75,7 +75,7 @@ def open_localstack() -> Aws:
 
 
 def localstack_address() -> str:
-    """Return where LocalStack is; skips the test without one, and fails it in CI."""
+    """The address of LocalStack; skips the test without one, and fails it in CI."""
     named = next((name for name in VARIABLES if os.environ.get(name)), None)
     if named is None:
         _do_without(f"no LocalStack: start one and name it, {VARIABLES[0]}=http://localhost:4566")

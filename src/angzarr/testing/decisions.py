@@ -87,7 +87,7 @@ class CommandOutcome:
 
 
 def given(kind: type[Aggregate[Any]], *events: object, root: str = "root-1") -> Given:
-    """Return the aggregate of *kind* at *root* to which *events* have happened."""
+    """The aggregate of *kind* at *root* to which *events* have happened."""
     return Given(kind=kind, events=events, root=root)
 
 

@@ -1,6 +1,6 @@
 """The fixtures. A conftest.py asks for them: ``pytest_plugins = ["angzarr.testing"]``.
 
-What is imported here is imported whenever pytest starts, so that it is little.
+This module imports little, because pytest imports it at every start.
 """
 
 from __future__ import annotations

@@ -84,9 +84,9 @@ class InProcess:
             state.reset_state()
 
     def step(self) -> bool:
-        """Take one message, if there is one, and every turn; tell whether there may be more.
+        """Take one message, if there is one, and every turn; return True if there may be more.
 
-        Raises what a handler raised that is no Exception: its message goes back.
+        Raises what a handler raised that is not an Exception: its message goes back.
         """
         with _current(self._app):
             self._runtime.take_turns()
@@ -121,7 +121,7 @@ class InProcess:
         return sum(kept.qsize() for name, kept in self._broker.queues.items() if name in mine)
 
     def _in_hand(self) -> int:
-        """Return how many messages were taken and neither acknowledged nor given back."""
+        """The number of messages that were taken and neither acknowledged nor given back."""
         qos = self._worker.consumer.task_consumer.channel.qos
         return len(qos._delivered) - len(qos._dirty)  # noqa: SLF001 - kombu counts them nowhere else
 
@@ -149,7 +149,7 @@ class InProcess:
 
 
 def _given_back_for(told: Any) -> BaseException | None:
-    """Return what ended a task beside the main thread, where the road gives its message back."""
+    """The error that ended a task outside the main thread, if its message is given back for it."""
     exception = getattr(told[1], "exception", None)
     reason = getattr(getattr(exception, "exc", exception), "reason", None)
     ends = isinstance(reason, BaseException) and not isinstance(reason, Exception)
@@ -175,7 +175,7 @@ def _begin(consumer: Any, _connection: Any, tasks: Any, *_others: Any) -> None:
 
 
 def on_main_thread() -> bool:
-    """Tell whether this is the thread that signals interrupt."""
+    """True if this is the thread that signals interrupt."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -224,7 +224,7 @@ def alarm(seconds: float, tell: Callable[[str], str]) -> Iterator[None]:
 
 
 def where(frame: FrameType | None) -> str:
-    """Return the line of the user's code that *frame* is at or was called by, the innermost.
+    """The line of the user's code that *frame* is at or was called by, the innermost.
 
     Where this thread only waits for coroutines, that is the line at which one of them waits.
     """
@@ -238,7 +238,7 @@ def where(frame: FrameType | None) -> str:
 
 
 def _awaited() -> list[traceback.FrameSummary]:
-    """Return where this thread's loop waits: the longest chain of coroutines that await another.
+    """The place where this thread's loop waits: the longest chain of coroutines that await another.
 
     Nothing where no loop runs here, and where one of its coroutines does: the stack tells that.
     """

@@ -52,7 +52,7 @@ class Letter:
 
 
 def letter_of(receipt: Receipt) -> Letter:
-    """Return the letter in *receipt*, readable or not."""
+    """The letter in *receipt*, readable or not."""
     found = receipt.letter
     if found is None:
         return Letter(
@@ -94,14 +94,14 @@ class DeadLetters(Sequence[Letter]):
         return list(self._seen.values())
 
     def where(self, **wanted: Any) -> list[Letter]:
-        """Return those whose fields are as *wanted*, or for which a function says so.
+        """The letters whose fields are as *wanted*, or for which a function says so.
 
         Raises TypeError for a field that letters do not have.
         """
         return where(Letter, self.note(), wanted)
 
     def only(self, **wanted: Any) -> Letter:
-        """Return the one letter whose fields are as *wanted*; AssertionError if it is not one."""
+        """The one letter whose fields are as *wanted*; AssertionError if it is not one."""
         found: Letter = only(Letter, self.note(), ("dead letter", "dead letters"), wanted)
         return found
 
@@ -116,7 +116,7 @@ class DeadLetters(Sequence[Letter]):
     @overload
     def __getitem__(self, index: slice) -> list[Letter]: ...
     def __getitem__(self, index: int | slice) -> Letter | list[Letter]:
-        """Return one letter, or some."""
+        """One letter, or some."""
         return self.note()[index]
 
     def __eq__(self, other: object) -> bool:
@@ -135,7 +135,7 @@ def only(
     wanted: dict[str, Any],
     show: Callable[[Any], str] = repr,
 ) -> Any:
-    """Return the one of *found* that is as *wanted*; else AssertionError lists what there is."""
+    """The one of *found* that is as *wanted*; else AssertionError lists what there is."""
     fitting = where(kind, found, wanted)
     if len(fitting) == 1:
         return fitting[0]
@@ -150,7 +150,7 @@ def only(
 
 
 def where(kind: type[Any], found: Sequence[Any], wanted: dict[str, Any]) -> list[Any]:
-    """Return those of *found*, each a *kind*, that are as *wanted*; TypeError for no field of it.
+    """Those of *found*, each a *kind*, that are as *wanted*; TypeError for a field it lacks.
 
     Also where nothing was found: ``where(reson="refused") == []`` would hold for ever.
     """
@@ -199,7 +199,7 @@ class LedgerInTest(Sequence[Entry]):
         self._letters = letters
 
     def analyse(self, *, wait: timedelta = timedelta(0)) -> list[Entry]:
-        """File the letters that wait, decide on each, begin what is due; return all entries.
+        """File the letters that wait, decide on each, begin the replays due; return all entries.
 
         *wait* for the first, on a real queue.
         """
@@ -239,7 +239,7 @@ class LedgerInTest(Sequence[Entry]):
         return self.open(entry).entry
 
     def open(self, entry: Entry) -> EntryDetail:
-        """Return *entry* as it is now with its letter and its history."""
+        """The detail of *entry* as it is now, with its letter and its history."""
         detail = self._ledger.open(entry.id)
         if detail is None:
             msg = f"{shown(entry)} is not in the ledger any more"
@@ -247,11 +247,11 @@ class LedgerInTest(Sequence[Entry]):
         return detail
 
     def where(self, **wanted: Any) -> list[Entry]:
-        """Return the entries whose fields are as *wanted*; TypeError for a field they lack."""
+        """The entries whose fields are as *wanted*; TypeError for a field they lack."""
         return where(Entry, self._entries(), wanted)
 
     def only(self, **wanted: Any) -> Entry:
-        """Return the one entry whose fields are as *wanted*; AssertionError if it is not one."""
+        """The one entry whose fields are as *wanted*; AssertionError if it is not one."""
         found: Entry = only(Entry, self._entries(), ("entry", "entries"), wanted, shown)
         return found
 
@@ -266,7 +266,7 @@ class LedgerInTest(Sequence[Entry]):
     @overload
     def __getitem__(self, index: slice) -> list[Entry]: ...
     def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
-        """Return one entry, or some."""
+        """One entry, or some."""
         return self._entries()[index]
 
     def __repr__(self) -> str:
@@ -295,7 +295,7 @@ class LedgerInTest(Sequence[Entry]):
 
 
 def shown(entry: Entry) -> str:
-    """Return *entry* in a few words."""
+    """The *entry* in a few words."""
     found = f", {entry.failure_class}" if entry.failure_class else ""
     return (
         f"<{entry.handler_name} of {entry.event_id!r}: {entry.status}{found},"

@@ -62,7 +62,7 @@ class Settled:
 
 
 def settled_of(delivery: Delivery, outcome: Outcome) -> Settled:
-    """Return what a test is told of *delivery*."""
+    """The record of *delivery* for a test."""
     delay, why, error, value = None, "", None, None  # type: timedelta | None, str, Exception | None, Any
     match outcome:
         case Handled() | Duplicate():
@@ -117,7 +117,7 @@ class Recorder:
             self._all.append(settled_of(delivery, outcome))
 
     def all(self) -> list[Settled]:
-        """Return all of it, oldest first."""
+        """All deliveries that were settled, oldest first."""
         with self._lock:
             return list(self._all)
 
@@ -143,7 +143,7 @@ class WaitingMessage:
 def waiting_of(
     rows: Sequence[tuple[Row, datetime]], settled: Sequence[Settled]
 ) -> list[WaitingMessage]:
-    """Return what *rows* say, the earliest first, with what is known of each."""
+    """The messages in *rows*, the earliest first, with the reason why each waits, if known."""
     why = {(one.handler, one.event_id): one for one in settled if one.delay is not None}
     return [_of(row, at, why) for row, at in rows]
 
@@ -172,7 +172,7 @@ class FactsSeen(Sequence[Fact]):
         self._log = log
 
     def where(self, **wanted: Any) -> list[Fact]:
-        """Return those whose fields, or whose values in `data`, are as *wanted*."""
+        """The facts whose fields, or whose values in `data`, are as *wanted*."""
         return [
             fact
             for fact in self._log.read()
@@ -190,7 +190,7 @@ class FactsSeen(Sequence[Fact]):
     @overload
     def __getitem__(self, index: slice) -> list[Fact]: ...
     def __getitem__(self, index: int | slice) -> Fact | list[Fact]:
-        """Return one fact, or some."""
+        """One fact, or some."""
         return self._log.read()[index]
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ _MEMORY: Final = "memory://"
 
 
 def embedded(settings: Settings, broker: str, ledger: str) -> Settings:
-    """Return *settings* with every server of theirs in this process; how things are done stays."""
+    """The given *settings* with every server in this process; how things are done stays."""
     dlq = {
         "backend": "channel",
         "targets": None,
@@ -56,7 +56,7 @@ def embedded(settings: Settings, broker: str, ledger: str) -> Settings:
 
 
 def overlaid(settings: Settings, given: Mapping[str, Any]) -> Settings:
-    """Return *settings* with *given* put over them; raises ConfigurationError naming the key."""
+    """The given *settings* with *given* over them; raises ConfigurationError naming the key."""
     update = {}
     for name, value in given.items():
         if name not in Settings.model_fields:

@@ -1,6 +1,6 @@
-"""InProcessWorker: handles what was published, on the thread of the test, until all is settled.
+"""InProcessWorker: handles published messages, on the thread of the test, until all is settled.
 
-Nothing waits for real: where all that is left is to come later, the clock is moved to it.
+Nothing waits for real: where all that is left is due later, the clock is moved to it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class InProcessWorker:
         return waiting_of(rows, self.settled)
 
     def waits(self, event_id: str | None = None, handler: str | None = None) -> list[timedelta]:
-        """Return how long each retry waited, of *event_id* and *handler* or of all."""
+        """The waits before each retry, of *event_id* and *handler* or of all."""
         return [
             one.delay
             for one in self.settled
@@ -77,7 +77,7 @@ class InProcessWorker:
         return self.run_until_settled(timeout=timeout, within=within)
 
     def run_due(self, *, timeout: float = TIMEOUT) -> list[Settled]:
-        """Handle what is due now and return how it ended; what is to come later waits on."""
+        """Handle the messages due now and return how they ended; later ones wait on."""
         return self._run(lambda: False, timeout)
 
     def run_until_settled(
