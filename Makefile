@@ -115,7 +115,7 @@ verify: env $(UV)
 test-system: env
 	$(PYTEST) tests/system -n $(SYSTEM_JOBS) $(REPORT)
 
-test-adapters: env
+test-adapters: env build/docs/.done # which the tests of the site build with
 	$(PYTEST) tests/adapters tests/browser -n $(JOBS) --every-adapter $(REPORT)
 
 test-chart: env

@@ -78,7 +78,7 @@ def taken_by(queue: DeadLetterQueue, domain: str, seconds: float = PATIENCE) -> 
 
 def taken_at_last(queue: DeadLetterQueue, domain: str) -> list[str]:
     """Receive until there are letters; meanwhile it may say that it reaches nobody."""
-    until = time.monotonic() + 90
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         with suppress(DeadLetterQueueUnavailable):
             if found := taken_by(queue, domain, 5):

@@ -53,7 +53,7 @@ class Visit:
 
     def __init__(self, context, address) -> None:
         self.page = context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(60_000)
         self.complaints: list[str] = []
         self.address = address
         self.page.on("console", lambda said: self.complaints.append(said.text))

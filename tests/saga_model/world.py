@@ -90,7 +90,7 @@ class World:
         self._open()
 
     def _open(self) -> None:
-        """Give the app a road and chains that may die at every step that leaves them."""
+        """Give the app an executor and chains that may die at every step that leaves them."""
         app, watch = self._app, self.saboteur.watch
         chains = build_chains(app._parts)
         books = watch(chains.books, "books", "read", "write")
@@ -104,8 +104,8 @@ class World:
             decider=replace(chains.decider, books=books),
             compensating=replace(chains.compensating, books=books, log=log, outbox=outbox),
         )
-        app._chains._made = _mine(chains)
-        app._reacting._made = _mine(replace(app._reacting.get(), outbox=outbox))
+        app._parts.chains._made = _mine(chains)
+        app._parts.reacting._made = _mine(replace(app._parts.reacting.get(), outbox=outbox))
         road = build_executor(app._parts)
         store = watch(road.claimer.store, "claims", "claim", "settle", "owns")
         settler = replace(
