@@ -110,6 +110,6 @@ def is_given(conf: Any, name: str) -> bool:
 
 
 def with_transport_defaults(broker: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the options of the transport of *broker*, a URL or several; what is *given* wins."""
+    """The transport options for *broker*, a URL or several; those *given* win."""
     first = broker if isinstance(broker, str) else next(iter(broker or ()), "")
     return {**_TRANSPORT.get(str(first).partition(":")[0], {}), **(given or {})}

@@ -67,7 +67,7 @@ class LeftToAck(str):
 
     @classmethod
     def of(cls, text: str | None, completion: Complete) -> LeftToAck:
-        """Return *text* with the result that *completion* keeps for duplicates."""
+        """*text* with the result that *completion* keeps for duplicates."""
         left = cls(text or "")
         left.kept = completion.result
         return left

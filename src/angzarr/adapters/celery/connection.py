@@ -64,14 +64,14 @@ class AngzarrConnection(Connection):
         return {**_OTHERS, **_REDIS}
 
     def get_transport_cls(self) -> Any:
-        """Return our transport for a scheme that has one, also after a switch to another URL."""
+        """Our transport for a scheme that has one, also after a switch to another URL."""
         named = self.transport_cls
         if isinstance(named, str) and named in self.transports:
             return get_transport_cls(self.transports[named])
         return super().get_transport_cls()
 
     def Pool(self, limit: int | None = None, **options: Any) -> Any:  # noqa: N802 - kombu's name
-        """Return a pool of such connections; kombu's would be of its own, by its own transports."""
+        """A pool of connections of this class; kombu's own pool would use its own transports."""
         return _Pool(self, limit, **options)
 
     def info(self) -> Any:
@@ -103,7 +103,7 @@ class _PooledConnection(PooledConnection, AngzarrConnection):
 
 class _Pool(ConnectionPool):
     def new(self) -> Any:
-        """Return one more."""
+        """Another connection of the pool."""
         return _PooledConnection(self, **dict(self.connection._info(resolve=False)))  # noqa: SLF001 - as kombu's does
 
 

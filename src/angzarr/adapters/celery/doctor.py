@@ -30,7 +30,7 @@ def prepare(app: Celery) -> None:
 
 
 def transport_name(app: Celery) -> str:
-    """Return kombu's driver type in small letters; raises ConfigurationError for an unknown one."""
+    """The driver type of kombu in small letters; raises ConfigurationError for an unknown one."""
     try:
         return transport_of(app).lower()
     except (ImportError, KeyError) as error:
@@ -49,7 +49,7 @@ def transport_name(app: Celery) -> str:
 
 
 def celery_seen(app: Celery, at: str, *, ours: bool) -> CelerySeen:
-    """Return the settings that are in force."""
+    """The settings that are in force."""
     conf, transport = app.conf, transport_name(app)
     return CelerySeen(
         at=at,
@@ -90,7 +90,7 @@ def stock_seen(app: Celery, at: str) -> StockSeen:
 def times_seen(
     app: Celery, at: str, *, ours: bool, grace: timedelta | None, longest_delay: timedelta | None
 ) -> TimesSeen:
-    """Return the spans of an app; *grace* and *longest_delay* are what a person says."""
+    """The time spans of an app; the operator states *grace* and *longest_delay*."""
     transport = transport_name(app)
     limits = [task.time_limit or app.conf.task_time_limit for _, task in _tasks(app)]
     held = _holds_delays(app, ours=ours)
@@ -128,13 +128,13 @@ def visibility(app: Celery, transport: str) -> timedelta | None:
 
 
 def waiting_lists(app: Celery) -> tuple[str, list[int]]:
-    """Return the prefix of a Redis broker's keys, and the priorities that have lists there."""
+    """The prefix of a Redis broker's keys, and the priorities that have lists there."""
     given = app.conf.broker_transport_options or {}
     return str(given.get("global_keyprefix", "")), list(given.get("priority_steps", (0, 3, 6, 9)))
 
 
 def held_keys(app: Celery) -> tuple[str, str]:
-    """Return the keys in which kombu's Redis transport has what workers hold."""
+    """The keys under which kombu's Redis transport keeps unacknowledged messages."""
     given: Mapping[str, Any] = app.conf.broker_transport_options or {}
     prefix = str(given.get("global_keyprefix", ""))
     held = given.get("unacked_key", "unacked")

@@ -60,7 +60,7 @@ class Envelope(NamedTuple):
     packed: bool = False
 
     def message(self, queue: str) -> Message:
-        """Return the raw message, which was first sent to *queue*."""
+        """The raw message, which was first sent to *queue*."""
         body, properties, headers = self.body, self.properties, self.headers
         if _COMPRESSION in headers and not self.packed:
             headers = {name: value for name, value in headers.items() if name != _COMPRESSION}
@@ -105,14 +105,14 @@ _Numbers: TypeAlias = tuple[int, float]
 
 
 def sent_as(answer: ClaimAnswer | None) -> _Numbers | ClaimAnswer | None:
-    """Return *answer* as it goes to a child."""
+    """*answer* in the form that is sent to a child."""
     if isinstance(answer, Claimed) and not answer.steps and not answer.last_words:
         return answer.starts, answer.sure_until
     return answer
 
 
 def answer_in(sent: _Numbers | ClaimAnswer | None) -> ClaimAnswer | None:
-    """Return the answer that `sent_as` sent."""
+    """The answer that `sent_as` sent."""
     if isinstance(sent, tuple):
         starts, sure_until = sent
         return Claimed(starts=starts, sure_until=sure_until)
@@ -122,7 +122,7 @@ def answer_in(sent: _Numbers | ClaimAnswer | None) -> ClaimAnswer | None:
 def delivery_of(
     app: Celery, sent: Any, args: Any, kwargs: Any, *, ack_follows: bool = False
 ) -> Delivery:
-    """Return the delivery of an envelope, *sent* as a bare tuple."""
+    """The delivery of an envelope, which was *sent* as a bare tuple."""
     envelope = Envelope._make(sent)
     return read(
         message_of(app, envelope),
@@ -137,7 +137,7 @@ def delivery_of(
 
 
 def message_of(app: Celery, envelope: Envelope) -> Message:
-    """Return the raw message with the name of the queue that its copies go to.
+    """The raw message with the name of the queue that its copies go to.
 
     It is the queue that it was consumed from. Only where that is unknown a header tells it, which
     any publisher can write, or the routing key, which may lead to several queues.
@@ -156,7 +156,7 @@ _NO_CUSTOM = _OF_CELERY | {FIELD, TOLD}
 
 
 def custom_headers(request: Mapping[str, Any]) -> Any:
-    """Return the custom headers of a request; what a header ``headers`` says goes before them."""
+    """The custom headers of a request; its header ``headers`` takes precedence."""
     given = request.get("headers")
     if given is not None:
         return without_ours(given) if isinstance(given, Mapping) else given

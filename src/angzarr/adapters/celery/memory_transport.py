@@ -32,7 +32,7 @@ _LOCK: Final = threading.Lock()
 
 
 def memory_broker(name: str) -> MemoryBroker:
-    """Return the broker *name* of this process: the host of its URL."""
+    """The broker *name* of this process: the host of its URL."""
     with _LOCK:
         return _BROKERS.setdefault(name, MemoryBroker())
 

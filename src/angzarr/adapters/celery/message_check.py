@@ -86,7 +86,7 @@ def sound_fields(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_body(body: Any) -> tuple[Any, dict[str, Any], dict[str, Any] | None]:
-    """Return args, kwargs and embed of *body*; raises InvalidTaskError if it has others."""
+    """The args, kwargs and embed of *body*; raises InvalidTaskError if it has others."""
     if not isinstance(body, list | tuple) or len(body) != _PARTS:
         msg = f"its body is not [args, kwargs, embed] but {_kind(body)}"
         raise InvalidTaskError(msg)
@@ -251,7 +251,7 @@ class Upgraded(NamedTuple):
 
 
 def upgraded(body: Any, told: Mapping[str, Any]) -> Upgraded:
-    """Return the message of *body* (args, kwargs, embed) and of what its body *told* besides."""
+    """The message of *body* (args, kwargs, embed) and of the other fields, *told*."""
     headers = {name: told[name] for name in _HEADERS if told.get(name) is not None}
     custom = told.get("headers")
     return Upgraded(

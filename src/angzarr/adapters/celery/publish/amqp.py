@@ -68,7 +68,7 @@ class AngzarrQueues(Queues):
     named: Callable[[], Collection[str]] = staticmethod(tuple)
 
     def described(self, name: str) -> Queue | None:
-        """Return the queue *name* as this app declares it, None if others do; adds none.
+        """The queue *name* as this app declares it, None if others do; adds none.
 
         A publisher that declared such a queue would make one without a consumer.
         """
@@ -79,7 +79,7 @@ class AngzarrQueues(Queues):
         return None
 
     def own(self, name: str) -> Queue:
-        """Return a queue of our own: it depends on no setting about missing ones, and adds none."""
+        """A queue of our own: it depends on no setting about missing ones, and adds none."""
         made = self.new_missing(name)
         made.exchange = made.exchange or self.default_exchange
         return made
@@ -186,11 +186,11 @@ class AngzarrAMQP(AMQP):
     queues_cls = AngzarrQueues
 
     def Consumer(self, *args: Any, **options: Any) -> NamingConsumer:  # noqa: N802 - Celery's name
-        """Return a consumer of tasks."""
+        """A consumer of tasks."""
         return NamingConsumer(*args, reread=runtime_of(self.app).reread, **options)
 
     def Connection(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
-        """Return a broker connection; an app can have kombu's own transport for Redis.
+        """A broker connection; an app can have kombu's own transport for Redis.
 
         Raises MissingExtra where the transport's client is not installed.
         """
@@ -269,7 +269,7 @@ class AngzarrAMQP(AMQP):
             except NotFound:
                 if not delayed:
                     raise
-                # Somebody deleted the delay since this connection declared it.
+                # The delay was deleted since this connection declared it.
                 producer.connection.declared_entities.clear()
                 return send(producer, name, message, *args, **options)
 

@@ -43,17 +43,17 @@ class OutgoingEvent:
 
     @property
     def confirmed(self) -> bool:
-        """Whether every handler's message is on the broker."""
+        """True if every handler's message is on the broker."""
         return all(message.confirmed for message in self.messages)
 
     @property
     def untouched(self) -> bool:
-        """Whether not one message is on the broker, for certain."""
+        """True if not one message is on the broker, for certain."""
         return not any(message.confirmed or message.lost for message in self.messages)
 
 
 def account(outgoing: Sequence[OutgoingEvent], cause: Exception, where: str) -> Exception:
-    """Return the error that says what became of *outgoing*, of which some were not confirmed.
+    """The error that says what became of *outgoing*, of which some were not confirmed.
 
     *cause* ended the sending; it is returned itself where nothing was sent and the broker, whose
     address without a password is *where*, had no part in it.
@@ -351,7 +351,7 @@ class BatchSender:
     def _after(
         self, event_send: _EventSend, message: OutgoingMessage, template: MessageTemplate
     ) -> None:
-        """Say what is on the broker to those who listen to Celery's signals."""
+        """Send Celery's signals for a message that is on the broker."""
         headers, data = message.options["headers"], event_send.item.event.data
         if signals.after_task_publish.receivers:
             event_send.run(

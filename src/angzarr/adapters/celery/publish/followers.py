@@ -22,7 +22,7 @@ from angzarr.errors import DeliveryError, Unavailable, UnserializableEvent, text
 
 _log = logging.getLogger("angzarr.worker")
 
-#: What a malformed link, or a value that is no JSON, makes Celery raise.
+#: The errors that Celery raises for a malformed link or a value that is not JSON.
 _NEVER = (UnserializableEvent, TypeError, ValueError, LookupError, AttributeError)
 
 
@@ -40,8 +40,8 @@ class CeleryFollowers:
         """Publish links, then the chain's next step.
 
         Raises BrokerUnavailable if one was not confirmed, Unavailable if the result backend of a
-        chord is away, DeliveryError if one never can be: the
-        value is no JSON, or what stands in the message is no task.
+        chord is away. Raises DeliveryError if one can never be published: the value
+        is not JSON, or an entry in the message is not a task.
         """
         request = FOLLOWING.get()
         if request is None or not (request.callbacks or request.chain):
@@ -119,7 +119,7 @@ def forget_followers(request: Any) -> None:
 
 
 def tell_skipped(task: Any, request: Any) -> None:
-    """Tell those who wait for what was to follow a skip that it ends, too: with None.
+    """End the results of the tasks that were to follow a skipped one: with None.
 
     The last step's result is that of its chain, and a chord waits for it. A result that cannot be
     stored is lost, as any other is.

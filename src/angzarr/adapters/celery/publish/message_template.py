@@ -27,7 +27,7 @@ _ESCAPED: Final = re.compile(r'[\\"]')
 
 
 def json_of(data: Any) -> str:
-    """Return *data*, a JSON value, as Celery writes it; raises UnserializableEvent."""
+    """*data*, a JSON value, as Celery writes it; raises UnserializableEvent."""
     try:
         return _JSON.encode(data)
     except (TypeError, ValueError, RecursionError) as error:
@@ -92,7 +92,7 @@ class MessageTemplate:
         return (head, tail) if whole == plain else None
 
     def headers(self, task_id: str, data: Any, event_headers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the headers of one event's message."""
+        """The headers of one event's message."""
         headers = {
             **self._headers,
             "id": task_id,
@@ -104,15 +104,15 @@ class MessageTemplate:
         return headers
 
     def properties(self, task_id: str) -> dict[str, Any]:
-        """Return the properties of one event's message, with kombu's other arguments."""
+        """The properties of one event's message, with kombu's other arguments."""
         return {**self._properties, "correlation_id": task_id}
 
     def body(self, data: Any) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-        """Return the body as Celery's signals show it."""
+        """The body as Celery's signals show it."""
         return ([data], {}, dict(self._embed))
 
     def text(self, data: str) -> str | None:
-        """Return the body around *data*, which is JSON already; None: it must be serialized."""
+        """The body around *data*, which is JSON already; None: it must be serialized."""
         return f"{self._frame[0]}{data}{self._frame[1]}" if self._frame is not None else None
 
     def task_sent(self, headers: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -141,7 +141,7 @@ class MessageTemplate:
 
 
 class _Cut(str):
-    """Stands for what is too deep to be shown."""
+    """Stands for a value that is too deep to be shown."""
 
     __slots__ = ()
     __repr__ = str.__str__
@@ -151,7 +151,7 @@ _CUT_LIST, _CUT_DICT = _Cut("[...]"), _Cut("{...}")
 
 
 def _cut(value: Any, levels: int) -> Any:
-    """Return *value*, pure JSON, with what is deeper than *levels* left out."""
+    """*value*, pure JSON, without the values deeper than *levels*."""
     if isinstance(value, dict):
         if not levels:
             return _CUT_DICT

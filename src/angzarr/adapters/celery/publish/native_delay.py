@@ -65,12 +65,12 @@ class DelayWay(MaybeChannelBound):
 
 
 def way_to(queue: Queue) -> DelayWay:
-    """Return the way to *queue* and no other, for messages sent with `key_to` it."""
+    """The way to *queue* and no other, for messages sent with `key_to` it."""
     return DelayWay(queues=(queue,), lead=_bind_alone)
 
 
 def way_by(routing_key: str, queues: Iterable[Queue]) -> DelayWay:
-    """Return the way for what Celery delays, which it sends with the key of its queue.
+    """The way of messages that Celery delays and sends with the key of their queue.
 
     It leads to those of *queues* that have the key, by their own exchanges. What has none of these
     waits at the end of the delay until a worker has bound its queue.
@@ -81,7 +81,7 @@ def way_by(routing_key: str, queues: Iterable[Queue]) -> DelayWay:
 
 
 def key_to(queue: Queue, seconds: int) -> str:
-    """Return the key that leads to *queue* after *seconds*."""
+    """The key that leads to *queue* after *seconds*."""
     return str(calculate_routing_key(seconds, _word_of(queue)))
 
 
@@ -108,7 +108,7 @@ def _is_led_to(queue: Queue) -> bool:
 
 
 def _word_of(queue: Queue) -> str:
-    """Return a key of one word, which no pattern matches that was made for other keys."""
+    """A key of one word; no pattern for other keys matches it."""
     return "angzarr:" + str(queue.name).replace("%", "%25").replace(".", "%2E")
 
 

@@ -57,7 +57,7 @@ class CeleryOutbox(Outbox):
             self._send(task, command.event, origin_headers(command.origin))
 
     def tell(self, rejection: Rejection, asked: int = 0, /) -> None:
-        """Tell the source of *rejection*."""
+        """Notify the source of *rejection*."""
         task = notification_task(rejection.origin.source.domain)
         self._send(task, to_event(rejection, asked), {})
 
@@ -111,7 +111,7 @@ class CeleryCompensations(Compensations):
         self._handlers = handlers
 
     def of(self, handler: str) -> str:
-        """Return the task that undoes what *handler* does."""
+        """The task that undoes what *handler* does."""
         found = self._handlers.get(handler)
         return (found and found.compensation) or ""
 
@@ -171,7 +171,7 @@ class GapResender:
         return sent
 
     def _overdue(self, gap: Gap) -> Message | None:
-        """Return the copy that the lane of *gap* waits for, if it has one that can be read."""
+        """The copy that the lane of *gap* waits for, if it has one that can be read."""
         if gap.overdue is None or gap.overdue.text is None:
             return None
         try:

@@ -50,7 +50,7 @@ class CeleryPublisher:
         self._app = app
 
     def publish(self, message: Message) -> None:
-        """Return once the broker confirmed *message*; raises BrokerUnavailable otherwise.
+        """Publish *message* and wait for the confirm; raises BrokerUnavailable without one.
 
         It goes to its queue and to no other. A queue of others is not declared: if it is gone, the
         message takes the way that it was first sent by, where that is known.
@@ -68,12 +68,12 @@ class CeleryPublisher:
             self.send(message, message.exchange, message.routing_key)
 
     def queue(self, name: str) -> Queue | None:
-        """Return the queue *name* as this app declares it, None if others do."""
+        """The queue *name* as this app declares it, None if others do."""
         queue: Queue | None = self._app.amqp.queues.described(name)
         return queue
 
     def _fanout(self, message: Message, queue: Queue | None) -> Exchange | None:
-        """Return the exchange of a broadcast where its listeners have no queues to send to."""
+        """The exchange of a broadcast where its listeners have no queues to send to."""
         if queue is not None:
             return queue.exchange if queue.exchange and queue.exchange.type == "fanout" else None
         if not message.exchange:
@@ -176,7 +176,7 @@ class CelerySchedule:
         self._publisher.send(sent, entry, key_to(queue, seconds), [way_to(queue)])
 
     def _waits_natively(self, copy: Message) -> Queue | None:
-        """Return the queue of *copy* where RabbitMQ can wait for it and for no other one."""
+        """The queue of *copy* if RabbitMQ can delay messages for that queue alone."""
         queue = self._publisher.queue(copy.queue)
         if queue is None or not native_delay(self._app, queue):
             return None
@@ -222,7 +222,7 @@ class SingleConnectionPublisher(CeleryPublisher):
 
 
 def whole_seconds(copy: Message, delay: timedelta) -> int:
-    """Return for how many seconds RabbitMQ is to hold *copy*: rounded up, but for a last 100 ms.
+    """The seconds for which RabbitMQ is to hold *copy*: rounded up, but for a last 100 ms.
 
     A copy says what is left, and its worker sleeps it (15), so none is later than 0.9 s and its
     way. What only its publisher's ``eta`` delays never comes too early.
@@ -232,7 +232,7 @@ def whole_seconds(copy: Message, delay: timedelta) -> int:
 
 
 def unconfirmed(msg: str, error: Exception, event_id: str | None = None) -> BrokerUnavailable:
-    """Return the error that says *msg*, and whether *error* is a refusal and may pass."""
+    """The error with the text *msg*; it says whether *error* is a refusal and may pass."""
     refused = is_refusal(error)
     passing = refused and (isinstance(error, MessageNacked) or _is_caused_by(error, MessageNacked))
     return BrokerUnavailable(msg, event_id, refused, passing)
@@ -266,7 +266,7 @@ def _is_caused_by(error: Exception, kinds: Any) -> bool:
 
 
 def transport_of(app: Celery) -> str:
-    """Return the broker's driver type: ``amqp``, ``redis``, ``SQS``, ``memory`` and so on."""
+    """The broker's driver type: ``amqp``, ``redis``, ``SQS``, ``memory`` and so on."""
     return str(app.pool.connection.transport.driver_type)  # the pool's own: none is made for it
 
 

@@ -51,7 +51,7 @@ class CeleryReplayOutcomes:
         self._seldom = LogThrottle()
 
     def put(self, outcome: ReplayOutcome) -> None:
-        """Return once the broker confirmed it."""
+        """Publish *outcome* and wait until the broker has confirmed it."""
         body = {name: getattr(outcome, name) for name in _TEXT} | {"replay": outcome.replay}
         if outcome.signature:
             body["signature"] = outcome.signature
@@ -97,7 +97,7 @@ class CeleryReplayOutcomes:
                 _log.warning("replay_outcome_not_acknowledged: it will come again: %s", error)
 
     def close(self) -> None:
-        """Give back what was not done."""
+        """Give back the messages that were not finished."""
         connection, self._connection = self._connection, None
         queue, self._queue = self._queue, None
         taken, self._taken = self._taken, []

@@ -11,7 +11,7 @@ from angzarr.delivery.handlers import Handler, Handlers, Subscription
 
 
 class Routes(Protocol):
-    """What the app's parts share of it."""
+    """The parts of the app that routing needs."""
 
     @property
     def handlers(self) -> Handlers:
@@ -35,12 +35,12 @@ class CeleryRouting:
         self._app.finalize(auto=True)
 
     def queue_for(self, task: str) -> str:
-        """Return the queue to which *task*, which may be unknown here, would be sent."""
+        """The queue to which *task*, which may be unknown here, would be sent."""
         handler = self._known.handlers.get(task)
         return self._routed(task) if handler is None else self.home_of(handler)
 
     def home_of(self, handler: Handler) -> str:
-        """Return the queue to which a publisher would send what *handler* takes."""
+        """The queue to which a publisher would send the messages of *handler*."""
         return handler.queue or self._routed(handler.name)
 
     def _routed(self, task: str) -> str:
@@ -48,14 +48,14 @@ class CeleryRouting:
         return str(getattr(routed, "name", routed))
 
     def queue_of(self, routing_key: str) -> str:
-        """Return the queue that *routing_key* reaches, the key itself where none is known."""
+        """The queue that *routing_key* reaches, the key itself where none is known."""
         for name, queue in self._app.amqp.queues.items():
             if routing_key in (name, queue.routing_key):
                 return str(name)
         return routing_key or str(self._app.conf.task_default_queue)
 
     def named_queues(self) -> set[str]:
-        """Return the queues that handlers and routes name."""
+        """The queues that handlers and routes name."""
         return set(self._named())
 
     def _named(self) -> Iterator[str]:
@@ -66,5 +66,5 @@ class CeleryRouting:
             yield from (one.queue for one in subscriptions if one.queue)
 
     def queues(self) -> frozenset[str]:
-        """Return all queues that Celery, handlers or routes know."""
+        """All queues that Celery, handlers or routes know."""
         return frozenset({*self._app.amqp.queues, *self.named_queues()})

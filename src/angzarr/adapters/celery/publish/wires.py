@@ -48,7 +48,7 @@ class NoQueue(RecoverableConnectionError, Unroutable):
 
 
 def no_queue(exchange: object, key: str) -> NoQueue:
-    """Return the error of a message that no queue takes."""
+    """The error of a message that no queue takes."""
     return NoQueue(f"no queue takes {key!r} at the exchange {str(exchange)!r}")
 
 
@@ -66,7 +66,7 @@ class Wire(Protocol):
 
 
 def wire_for(producer: Any) -> Wire | None:
-    """Return a wire on *producer*'s connection, or None where messages go one by one."""
+    """A wire on *producer*'s connection, or None where messages go one by one."""
     channel = producer.channel
     if isinstance(channel, pyamqp.Channel):
         confirms = channel.connection.server_capabilities.get("publisher_confirms")
@@ -149,7 +149,7 @@ class ConfirmedWire:
 
 
 class _Confirming:
-    """One channel of its own in confirm mode; RabbitMQ counts what is published on it from 1."""
+    """One channel of its own in confirm mode; RabbitMQ counts its messages from 1."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -177,7 +177,7 @@ class _Confirming:
         self._message = None
 
     def wait(self) -> None:
-        """Return once nothing is in flight; raises if the broker says nothing for too long."""
+        """Wait until nothing is in flight; raises if the broker is silent for too long."""
         until, waiting = time.monotonic() + self._patience, len(self._open)
         while self._open:
             left = until - time.monotonic()

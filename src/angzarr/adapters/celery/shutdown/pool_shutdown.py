@@ -78,7 +78,7 @@ class DrainLoop:
             self._lost(error)
 
     def settle(self) -> None:
-        """Let what was put off until the next turns be done: acknowledgements first of all."""
+        """Run the steps that were put off until the next turns, acknowledgements first."""
         if self._hub is None:
             self._worker.consumer.perform_pending_operations()
             return
@@ -112,7 +112,7 @@ class DrainLoop:
 
 
 def in_seconds(seconds: float) -> Callable[[], float]:
-    """Return a deadline for `DrainLoop.until`."""
+    """A deadline for `DrainLoop.until`."""
     end = time.monotonic() + seconds
     return lambda: end
 
@@ -130,7 +130,7 @@ CHILDREN_END_WITHIN = 0.7
 
 
 def running() -> list[Any]:
-    """Return the requests whose tasks run."""
+    """The requests whose tasks run."""
     return [request for request in tuple(state.active_requests) if not request.acknowledged]
 
 

@@ -91,7 +91,7 @@ class ShutdownStep(bootsteps.StartStopStep):
             runtime_of(worker.app).end_work()
 
     def terminate(self, worker: Any) -> None:
-        """Do the same; a worker that is told to hurry is not stopped but terminated."""
+        """Do the same; a worker that must hurry is not stopped but terminated."""
         self.stop(worker)
 
     def register_with_event_loop(self, worker: Any, _hub: Any) -> None:

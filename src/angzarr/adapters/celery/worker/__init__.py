@@ -1,1 +1,1 @@
-"""What a Celery worker does between fetch and acknowledgement."""
+"""The work of a Celery worker between fetch and acknowledgement."""

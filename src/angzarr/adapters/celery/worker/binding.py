@@ -86,7 +86,7 @@ class BodyRun:
         return running[1]()
 
 
-#: What is told of a delivery that its task gave back to the queue.
+#: The text about a delivery that its task gave back to the queue.
 REQUEUED: Final = "the task rejected it and asked for it to be queued again"
 
 
@@ -126,7 +126,7 @@ def of_types(bind: Bind, types: AbstractSet[str]) -> Bind:
 
 
 def body_of(delivery: Delivery) -> Any:
-    """Return the data of the event that *delivery* brings; raises DecodeError for a task's call."""
+    """The data of the event that *delivery* brings; raises DecodeError for a task's call."""
     if len(delivery.args) != 1 or delivery.kwargs:
         msg = f"an event has one body, this message has {len(delivery.args)} arguments"
         raise DecodeError(msg)
@@ -163,7 +163,7 @@ def _asked_for_a_retry() -> bool:
 
 
 def task_fallback(function: Callable[..., Any] | None) -> Bind | None:
-    """Bind what is called in place of a plain task, with the task's own arguments."""
+    """Bind the function that replaces a plain task, with the task's own arguments."""
     if function is None:
         return None
     return lambda delivery, _context: partial(function, *delivery.args, **delivery.kwargs)

@@ -64,7 +64,7 @@ class BroadcastQueue(Queue):
 
 
 def bounded(queue: Any, bounds: Bounds) -> BroadcastQueue:
-    """Return *queue*, a kombu queue, as one that drops what is beyond *bounds*."""
+    """*queue*, a kombu queue, as one that drops messages beyond *bounds*."""
     return BroadcastQueue(**queue.as_dict(), bounds=bounds)
 
 
@@ -122,14 +122,14 @@ class _Mailbox(control.Mailbox):
     app: Celery
 
     def get_queue(self, hostname: str) -> Any:
-        """Return the queue of commands for the worker *hostname*."""
+        """The queue of commands for the worker *hostname*."""
         queue = super().get_queue(hostname)
         if transport_of(self.app) == "amqp":
             queue.name = f"{queue.name}.{uuid.uuid4().hex}"
         return bounded(queue, runtime_of(self.app).bounds)
 
     def get_reply_queue(self) -> Any:
-        """Return the queue of answers to this process: a worker asks others when it starts."""
+        """The queue of answers to this process: a worker asks others when it starts."""
         return bounded(super().get_reply_queue(), runtime_of(self.app).bounds)
 
 
@@ -176,7 +176,7 @@ class NonBlockingDispatcher(EventDispatcher):
 
 
 class BoundedReceiver(EventReceiver):
-    """Celery's, which drops what is too large or no event: gossip reads it in each worker."""
+    """Celery's receiver, but drops messages that are too large or no event."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -91,11 +91,11 @@ class AngzarrConsumer(Consumer):
             self.app.control.mailbox.producer_pool = producers[self._unconfirmed()]
 
     def connection_for_write(self, url: str | None = None, heartbeat: Any = None) -> Any:
-        """Return the connection of events, which wait for no confirm: none is worth the loop."""
+        """The connection for events; it waits for no confirm, which would block the loop."""
         return self.ensure_connected(self._unconfirmed(url=url, heartbeat=heartbeat))
 
     def ensure_connected(self, conn: Any) -> Any:
-        """Return *conn*, connected; each try and each second between two shows that we move."""
+        """*conn*, connected; each try and each second between two counts as movement."""
         ensure, beat = conn.ensure_connection, runtime_of(self.app).movement.beat
 
         def trying(errback: Any, *args: Any, callback: Any, **options: Any) -> Any:
@@ -147,7 +147,7 @@ class AngzarrConsumer(Consumer):
         self._bury(message, exc, "UNDECODABLE")
 
     def on_unknown_message(self, body: Any, message: Any) -> None:  # noqa: ARG002 - Celery's
-        """Bury what is no task; Celery would reject it for good."""
+        """Dead-letter a message that is not a task; Celery would reject it for good."""
         error = DecodeError("it is not a Celery message: its headers do not name a task")
         self._bury(message, error, "FOREIGN_MESSAGE")
 
@@ -178,7 +178,7 @@ class AngzarrConsumer(Consumer):
         hub.call_repeatedly(TURN_EVERY, self._turn_each_second)
 
     def perform_pending_operations(self) -> None:
-        """Do what was put off, where no event loop does (gevent, some transports): waves too.
+        """Run postponed steps where no event loop does (gevent, some transports): waves too.
 
         Celery comes here after each message, and every two seconds where none comes.
         """
@@ -248,9 +248,9 @@ class AngzarrConsumer(Consumer):
         return True
 
     def _fail(self, message: Any, error: Exception) -> None:
-        """Bury *message* if it is at fault for *error*; else it goes back after a pause.
+        """Dead-letter *message* if it is at fault for *error*; else it goes back after a pause.
 
-        What has its end keeps it: an error after that is told, and ends nothing.
+        A message that has ended stays ended: a later error is only logged.
         """
         if message.acknowledged:
             _log.error("failed_after_its_end: %s", text_of(error)[:500], exc_info=error)
@@ -309,7 +309,7 @@ class AngzarrConsumer(Consumer):
         return due
 
     def _unconfirmed(self, **where: Any) -> Any:
-        """Return a connection for what is of the moment: events, remote control, its answers.
+        """A connection for short-lived messages: events, remote control, its answers.
 
         RabbitMQ confirms nothing while it is out of memory or disk, which may last until this
         worker has taken what fills it.

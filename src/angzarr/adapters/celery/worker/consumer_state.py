@@ -65,7 +65,7 @@ class ReceiptFailures:
         self._shared_until = None
 
     def lasts(self) -> float | None:
-        """Return for how many seconds no message could be taken; None: the last one could.
+        """The seconds for which no message could be taken; None: the last one could.
 
         What failed comes again; once it has not for long, another worker took it.
         """
@@ -75,7 +75,7 @@ class ReceiptFailures:
         return now - self._since
 
     def fault_of(self, message: Any, error: Exception) -> tuple[str, Exception] | None:
-        """Return the code and the reason of the letter that *message* becomes for *error*.
+        """The code and the reason of the letter that *message* becomes for *error*.
 
         Its shape proves that it is at fault, and is the reason: Celery stumbles wherever it looks
         first. Or it failed `MOST_TRIES` times while the machine lacked nothing. None: it is not
@@ -129,7 +129,7 @@ def _identity(message: Any) -> bytes:
 FIRST_RECONNECT, LONGEST_RECONNECT = 0.5, 15.0
 #: Seconds that a connection must have lasted for the next loss to be the first in a row.
 CONNECTED_FOR: Final = 60.0
-#: Seconds between two looks whether the worker is told to stop.
+#: Seconds between two looks whether the worker must stop.
 LOOKED_EVERY = 0.1
 
 
@@ -223,7 +223,7 @@ class ConsumerState:
         self._turn(connected=False)
 
     def look(self, consumer: Any) -> None:
-        """Look at *consumer*, from its own loop; never raises what is Celery's affair."""
+        """Look at *consumer*, from its own loop; never raises Celery's own errors."""
         self.pulse.beat()
         now = self.monotonic()
         tasks = consumer.task_consumer
@@ -257,7 +257,7 @@ class ConsumerState:
 
 
 def _missing(app: Celery, tasks: Any) -> dict[str, str]:
-    """Return the queues that are to be consumed and are not, with what is missing.
+    """The queues that are to be consumed and are not, and why.
 
     A queue that the pauser or an operator stopped is left out: Celery does not select it.
     """
@@ -272,7 +272,7 @@ def _missing(app: Celery, tasks: Any) -> dict[str, str]:
 
 
 def _unserved(channel: Any, tags: dict[str, str], queue: str) -> str:
-    """Say what is missing; empty: the broker is asked, or does as it was asked."""
+    """Why *queue* is not consumed; empty: it is, as far as channel and broker say."""
     tag = tags.get(queue)
     if tag is None:
         return "it has no consumer"

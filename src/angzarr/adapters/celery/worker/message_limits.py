@@ -24,7 +24,7 @@ from angzarr.runtime.json_bounds import Bounds, TooMuch, check_json
 #: The attribute of a kombu message that says that it was looked at.
 _SEEN: Final = "angzarr_seen"
 _JSON: Final = "application/json"
-#: What a body that is no JSON may be decoded by. kombu takes any of Python's codecs, and of these
+#: The codecs of a body that is not JSON. kombu takes any of Python's codecs, and of these
 #: some unpack (bz2, zip) and some take a time that grows with the square of a text (idna).
 _TEXT_ENCODINGS: Final = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii", "binary", "latin-1"})
 
@@ -76,7 +76,7 @@ def _check_type_of_body(message: Any) -> None:
 
 
 def as_a_whole(message: Any, envelope: Envelope) -> Envelope:
-    """Return the *envelope* of a damaged message: all that came of it is its body."""
+    """The *envelope* of a damaged message: its body is all that arrived."""
     key = envelope.delivery_info.get("routing_key")
     return envelope._replace(
         body=_all_of(message),
@@ -89,7 +89,7 @@ def as_a_whole(message: Any, envelope: Envelope) -> Envelope:
 
 
 def _all_of(message: Any) -> bytes:
-    """Return all that came of *message*: its envelope where it has one."""
+    """All that arrived of *message*: its envelope where it has one."""
     came = message.delivery_info if isinstance(message.delivery_info, dict) else {}
     sqs = came.get("sqs_message")
     if isinstance(sqs, dict) and isinstance(sqs.get("Body"), str):
@@ -155,7 +155,7 @@ class _Brotli:
         return bool(self._opened.is_finished())
 
     def decompress(self, body: bytes, most: int) -> bytes:
-        """Return the first bytes of what *body* holds: few more than *most*, or all."""
+        """The first bytes that *body* unpacks to: few more than *most*, or all."""
         found = [self._opened.process(body, output_buffer_limit=most)]
         left = most - len(found[0])
         while left > 0 and found[-1] and not self.eof:

@@ -39,7 +39,7 @@ _NAME: Final = "angzarr_consumed_from"
 
 
 def consumed_from(message: Any) -> str | None:
-    """Return the name of the queue that *message* was consumed from; None: by another consumer."""
+    """The queue that *message* was consumed from; None: by another consumer."""
     name: str | None = getattr(message, _NAME, None)
     return name
 
@@ -110,7 +110,7 @@ class _Note(NamedTuple):
 
 
 class RedeliveredReader:
-    """Reads what is delivered once more; used on a worker's loop."""
+    """Reads redelivered messages; used on a worker's loop."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class RedeliveredReader:
         make: Callable[[], Any],
         keep_packed: Callable[[], Any],
     ) -> Any:
-        """Return the message of *queue* that *make* unpacks, its body read, or one to be buried.
+        """The message of *queue* that *make* unpacks, its body read, or one to dead-letter.
 
         *identity* tells it from all others. What killed its readers is not unpacked: it is what
         *keep_packed* returns, and `readers_died` says why. A body that cannot be read is found

@@ -162,7 +162,7 @@ class LeaseKeeper:
                 self._try(self._sweep, "expired_claims_not_swept")
 
     def _pause(self, begun: float) -> float:
-        """Return the seconds until the next renewal, whatever was done besides the last one."""
+        """The seconds until the next renewal, whatever else was done since the last one."""
         return max(begun + RENEWED_EVERY.total_seconds() - self._monotonic(), 0.0)
 
     def _stay_member(self) -> None:
@@ -179,7 +179,7 @@ class LeaseKeeper:
         return self.reaches_store
 
     def _try(self, step: Callable[[], object], failed: str) -> bool:
-        """Return whether *step* worked; the thread must outlive whatever goes wrong in it."""
+        """True if *step* worked; the thread must survive any error in it."""
         try:
             step()
         except Exception as error:  # noqa: BLE001 - a lease that is not renewed is a lost worker

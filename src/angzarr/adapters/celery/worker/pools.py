@@ -64,7 +64,7 @@ def outlive_failed_forks(pool: AsynPool) -> None:
 
 
 def _forget(pool: Any, child: Any) -> None:
-    """Undo what was noted of *child*, which was never forked."""
+    """Undo the notes about *child*, which was never forked."""
     pool._pool.remove(child)  # noqa: SLF001
     pool._waiting_to_start.discard(child)  # noqa: SLF001
     for queues, owner in pool._queues.items():  # noqa: SLF001
@@ -89,7 +89,7 @@ def spare_begun(pool: AsynPool) -> None:
 
 
 def pass_by_ending(pool: AsynPool) -> None:
-    """Let a pool that shrinks send nothing to the children that it has told to end.
+    """Let a shrinking pool send nothing to the children that it is ending.
 
     They read no more. What Celery writes into their pipes all the same comes to another child only
     when they are dead: after a second at best, and never if one hangs on its way out.

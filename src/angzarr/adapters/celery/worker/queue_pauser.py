@@ -31,7 +31,7 @@ _log = logging.getLogger("angzarr.worker")
 #: Seconds of `time.monotonic`, one clock for all processes of a machine, until when a domain is
 #: held back: whether the machine's other clock is right, or set meanwhile, matters to none of them.
 _UNTIL = struct.Struct("d")
-#: Domains of one app that are told apart; others are postponed only.
+#: Domains of one app that are kept apart; others are postponed only.
 _MOST = 512
 
 
@@ -58,7 +58,7 @@ class HeldDomains:
             self._write(domain, time.monotonic() + left)
 
     def now(self) -> set[str]:
-        """Return the domains that are held back."""
+        """The domains that are held back."""
         at = time.monotonic()
         return {name for name in self._places if self._read(name) > at}
 
@@ -75,7 +75,7 @@ _ELSEWHERE: Final = ("exchange", "exchange_type", "routing_key")
 
 
 def handlers_of_queues(app: Celery) -> Mapping[str, list[Handler]]:
-    """Return the handlers that each known queue serves, Celery's own tasks left out.
+    """The handlers that each known queue serves, Celery's own tasks left out.
 
     One whose queue is not certain counts for every queue: a routing function decides by the
     arguments, an exchange by its bindings. What a publisher says with one message (`queue=…`) is
@@ -96,7 +96,7 @@ def handlers_of_queues(app: Celery) -> Mapping[str, list[Handler]]:
 
 
 def _moved(app: Celery) -> Mapping[str, list[str | None]]:
-    """Return the queues to which publishers send that do not import the handler, by its name."""
+    """The queues, by handler, to which publishers send that do not import the handler."""
     moved: dict[str, list[str | None]] = {}
     for subscriptions in runtime_of(app).routes.values():
         for subscription in subscriptions:
@@ -105,7 +105,7 @@ def _moved(app: Celery) -> Mapping[str, list[str | None]]:
 
 
 def _queues_of(app: Celery, handler: Handler, moved: Iterable[str | None]) -> set[str] | None:
-    """Return the queues that *handler* is sent to, None if that is not certain."""
+    """The queues that *handler* is sent to, None if that is not certain."""
     task, route = app.tasks.get(handler.name), _route(app, handler.name)
     said = (handler.queue, *moved)
     if _leads_elsewhere({option: getattr(task, option, None) for option in _ELSEWHERE}):
@@ -123,7 +123,7 @@ def _leads_elsewhere(options: Mapping[str, Any]) -> bool:
 
 
 def _name(app: Celery, queue: object) -> str:
-    """Return the name of a queue given as such, by name or by alias."""
+    """The name of a queue given as such, by name or by alias."""
     name = queue.name if isinstance(queue, Queue) else str(queue)
     queues = app.amqp.queues
     return str(queues[name].name) if name in queues.aliases else name
@@ -140,7 +140,7 @@ def _route(app: Celery, name: str) -> Mapping[str, Any] | None:
 
 
 def _reached(name: str, queues: Mapping[str, Queue]) -> set[str]:
-    """Return the queue *name* and those that may get what it is sent."""
+    """The queue *name* and those that may get copies of its messages."""
     if name not in queues:
         return {name}
     to = queues[name]
@@ -148,7 +148,7 @@ def _reached(name: str, queues: Mapping[str, Queue]) -> set[str]:
 
 
 def _copies(to: Queue, other: Queue) -> bool:
-    """True if what is sent to one queue may reach the *other* through a shared exchange.
+    """True if a message for one queue may reach the *other* through a shared exchange.
 
     Through a direct exchange Celery sends to the queue by its name.
     """
@@ -187,7 +187,7 @@ class QueuePauser:
         self._closed: set[str] = set()
 
     def turn(self) -> None:
-        """Compare what is consumed with what is held back; called about once a second."""
+        """Pause the queues that are held back, and resume the others; runs once a second."""
         app, tasks = self._consumer.app, self._consumer.task_consumer
         if tasks is None or runtime_of(app).stopping():
             return
@@ -215,7 +215,7 @@ class QueuePauser:
 
 
 def _all_held(app: Celery, held: Held) -> dict[str, str]:
-    """Return the queues all of whose handlers are held back, and why."""
+    """The queues all of whose handlers are held back, and why."""
     reasons = {
         handler.name: why
         for handler in runtime_of(app).handlers

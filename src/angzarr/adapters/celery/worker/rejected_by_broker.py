@@ -50,7 +50,7 @@ _WORDS: Final = {
 
 
 def raw_message(message: Any) -> Message:
-    """Return *message* raw, with the name of the queue that RabbitMQ says it was dropped from.
+    """*message* raw, with the name of the queue that RabbitMQ dropped it from.
 
     A header tells it of what is there for another reason.
     """
@@ -72,13 +72,13 @@ def what_happened(headers: Any) -> tuple[DeliveryError, str]:
 
 
 def to_come_back(message: Message, dropped: str) -> Message:
-    """Return *message* as it is published to the queue *dropped* again, to be read as before."""
+    """*message* as it is published to the queue *dropped* again, to be read as before."""
     named: Mapping[str, Any] = {names.QUEUE: message.queue} if message.queue else {}
     return replace(message, queue=dropped, headers={**message.headers, **named})
 
 
 def _death(headers: Any) -> dict[str, Any]:
-    """Return the latest entry of ``x-death`` that is no end of a delay."""
+    """The latest entry of ``x-death`` that is not the end of a delay."""
     told = headers.get("x-death") if isinstance(headers, dict) else None
     for death in told if isinstance(told, list) else ():
         if isinstance(death, dict) and not str(death.get("queue")).startswith(_DELAYS):
@@ -202,7 +202,7 @@ class RejectedMessageReader:
 
     @classmethod
     def of(cls, app: Celery) -> RejectedMessageReader:
-        """Return the reader of *app*'s own queue."""
+        """The reader of *app*'s own queue."""
         return cls(app, dropped_queue(runtime_of(app).prefix), runtime_of(app).bury)
 
     def start(self) -> None:
@@ -211,7 +211,7 @@ class RejectedMessageReader:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop; what is in hand stays in its queue."""
+        """Stop; messages in hand stay in their queue."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE)
@@ -261,7 +261,7 @@ class RejectedMessageStep(bootsteps.StartStopStep):
         super().__init__(worker, **options)
 
     def include_if(self, worker: Any) -> bool:
-        """Return whether the broker is RabbitMQ."""
+        """True if the broker is RabbitMQ."""
         return transport_of(worker.app) == "amqp"
 
     def start(self, worker: Any) -> None:

@@ -103,7 +103,7 @@ class AngzarrRequest(Request):
         self._hand_on_decoded()
 
     def _raw(self, message: Any) -> tuple[Any, str, str, Any]:
-        """Return body, content type, encoding and headers as a copy is to have them."""
+        """Body, content type, encoding and headers for a copy."""
         if self._decoded:  # Celery made it of a body that says more than the arguments
             body, headers = upgraded(self._body, self._request_dict)
             return body, "application/json", "utf-8", {**message.headers, **headers}
@@ -143,7 +143,7 @@ class AngzarrRequest(Request):
         self.give_back()
 
     def on_accepted(self, pid: int, time_accepted: float) -> None:
-        """Note that it runs. What cannot be told to listeners must not keep a thread from it.
+        """Note that it runs. An event that cannot be sent must not keep a thread from it.
 
         A pool of threads would never run it, nor ever tell how it ended.
         """
@@ -170,8 +170,8 @@ class AngzarrRequest(Request):
     def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
         """Give the message back after a pause; one that Celery would drop becomes a letter first.
 
-        What a child gave back while this worker goes on broke off for a reason that nobody
-        foresaw: at once it would come round in a hot loop (trap 5).
+        A child that gives a message back while this worker goes on broke off for an unforeseen
+        reason: at once the message would come round in a hot loop (trap 5).
         """
         if self.acknowledged:
             return
@@ -211,7 +211,7 @@ class AngzarrRequest(Request):
         )  # fmt: skip
 
     def _can_travel(self) -> bool:
-        """Return False if it cannot be pickled: JSON may be nested deeper than that."""
+        """False if it cannot be pickled: JSON may be nested deeper than that."""
         try:
             pickle.dumps((self._request_dict, self._body), pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # noqa: BLE001 - what it is made of came from a queue
@@ -232,7 +232,7 @@ class AngzarrRequest(Request):
 
     @property
     def _ended_by_us(self) -> bool:
-        """Whether its child was ended by its parent: a start that is no poison (16).
+        """True if its parent ended its child: such a start is not poison (16).
 
         Until the grace has ended a worker that stops ends none: who died then died of itself.
         """

@@ -1,4 +1,4 @@
-"""What a worker's side of an Angzarr app is to Celery's hooks: the seam between the two."""
+"""The interface of a worker's Angzarr app to Celery's hooks."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ ATTRIBUTE: Final = "_runtime"
 
 
 class WorkerRuntime(Protocol):
-    """What the consumer, the tasks, the transports and the steps of a worker ask of its app."""
+    """The parts of the app that a worker's consumer, tasks, transports and steps use."""
 
     movement: ConsumerState
 
     @property
     def prefix(self) -> str:
-        """What the names of all keys and queues of the app begin with."""
+        """The prefix of the names of all keys and queues of the app."""
 
     @property
     def bounds(self) -> Bounds:
-        """What a message may hold at most."""
+        """The bounds of a message."""
 
     @property
     def redis_transport(self) -> str:
@@ -44,7 +44,7 @@ class WorkerRuntime(Protocol):
 
     @property
     def amqp_queues(self) -> str:
-        """Whether queues on RabbitMQ are guarded."""
+        """The setting that says whether queues on RabbitMQ are guarded."""
 
     @property
     def soft_shutdown_timeout(self) -> timedelta | None:
@@ -68,7 +68,7 @@ class WorkerRuntime(Protocol):
 
     @property
     def stopping(self) -> Stopping:
-        """Whether this worker stops."""
+        """The stop of this worker."""
 
     @property
     def owner(self) -> str:
@@ -84,17 +84,17 @@ class WorkerRuntime(Protocol):
 
     @property
     def settlement(self) -> Settlement:
-        """What settles in a worker's parent process what no child will."""
+        """Settles deliveries that no child process can settle."""
 
     @property
     def claim_batch(self) -> ClaimBatch | None:
-        """What claims a fetch at once."""
+        """Claims a fetch at once."""
 
     def owner_lease(self) -> str:
-        """Return the key of this process tree's lease."""
+        """The key of this process tree's lease."""
 
     def holding(self) -> Callable[[Handler], str | None]:
-        """Return what tells why a handler is held back at this moment."""
+        """A function that says why a handler is held back at this moment."""
 
     def run_eagerly(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run *task* for ``apply()`` and ``task_always_eager``."""
@@ -117,7 +117,7 @@ class WorkerRuntime(Protocol):
         """The message that *make* makes of one delivered before."""
 
     def stop_settling(self, patience: float = 0.0) -> None:
-        """Settle what is due, then nothing more."""
+        """Settle the due steps, then nothing more."""
 
     def keep_settling(self) -> None:
         """See that the threads run that settle what no child will."""
@@ -130,7 +130,7 @@ class WorkerRuntime(Protocol):
 
 
 def runtime_of(app: Celery) -> WorkerRuntime:
-    """Return the runtime of *app*, which is one of ours."""
+    """The runtime of *app*, which is one of ours."""
     found: WorkerRuntime = getattr(app, ATTRIBUTE)
     return found
 

@@ -39,9 +39,9 @@ def check(app: Celery, transport: str) -> None:
 
 
 def unsafe(app: Celery, transport: str) -> Iterator[Unsafe]:
-    """Return every setting, and every task's option, that would lose messages; of any Celery app.
+    """Every setting and task option that would lose messages; of any Celery app.
 
-    A name that is not in force because another one is (`task_acks_on_failure_or_timeout`) is told.
+    It reports a name that another one overrides (`task_acks_on_failure_or_timeout`), too.
     """
     yield from _settings(app, transport)
     yield from _tasks(app, transport)
@@ -86,7 +86,7 @@ def _serializers(conf: Any) -> Iterator[Unsafe]:
 
 
 def in_force(conf: Any, name: str) -> Any:
-    """Return a setting, or where it is not set what Celery takes for it."""
+    """A setting, or Celery's own default where it is not set."""
     both = "task_acks_on_failure_or_timeout"
     value = conf[name]
     if name not in ("task_acks_on_failure", "task_acks_on_timeout"):

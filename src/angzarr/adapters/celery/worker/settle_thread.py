@@ -141,7 +141,7 @@ class SettleThread:
 
     @property
     def empty(self) -> bool:
-        """Whether no step is being taken or waits, also one that is not due."""
+        """True if no step is being taken or waits, not even one that is not due."""
         with self._changed:
             return self._job is None and not self._jobs
 
@@ -150,7 +150,7 @@ class SettleThread:
         return self._job is None and all(job.due > now for job in self._jobs)
 
     def stop(self) -> None:
-        """Take no more steps; what is left undone is given back, since it is not acknowledged."""
+        """Take no more steps; messages that are not settled go back unacknowledged."""
         with self._changed:
             self._ended = True
             left, self._jobs = len(self._jobs), []
@@ -170,7 +170,7 @@ class SettleThread:
                 time.sleep(FIRST_WAIT.total_seconds())
 
     def _turn(self) -> None:
-        """Take one step. What is raised here came between a step and its place in line."""
+        """Take one step. An error outside it came between a step and its place in line."""
         job = self._job or self._next()
         if job is None:
             return

@@ -38,7 +38,7 @@ _log = logging.getLogger("angzarr.worker")
 #: must not keep a worker busy with starting new ones (trap 5).
 LOST_PAUSE = 1.0
 
-#: Told what became of a delivery; None: a successor owns the event.
+#: Called with the outcome of a delivery; None: a successor owns the event.
 Told = Callable[[Outcome | None], object]
 
 
@@ -98,11 +98,11 @@ class Settlement:
         self._thread.submit(step, what=_what(message), give_up=back)
 
     def tell(self, envelope: Envelope, told: Callable[[], object]) -> None:
-        """Call *told*, which runs users' code, beside the settling of others."""
+        """Call *told*, which runs users' code, beside the settlement of other messages."""
         self._teller.submit(told, what=f"task {envelope.headers.get('id')!r}")
 
     def tell_lost(self, message: Message, error: Exception) -> None:
-        """Tell who waits for the task of *message*, which became a letter, beside all else."""
+        """Report the task of *message* as failed, since it became a letter; delays nothing else."""
         self._teller.submit(lambda: tell_lost(self._app, message, error), what=_what(message))
 
     def tell_lane(self, message: Message, letter_id: str) -> None:
@@ -194,11 +194,11 @@ class Settlement:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits to be settled or told, now or after a pause."""
+        """True if nothing waits to be settled or announced, now or after a pause."""
         return self._thread.empty and self._teller.empty
 
     def close(self, patience: float = 0.0) -> None:
-        """Stop once what is due is done, or *patience* seconds are over.
+        """Stop once the due steps are done, or after *patience* seconds.
 
         What was not settled goes back to the broker with its connection.
         """
@@ -233,7 +233,7 @@ def _what(message: Message) -> str:
 
 
 def unbegun(consumer: Any) -> list[Any]:
-    """Return the requests that no process or thread has begun: in line, for later, throttled."""
+    """The requests that no process or thread has begun: in line, for later, throttled."""
     waiting = {id(one): one for one in _waiting(consumer)}
     return [one for one in waiting.values() if one not in state.active_requests]
 
@@ -265,7 +265,7 @@ def give_back_requests(app: Celery, requests: Iterable[Any]) -> int:
 
 
 def give_back_messages(messages: Sequence[Any]) -> None:
-    """Return *messages* to where they came from, those of one channel together where it can."""
+    """Return *messages* to their queues, those of one channel together where possible."""
     by_channel: dict[int, list[Any]] = {}
     for message in messages:
         by_channel.setdefault(id(message.channel), []).append(message)

@@ -64,7 +64,7 @@ _REDIS: Final = ("redis", "rediss")
 
 
 def ack_follows(task: Any, request: Any) -> bool:
-    """Tell whether nothing that may take long comes between an outcome and its acknowledgement.
+    """True if no slow step comes between an outcome and its acknowledgement.
 
     Where nothing is stored, or in the very Redis that the acknowledgement goes to, which is away
     for both or for none; and where no code of the task's own runs after it.
@@ -82,7 +82,7 @@ def ack_follows(task: Any, request: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _one_server(url: str, other: str) -> bool:
-    """Tell whether both URLs name one Redis, in whichever of its databases."""
+    """True if both URLs name one Redis, in any of its databases."""
     try:
         places = [(parts.hostname, parts.port or 6379) for parts in map(urlsplit, (url, other))]
     except ValueError:  # no port is such a number
@@ -282,7 +282,7 @@ class AngzarrTask(Task):
                 raise Ignore if task_postrun.receivers else _Untold
 
     def _is_waited_for(self) -> bool:
-        """Return True if a chain or a chord goes on with this very message, or not at all."""
+        """True if a chain or a chord goes on only with this very message."""
         return bool(self.request.chain or self.request.chord)
 
     def retry(  # noqa: PLR0917 - Celery's signature

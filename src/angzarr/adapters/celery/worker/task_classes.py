@@ -1,6 +1,6 @@
 """Users' task classes, adapted so that deliveries are settled, and functions registered twice.
 
-A module that is imported under two names registers its functions twice; that is no clash.
+A module that is imported under two names registers its functions twice; that is not a clash.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from angzarr.errors import ConfigurationError
 
 
 def with_road(base: Any, road_task: Any = AngzarrTask) -> Any:
-    """Return the task class *base*, or its name, with *road_task* under it."""
+    """The task class *base*, or its name, with *road_task* under it."""
     base = symbol_by_name(base)
     if issubclass(base, AngzarrTask):
         return base
@@ -50,7 +50,7 @@ def on_road(base: Any) -> dict[str, Any]:
 def put_on_road(task: Any, road_task: Any) -> Any:
     """*task*, of a user's class, with a class that runs deliveries.
 
-    Raises ConfigurationError for what is no task of Celery's.
+    Raises ConfigurationError for an object that is not a Celery task.
     """
     kind = type(task)
     if not issubclass(kind, Task):
@@ -129,7 +129,7 @@ def is_imported_again(first: Any, again: Any) -> bool:
 
 
 def source_of(given: Any) -> str | None:
-    """Return file and line of a function, or of the first that a class has."""
+    """The file and line of a function, or of the first that a class has."""
     found = list(vars(given).values()) if isinstance(given, type) else [given]
     for one in found:
         code = getattr(getattr(one, "__func__", one), "__code__", None)
@@ -145,15 +145,15 @@ class CeleryTasks:
         self._app = app
 
     def name_of(self, function: Any) -> str:
-        """Return the name that the task of *function* has where no other is given."""
+        """The name of the task of *function* where no other is given."""
         return str(self._app.gen_task_name(function.__name__, function.__module__))
 
     def get(self, name: str) -> Any:
-        """Return the task *name*; None: there is none."""
+        """The task *name*, or None."""
         return self._app._tasks.get(name)  # noqa: SLF001 - without finalizing the app
 
     def base_of(self, options: Mapping[str, Any]) -> Any:
-        """Return the class of a task with *options*."""
+        """The class of a task with *options*."""
         return options.get("base") or self._app.Task
 
     def make(self, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -161,7 +161,7 @@ class CeleryTasks:
         return self._app.task(name=name, typing=False, **options)(function)
 
     def keeps_first(self, name: str, first: Any, again: Any) -> bool:
-        """Tell whether *again* is *first*, of a module that was imported twice: then first stays.
+        """True if *again* is *first*, of a module that was imported twice: then first stays.
 
         What was registered first may run already. A warning says so, once a name.
         """
@@ -171,7 +171,7 @@ class CeleryTasks:
         return again_it_is
 
     def _warn_once(self, name: str, first: Any, again: Any) -> None:
-        """Say that what was registered first stays, as Celery's warning is said."""
+        """Warn that the first registration stays; warns as Celery does."""
         warned: set[str] = self._app._duplicate_task_names_warned  # noqa: SLF001 - Celery's own
         if name in warned:
             return

@@ -33,7 +33,7 @@ _log = logging.getLogger("angzarr.worker")
 
 
 def announce_end(request: Any, outcome: Outcome | None) -> None:
-    """Tell what became of *request*, which ended outside its child: failed for good, or retried."""
+    """Announce the end of *request* outside its child: failed for good, or retried."""
     match outcome:
         case DeadLettered(error=error):
             _each(_failed(request, error))
@@ -42,12 +42,12 @@ def announce_end(request: Any, outcome: Outcome | None) -> None:
 
 
 def announce_buried(request: Any, error: Exception) -> None:
-    """Tell that *request*, whose message became a letter before it could run, failed for good."""
+    """Announce the failure of *request*, whose message became a letter before it ran."""
     _each(_failed(request, error))
 
 
 def announce_revoked(request: Any, outcome: Outcome | None, reason: str, **how: Any) -> None:
-    """Tell that *request* was revoked or expired; one that was settled before keeps its result."""
+    """Announce that *request* was revoked or expired; one settled before keeps its result."""
     if not isinstance(outcome, DeadLettered):
         return
     backend, kept = request.task.backend, request.store_errors
@@ -63,7 +63,7 @@ def announce_revoked(request: Any, outcome: Outcome | None, reason: str, **how: 
 
 
 def context_of(fields: Mapping[str, Any], message: Any, args: Any, kwargs: Any) -> Context:
-    """Return Celery's request, with *fields*, for *message*, whose task does not run."""
+    """Celery's request, with *fields*, for *message*, whose task does not run."""
     return Context(
         fields,
         args=args,
@@ -76,7 +76,7 @@ def context_of(fields: Mapping[str, Any], message: Any, args: Any, kwargs: Any) 
 
 
 def announce_unknown(consumer: Any, message: Any, error: Exception) -> None:
-    """Tell that *message* names a task that is not registered here."""
+    """Announce that *message* names a task that is not registered here."""
     name, task_id = message.headers["task"], message.headers["id"]
     args, kwargs, embed = checked_body(message.payload)
     # Celery looks at none of what the body embeds: chain, chord and errbacks would wait for ever.
@@ -150,7 +150,7 @@ _FOLLOWERS: Final = ("callbacks", "errbacks", "chain", "chord")
 
 
 def tell_lost(app: Celery, message: Message, error: Exception) -> None:
-    """Tell who waits for the task of *message* that it failed with *error*; never raises.
+    """Report the task of *message* as failed with *error* to its waiters; never raises.
 
     A task that has a result keeps it: its end is announced once.
     """
@@ -195,7 +195,7 @@ def _request_of(message: Message, bounds: Bounds) -> Context | None:
 
 
 def _body_of(message: Message, bounds: Bounds) -> tuple[Any, Any, Mapping[str, Any]]:
-    """Return args, kwargs and embed as far as they are sound; each may be empty."""
+    """The args, kwargs and embed as far as they are sound; each may be empty."""
     nothing: tuple[Any, Any, Mapping[str, Any]] = ((), {}, {})
     if message.content_type != _JSON:
         return nothing

@@ -49,7 +49,7 @@ def disown_stacks(owned: Owned) -> None:
 
 
 def whose() -> Hashable:
-    """Return whose stacks are seen from here."""
+    """The owner of the stacks that are seen from here."""
     owner = _OWNER.get()
     return get_ident() if owner is None else owner.ident
 
@@ -107,7 +107,7 @@ _LEFT_BEHIND: Final = "override_max_retries"
 
 
 class AskedRetry(RetryLater, Retry):
-    """What `self.retry` raises: ours to the pipeline, Celery's own to code that catches it."""
+    """The error of `self.retry`: ours to the pipeline, Celery's own to code that catches it."""
 
     def __str__(self) -> str:
         return self.reason or "the task asked to be retried"
@@ -121,7 +121,7 @@ class UnsentSignature(NamedTuple):
 
     @classmethod
     def of(cls, request: Any, args: Any, kwargs: Any) -> UnsentSignature:
-        """Return the arguments of the next run; None: those of *request*."""
+        """The arguments of the next run; None: those of *request*."""
         return cls(
             request.args if args is None else args, request.kwargs if kwargs is None else kwargs
         )
@@ -141,7 +141,7 @@ def asked_later(
     countdown: float | None,
     most: int | None,
 ) -> AskedRetry:
-    """Return the retry that *task* asks for by Celery's own method *celerys*; it is noted.
+    """The retry that *task* asks for by Celery's own method *celerys*; it is noted.
 
     Raises *exc* or MaxRetriesExceededError where none is left, and notes that.
     """
@@ -189,7 +189,7 @@ def _wait(task: Any, eta: datetime | None, countdown: float | None) -> timedelta
 
 
 def _edited_body(request: Any, again: UnsentSignature) -> bytes | None:
-    """Return the body of a copy with other arguments, or None if they stay as they are."""
+    """The body of a copy with other arguments, or None if they stay as they are."""
     if (list(again.args), again.kwargs) == (list(request.args or ()), request.kwargs):
         return None
     embed = {

@@ -37,7 +37,7 @@ class RefusedToStart(click.ClickException, ConfigurationError):
 
 
 class Stopping:
-    """Whether this worker stops: one byte that the parent writes and its children see.
+    """The stop of this worker: one byte that the parent writes and its children see.
 
     A warm shutdown sends a prefork child no signal; a child that holds a message must know, and
     one that gets a signal must know whether it means its handler.
@@ -64,7 +64,7 @@ class Stopping:
 
     @property
     def cutting(self) -> bool:
-        """Whether the grace has ended."""
+        """True once the grace has ended."""
         return self._page[0] == _CUTTING
 
     def reset(self) -> None:
@@ -120,7 +120,7 @@ class StartStep(bootsteps.StartStopStep):
 
 
 def pool_name(worker: Any) -> str:
-    """Return Celery's short name of the pool that *worker* has."""
+    """Celery's short name of the pool that *worker* has."""
     module = str(getattr(worker.pool_cls, "__module__", worker.pool_cls))
     known = {"thread": "threads", "solo": "solo", "gevent": "gevent", "eventlet": "eventlet"}
     return known.get(module.rsplit(".", 1)[-1], "prefork")

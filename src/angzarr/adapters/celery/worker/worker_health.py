@@ -127,7 +127,7 @@ class WorkerHealth:
         return Condition("consuming", holds=holds, says=says)
 
     def _taking(self, patience: float) -> Condition:
-        """Whether what the broker delivers can be taken: this process may lack what it needs."""
+        """The condition of the intake: this process may lack what it needs to take messages."""
         receipts, threads = self._movement.receipts, self._movement.threads
         lasts = receipts.lasts()
         if lasts is not None:
@@ -139,9 +139,9 @@ class WorkerHealth:
         return Condition("taking", holds=True, says="what is delivered is taken")
 
     def _settling(self, lasts: float | None = None) -> Condition:
-        """Whether the parent settles what no child does: letters, what goes back, what is late.
+        """The condition of the settlement of what children do not settle, such as letters.
 
-        With *lasts*: or whether its thread has been gone for no longer than so many seconds.
+        With *lasts* it holds, too, if the thread has been gone for at most so many seconds.
         """
         trouble, now = self._settle_trouble(), self._monotonic()
         if trouble is None or not trouble.ended:
@@ -194,7 +194,7 @@ class WorkerHealth:
         return Condition("store", holds=reached, says=says)
 
     def _log(self) -> Condition:
-        """Tell what cannot be logged; it stops nothing."""
+        """The condition of the log, which stops nothing; it names lines that were not logged."""
         return Condition("log", holds=True, says=self._log_says() or "its lines are written")
 
 
