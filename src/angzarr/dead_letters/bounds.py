@@ -1,4 +1,4 @@
-"""Bounds of what a letter parses to, told from its bytes before it is parsed. Pure.
+"""Bounds of what a letter parses to, read from its bytes before it is parsed. Pure.
 
 Two bytes of protobuf are a page of an event book, three of JSON a list: a letter below the limit
 of bytes could take a hundred times as much once it is read. What is more is kept as raw bytes.

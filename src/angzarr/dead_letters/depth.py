@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 from angzarr.clock import Clock
 from angzarr.dead_letters.queue import CountsWaiting, DeadLetterQueue
 
-#: What is known for longer than so many turns is not told any more.
+#: Depths that are known for longer than so many turns are not reported any more.
 _TURNS_KNOWN: Final = 3
 #: How often who does not ask looks whether it is to: shorter than monitors mostly ask, so that
 #: gauges are not missing for long where the worker that told them died.
@@ -23,9 +23,9 @@ LOOK_EVERY: Final = timedelta(seconds=10)
 
 
 class QueueDepth(NamedTuple):
-    """What a queue says of the letters of one domain."""
+    """The depth of a queue for the letters of one domain."""
 
-    #: Letters that nobody has in hand.
+    #: Letters that no reader has in hand.
     waiting: int
     #: Letters that it keeps, on Kafka also those that were read.
     kept: int
@@ -52,7 +52,7 @@ class DepthDuty(Protocol):
 
 
 class SaidDepths(NamedTuple):
-    """What a place said, and when."""
+    """The answer of a place, and its time."""
 
     at: datetime
     depths: Mapping[str, QueueDepth]
@@ -86,9 +86,9 @@ class DepthWatch:
     #: A random number from 0 to 1: a fleet must not ask at one moment.
     chance: Callable[[], float]
     every: timedelta
-    #: Told of a place that did not answer.
+    #: Called for a place that did not answer.
     failed: Callable[[str, Exception], None]
-    #: Which process of a fleet asks; None: this one does. Whoever does not ask tells nothing.
+    #: Which process of a fleet asks; None: this one does. The others report nothing.
     duty: DepthDuty | None = None
     _said: dict[str, SaidDepths] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -126,7 +126,7 @@ class DepthWatch:
         return 0.75 + 0.5 * self.chance()
 
     def depths(self) -> dict[str, QueueDepth]:
-        """Return by domain what all places said that answered lately."""
+        """The depths by domain, from all places that answered lately."""
         until = self.clock.now() - self.every * _TURNS_KNOWN
         with self._lock:
             lately = [said.depths for said in self._said.values() if said.at >= until]

@@ -68,7 +68,7 @@ def is_passed_over(absence: Absence | None, now: float) -> bool:
 
 
 class Absences:
-    """What one process knows of its targets' absences; safe from any thread and across fork.
+    """The absences of targets that one process knows; safe from any thread and across fork.
 
     *monotonic* gives seconds that are never set back.
     """
@@ -133,7 +133,7 @@ class FallbackQueue:
     """A chain of *queues*, by name and in order, and a *spool* behind them that is never read.
 
     A target that was found away is passed over for a pause, and asked before it is over only for
-    letters that no other took. *confirmed* is told how many letters went to which target. Safe
+    letters that no other took. *confirmed* gets the number of letters for each target. Safe
     from any thread and across fork if its targets are.
     """
 
@@ -255,7 +255,7 @@ class FallbackQueue:
         answers: list[str | None] | str,
         reasons: list[dict[str, str]],
     ) -> list[int]:
-        """Note what *name* said; return those that nobody has confirmed yet."""
+        """Note what *name* said; return those that are not confirmed yet."""
         if isinstance(answers, str):
             answers = [answers] * len(waiting)
         left = []

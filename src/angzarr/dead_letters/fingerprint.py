@@ -73,7 +73,7 @@ def normal_message(message: str) -> str:
 
 
 def normal_stack(stack: str, in_app: Sequence[str] = ()) -> list[str]:
-    """Return ``file:function`` of the last frames of a Python stack, without folders.
+    """``file:function`` of the last frames of a Python stack, without folders.
 
     Those of the application if there are any, else those of packages, else all.
     """
@@ -86,7 +86,7 @@ def normal_stack(stack: str, in_app: Sequence[str] = ()) -> list[str]:
 
 
 def raised_in_app(stack: str) -> bool | None:
-    """True if the last frame is the application's own; None: there is no frame."""
+    """True if the last frame is the application's own; None: the stack has no frame."""
     last = None
     for match in _FRAME.finditer(stack):
         last = match

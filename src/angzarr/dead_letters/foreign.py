@@ -122,7 +122,7 @@ def adopt_later_generation_json(
 ) -> None:
     """Do the same to the JSON of a *kind*: names are the same, an unspecified one is dropped.
 
-    What is no object where one belongs is left for the parser to refuse.
+    The parser refuses a value that is not an object where one belongs.
     """
     for field in kind.fields:
         for name in {field.json_name, field.name} & message.keys():

@@ -3,7 +3,7 @@
 Other languages' letters name no task: the settings say which takes them. Its one argument is a
 JSON object, described in docs/reference/dead-letters.md.
 
-RecordReplay: the Celery message by which what is no letter is handled here. Pure.
+RecordReplay: the Celery message by which a record that is not a letter is handled here. Pure.
 
 A Celery message that RabbitMQ gave up is sent again as it was. Any other record goes to the task
 that the settings name for its domain and type, with all that carried it.
@@ -140,7 +140,7 @@ def _sequence(page: Any) -> int | None:
 
 
 def _created_at(page: Any) -> str | None:
-    """Return when the page was made; pages of commands do not say."""
+    """The time when the page was made; pages of commands do not say."""
     if "created_at" not in page.DESCRIPTOR.fields_by_name or not page.HasField("created_at"):
         return None
     moment = time_in(page.created_at)
@@ -234,7 +234,7 @@ def message_for(letter_id: str, route: RecordRoute, event: Event) -> Message:
 
 
 def letter_for(given: RawLetter, routes: Routes) -> DeadLetter | Refusal:
-    """*given*, which is no letter, as one with the message for its task, or why not.
+    """*given*, which is not a letter, as one with the message for its task, or why not.
 
     The same bytes, record and routes give the same message.
     """

@@ -125,7 +125,7 @@ def _with_type(cover: ForeignCover | None, book: Any) -> ForeignCover | None:
 
 
 def without_unknown_types(value: Any) -> Any:
-    """Return JSON *value* with each Any but our own TaskMessage emptied: its type is unknown."""
+    """JSON *value* with each Any but our own TaskMessage emptied: its type is unknown."""
     if isinstance(value, list):
         return [without_unknown_types(item) for item in value]
     if not isinstance(value, dict):

@@ -25,7 +25,7 @@ MAX_MESSAGE = 4_000
 HANDLER = "handler"
 ORDERED_HANDLER = "ordered_handler"
 PROJECTOR = "projector"
-#: When a letter of others was written that does not say it; whoever files it knows better.
+#: The time of a letter of others that does not say it; the code that files it knows better.
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: The wire's merge strategies by number, without what their names begin with.
@@ -44,7 +44,7 @@ class Reason(StrEnum):
     UNDELIVERABLE = "undeliverable"  # could not be decoded or has no handler
     CONFLICT = "conflict"  # one idempotency key, two bodies
     TOO_OLD = "too_old"  # waited longer than its maximum age, or past its expiry
-    REVOKED = "revoked"  # somebody revoked the task
+    REVOKED = "revoked"  # a person revoked the task
     SEQUENCE_MISMATCH = "sequence_mismatch"  # a stale command that a person must look at
     COMPENSATION = "compensation"  # nothing undid what led to a rejected command
 
@@ -67,7 +67,7 @@ class Mismatch(NamedTuple):
         return f"expected sequence {self.expected}, the aggregate is at {self.actual}"
 
     def told(self) -> dict[str, int | str]:
-        """Return it for programs."""
+        """The mismatch for programs."""
         return {
             "expected": self.expected,
             "actual": self.actual,
@@ -76,7 +76,7 @@ class Mismatch(NamedTuple):
 
 
 class ForeignCover(NamedTuple):
-    """What a letter of others says of its event or command, which is no event of ours."""
+    """The facts in a letter of others about its event or command, which is not an event of ours."""
 
     root: str = ""
     correlation_id: str = ""
@@ -129,7 +129,7 @@ class DeadLetter:
 
     @property
     def holds_up(self) -> bool:
-        """Whether later events of its aggregate wait until it is handled or skipped."""
+        """True if later events of its aggregate wait until it is handled or skipped."""
         return holds_up(self.component_type)
 
 

@@ -26,7 +26,7 @@ REDACTED: Final = "redacted"
 #: What the worker called the group, where the analysis worker's rules call it otherwise.
 WORKER_FINGERPRINT: Final = "worker_fingerprint"
 #: The finished steps of the failed run, each a JSON list of names in the order of undoing: what
-#: was undone, what could not be and is still logged, and what nobody tried to undo.
+#: was undone, what could not be and is still logged, and what was not tried.
 STEPS_UNDONE: Final = "steps_undone"
 STEPS_NOT_UNDONE: Final = "steps_not_undone"
 STEPS_LEFT: Final = "steps_left"

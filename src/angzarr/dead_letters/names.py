@@ -1,4 +1,4 @@
-"""What each backend calls the queue of a domain (spec L2). Pure; published names never change.
+"""The names of a domain's queue in each backend (spec L2). Pure; published names never change.
 
 Quorum queues of RabbitMQ for what must not be dropped: letters, and what it gave up itself.
 """
@@ -20,13 +20,13 @@ EXCHANGE: Final = "angzarr.dlq"
 #: SQS takes the fewest: 80 characters of A-Z, a-z, 0-9, '-' and '_'. All backends share the form.
 MAX_NAME_LENGTH: Final = 80
 
-#: Kafka's consumer group of the analysis worker, and of whoever else takes letters away.
+#: Kafka's consumer group of the analysis worker, and of all others that take letters away.
 ANALYSIS_GROUP: Final = "angzarr-dlq-analysis"
 
 _HASH_LENGTH: Final = 10
 #: Names that are not made anew; an app has tens of domains, foreign letters may name any.
 _REMEMBERED: Final = 1024
-#: What an app is called that nobody gave a name.
+#: The name of an app that was given none.
 _NAMELESS: Final = frozenset({None, "", "__main__", "angzarr"})
 _NO_DOMAIN: Final = re.compile(r"[^a-z0-9]+")
 #: Of an app's name, as a domain: every backend has room for it.

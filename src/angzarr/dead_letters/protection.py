@@ -39,7 +39,7 @@ class Cipher(Protocol):
         """*plain* sealed for this letter and no other; the same again when repeated."""
 
     def open(self, sealed: bytes, letter_id: str, /) -> bytes | Refusal:
-        """Return what was sealed for this letter, or why that cannot be."""
+        """The bytes that were sealed for this letter, or why they cannot be opened."""
 
 
 def is_sealed(letter: DeadLetter) -> bool:
@@ -121,7 +121,7 @@ class Protection:
         """*letter* as it may leave; the same bytes each time, for ids and duplicates.
 
         For letters that this process wrote. One that others wrote, or that was signed before, is
-        left as it is: a signature is no word for somebody else's letter. A message decides nothing
+        left as it is: a signature does not vouch for others' letters. A message decides nothing
         here: one that claims to be sealed is protected like any other.
         """
         if letter.envelope or not SIGNATURES.isdisjoint(letter.metadata):
@@ -201,7 +201,7 @@ class Clearance:
         return letter
 
     def vouches(self, letter: DeadLetter) -> bool:
-        """Whether what *letter* says of its failure is signed, or need not be here."""
+        """True if the failure of *letter* is signed, or need not be here."""
         verdict = self.signatures.judge(letter)
         if verdict.trust is Trust.VALID:
             return verdict.full

@@ -33,7 +33,7 @@ class TooLarge(str):
 
 @dataclass(slots=True)
 class Room:
-    """What one `receive` may still take: so many letters, and bytes of them."""
+    """The room left in one `receive`: so many letters, and bytes of them."""
 
     letters: int
     bytes: int = BATCH_BYTES
@@ -83,21 +83,21 @@ class RawLetter:
 
     @property
     def id(self) -> str:
-        """What these bytes are known by, in the ledger, too."""
+        """The identity of these bytes, in the ledger, too."""
         return record_id(self.domain, self.raw, self.record)
 
 
 #: What a queue carries.
 Outgoing: TypeAlias = DeadLetter | RawLetter
-#: Why bytes that are no letter stay out of a queue that is no `CarriesRaw`.
+#: Why bytes that are not a letter stay out of a queue that is not a `CarriesRaw`.
 ONLY_LETTERS: Final = TooLarge("it cannot be read, and this destination takes nothing but letters")
 
 
 class Letterbox(Protocol):
-    """What takes letters. Every verb raises DeadLetterQueueUnavailable when the backend is away."""
+    """Takes letters. Every verb raises DeadLetterQueueUnavailable when the backend is away."""
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
-        """Return for each letter, in order, None once it is confirmed durable, else why not.
+        """For each letter, in order, None once it is confirmed durable, else the reason.
 
         A reason means that this letter was refused or not confirmed in time and must be put
         again, a `TooLarge` that it is in vain; putting one twice is harmless. Raises
@@ -110,13 +110,13 @@ class Letterbox(Protocol):
 
 
 class DeadLetterQueue(Letterbox, Protocol):
-    """Where letters wait until somebody takes them and lets them go."""
+    """Holds letters until a reader takes them and lets them go."""
 
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters of *domains*, waiting at most *wait* for the first.
 
         It takes no more once they have `BATCH_BYTES` together; what is left comes next time.
-        They come back to somebody if this process dies before `done`. Order is kept per queue
+        They come back to a reader if this process dies before `done`. Order is kept per queue
         or partition where the backend keeps it.
         """
 
@@ -137,7 +137,7 @@ class CarriesRaw(Protocol):
 
 @runtime_checkable
 class CountsWaiting(Protocol):
-    """A dead-letter queue that can tell how many letters nobody has in hand."""
+    """A dead-letter queue that can count the letters that no reader has in hand."""
 
     def waiting(self, domains: Sequence[str], /) -> Mapping[str, int]:
         """The number of waiting letters of each of *domains*; it may lag, and creates nothing."""
@@ -178,7 +178,7 @@ def put_all(queue: Letterbox, letters: Sequence[Outgoing]) -> list[str | None]:
 
 
 def put_one(queue: Letterbox, letter: DeadLetter) -> None:
-    """Return once *letter* is confirmed durable.
+    """Put *letter* and wait until it is confirmed durable.
 
     Raises DeadLetterQueueUnavailable if it must be put again, LetterTooLarge if that is in vain.
     """

@@ -28,7 +28,7 @@ _INT32, _INT64 = 4, 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognised:
-    """What is known of a record; absent texts are empty."""
+    """The known facts of a record; absent texts are empty."""
 
     #: Whose words these are, e.g. ``Kafka Connect``.
     system: str = ""
@@ -49,7 +49,7 @@ class Recognised:
 
     @property
     def said(self) -> str:
-        """What happened, in one sentence; empty where nothing is known."""
+        """The failure in one sentence; empty where nothing is known."""
         if not self.system:
             return ""
         why = ": ".join(filter(None, (self.error_type, self.error_message.partition("\n")[0])))
@@ -58,7 +58,7 @@ class Recognised:
 
     @property
     def known(self) -> dict[str, str]:
-        """What is known, by name, for people."""
+        """The known facts, by name, for people."""
         told = {"given_up_by": self.system, "origin": self.origin, "component": self.component}
         return {**told, **self.more}
 
@@ -250,7 +250,7 @@ def _cloud_event(raw: bytes, content_type: str, record: ForeignRecord) -> dict[s
 
 
 def _debezium(raw: bytes) -> dict[str, Any]:
-    """Return table and kind of a change, of a body with or without its schema."""
+    """Table and kind of a change, of a body with or without its schema."""
     body = json_object(raw) or {}
     inner = body.get("payload")
     change: dict[str, Any] = inner if isinstance(inner, dict) else body

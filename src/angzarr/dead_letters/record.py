@@ -36,7 +36,7 @@ _VOLATILE: Final = frozenset({*BROKER_COUNTERS, "x-acquired-count", "redelivered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignRecord:
-    """What a broker said of one message besides its bytes.
+    """The facts that a broker gave about one message besides its bytes.
 
     Values are what JSON holds, and bytes. `place` says where it lay: topic, partition, offset;
     queue, exchange, routing key; message id. Where `is_unique`, no two records share a place.
@@ -62,7 +62,7 @@ class ForeignRecord:
         return _canonical([self.broker, self.place, self.key, headers, self.properties])
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON value; bytes are texts where they are UTF-8, else ``$bytes``."""
+        """The record as a JSON value; bytes are texts where they are UTF-8, else ``$bytes``."""
         return {
             "broker": self.broker,
             "place": _shown(self.place),
@@ -198,7 +198,7 @@ def _a(kind: type, value: Any) -> Any:
 
 
 def _named(value: Any) -> dict[str, Any]:
-    """*value*, a mapping by texts alone: whoever reads a record takes its keys for names."""
+    """*value*, a mapping by texts alone: readers of a record take its keys for names."""
     found: dict[str, Any] = _a(dict, value)
     for name in found:
         _a(str, name)

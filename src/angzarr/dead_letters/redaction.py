@@ -181,7 +181,7 @@ class _Parsed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redaction:
-    """What is hidden: values by path, and whatever looks like *texts* in free text."""
+    """The hidden parts: values by path, and free text that looks like *texts*."""
 
     paths: Rests = NOTHING
     texts: Sequence[re.Pattern[str]] = ()
@@ -254,7 +254,7 @@ class Redaction:
             return _HIDDEN_BODY
 
     def _of_body(self, value: Any, found: Concealment) -> Any:
-        """The JSON *value* of a body of protocol 2, of protocol 1 or of somebody else."""
+        """The JSON *value* of a body of protocol 2, of protocol 1 or of another writer."""
         match value:
             case [list() as args, dict() as kwargs, embed]:
                 parts = [*self._arguments(args, kwargs, found)]
@@ -340,7 +340,7 @@ def _is_of_arguments(data: Any) -> bool:
 
 
 def _has_one_argument(message: Message) -> bool | None:
-    """True if the task has a single argument, its event; None where nobody can say."""
+    """True if the task has a single argument, its event; None where that is not known."""
     try:
         value = _parse(message).value
     except (ValueError, RecursionError):
@@ -354,7 +354,7 @@ def _has_one_argument(message: Message) -> bool | None:
 
 
 def _parse(message: Message) -> _Parsed:
-    """Read the body; raises ValueError or RecursionError where it is no JSON."""
+    """Read the body; raises ValueError or RecursionError where it is not JSON."""
     if "json" not in message.content_type.lower():
         msg = "the body does not say that it is JSON"
         raise ValueError(msg)

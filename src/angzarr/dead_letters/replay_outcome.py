@@ -1,8 +1,8 @@
-"""ReplayOutcome: what became of a letter that was replayed, told to the analysis worker (22).
+"""ReplayOutcome: the outcome of a replayed letter, sent to the analysis worker (22).
 
 Outcome signing: only who has a signing key tells the analysis worker how a replay ended (L3).
 
-Whoever can write to the broker could otherwise have any entry called handled. Pure but for the log.
+Any writer to the broker could otherwise have an entry called handled. Pure but for the log.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ReplayOutcomes(Protocol):
     """The queue of outcomes; both ends take a repeated one without harm."""
 
     def put(self, outcome: ReplayOutcome, /) -> None:
-        """Return once the broker confirmed it; raises BrokerUnavailable otherwise."""
+        """Publish it and wait for the confirm; raises BrokerUnavailable without one."""
 
     def receive(self, *, limit: int, wait: timedelta) -> list[ReplayOutcome]:
         """Take up to *limit*, waiting at most *wait* for the first; back if never `done`."""

@@ -45,7 +45,7 @@ class Trust(StrEnum):
 
 
 class SignatureVerdict(NamedTuple):
-    """What a letter's signature is worth, and the id of the key it names."""
+    """The validity of a letter's signature, and the id of the key it names."""
 
     trust: Trust
     key: str = ""

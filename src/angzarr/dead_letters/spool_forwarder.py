@@ -34,7 +34,7 @@ class Aside(StrEnum):
     """Where a letter goes that would keep the others waiting; a person looks at it."""
 
     REFUSED = "refused"  # no queue will ever take it
-    DAMAGED = "damaged"  # what is on the disk is no letter, or not the one that was written
+    DAMAGED = "damaged"  # the content of the file is not a letter, or not the one that was written
 
 
 class SpoolTally(NamedTuple):
@@ -54,7 +54,7 @@ class SpooledLetters(Protocol):
         """The letters that wait, oldest first; none where there is no spool yet."""
 
     def read(self, letter: Spooled, /) -> Outgoing | None:
-        """Return what was spooled, None if it was taken away; raises DecodeError if damaged."""
+        """The spooled letter, None if it was taken away; raises DecodeError if damaged."""
 
     def done(self, letters: Sequence[Spooled], /) -> None:
         """Delete these; one that is gone already is ignored."""
@@ -86,7 +86,7 @@ _NOTHING: Final = timedelta(0)
 
 @dataclass(slots=True, kw_only=True)
 class SpoolBatch:
-    """What became of one batch; `why` is why letters were kept, the last reason."""
+    """The result of one batch; `why` is the last reason for which letters were kept."""
 
     forwarded: int = 0
     kept: int = 0
@@ -102,7 +102,7 @@ class SpoolBatch:
 
     @property
     def empty(self) -> bool:
-        """Whether there was nothing to forward, for now."""
+        """True if there was nothing to forward, for now."""
         return not (self.moved or self.kept)
 
 

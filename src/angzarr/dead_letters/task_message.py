@@ -52,7 +52,7 @@ class Split(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a TaskMessage holds; `payload` says where the body is that it does not."""
+    """The fields of a TaskMessage; `payload` says where the body is if it is elsewhere."""
 
     message: Message
     event: Event | None = None
@@ -201,7 +201,7 @@ def data_apart(event: Event, first: Any) -> str | None:
     except RecursionError:
         pass
     text = to_json_text(event.data)
-    return text if is_within(text) else None  # the body has it, where nobody else reads it
+    return text if is_within(text) else None  # the body has it, where no other code reads it
 
 
 def in_int32(number: int) -> bool:

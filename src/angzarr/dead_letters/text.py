@@ -95,7 +95,7 @@ def valid_mapping(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def valid_tree(value: Any) -> Any:
-    """Return JSON *value* with every text in it, keys included, as protobuf takes it."""
+    """JSON *value* with every text in it, keys included, as protobuf takes it."""
     if isinstance(value, str):
         return valid_text(value)
     if isinstance(value, dict):

@@ -51,7 +51,7 @@ _NAP: Final = timedelta(milliseconds=500)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveCourse:
-    """What a transfer carries and how fast."""
+    """The selection of a transfer and its speed."""
 
     domains: Sequence[str]
     #: Letters taken in all; None: until the source is empty.
@@ -73,7 +73,7 @@ class MoveCourse:
 
 @dataclass(slots=True)
 class MoveAccount:
-    """What became of the letters of one transfer; they are counted by the queue they came from."""
+    """The results for the letters of one transfer; they are counted by their source queue."""
 
     carried: Counter[str] = field(default_factory=Counter)
     #: Of those carried: bytes that could not be read.
@@ -182,7 +182,7 @@ class Transfer:
 
 
 def patiently(call: Callable[[], T], *, clock: Clock, stop: Callable[[], bool]) -> T:
-    """Return what *call* does, which is made again while a queue is away, for some 15 s."""
+    """The value of *call*, which is repeated while a queue is away, for some 15 s."""
     for seconds in _PAUSES:
         try:
             return call()

@@ -34,7 +34,7 @@ _log = logging.getLogger("angzarr.delivery")
 
 @dataclass(slots=True)
 class Permits:
-    """What let a delivery through; it must `leave` or `forgo` that, once."""
+    """The permits of a delivery that was let through; it must `leave` or `forgo` them, once."""
 
     token: str = ""
     #: Its number among guarded calls.
@@ -120,7 +120,7 @@ class Admission:
             self.limits.release(permits.scopes, permits.token)
 
     def _ask(self, permits: Permits, delivery: Delivery, handler: Handler) -> Stopped | None:
-        """What stops *delivery*; *permits* has what is held, also if this breaks off."""
+        """The stop of *delivery*, if any; *permits* has what is held, also if this breaks off."""
         return (
             self._ask_breakers(permits, delivery, handler)
             or self._ask_budgets(permits, delivery, handler)
@@ -190,7 +190,7 @@ class SwitchGate:
     chance: Callable[[], float]
 
     def halt(self, delivery: Delivery, handler: Handler) -> Stopped | Skipped | None:
-        """What a switch makes of *delivery*, None if there is none for it."""
+        """The effect of a switch on *delivery*, None if there is none for it."""
         if not self.switches.any():
             return None  # nearly always
         event = delivery.event
@@ -206,7 +206,7 @@ class SwitchGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldHandlers:
-    """What is held back at this moment, as far as this process has heard; asks no store."""
+    """The handlers held back at this moment, as far as this process has heard; asks no store."""
 
     switches: Switches
     breakers: Breakers

@@ -30,7 +30,7 @@ class HandlerInterrupter:
 
     @property
     def inside(self) -> bool:
-        """Whether the main thread is in a handler."""
+        """True if the main thread is in a handler."""
         return self._inside
 
     def interrupt(self) -> None:
@@ -106,7 +106,7 @@ def _run_here(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> 
     try:
         return loop.run_until_complete(work)
     except asyncio.CancelledError as error:
-        # It is no Exception, and would end the process instead of this delivery.
+        # It is not an Exception, and would end the process instead of this delivery.
         _cancel_all(loop)
         msg = "the coroutine was cancelled from within"
         raise concurrent.futures.CancelledError(msg) from error

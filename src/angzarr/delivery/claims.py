@@ -135,7 +135,7 @@ class Results:
     loads: Callable[[str], Any]
 
     def write(self, value: Any) -> str | None:
-        """*value* as text; None for what is too large or is no JSON, and so not kept."""
+        """*value* as text; None for a value that is too large or not JSON, and so not kept."""
         if value is None:
             return "null"
         try:
@@ -151,7 +151,7 @@ class Results:
             return Duplicate(kept=False, skipped=True)
         try:
             return Duplicate(value=self.loads(text))
-        except Exception as error:  # text of another release is no reason to hold
+        except Exception as error:  # text of another release is not a reason to hold
             if is_machine_fault(error):
                 raise  # it goes back, and its followers get the result later
             _log.warning("result_unreadable: a duplicate goes without it: %s", error)
@@ -159,7 +159,7 @@ class Results:
 
     @staticmethod
     def write_error(error: BaseException, shown: str = "") -> str:
-        """What a duplicate gets of *error*, its text as *shown* in its letter."""
+        """The text of *error* for a duplicate, with its message as *shown* in its letter."""
         message = (shown or text_of(error))[:1000]
         return json.dumps({"type": type(error).__name__, "message": message})
 

@@ -28,7 +28,7 @@ LOG_LIFE = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class CompensationAction:
-    """What undoes a step called `name`: `execute`, registered with ``@app.undo``.
+    """The undo of a step called `name`: `execute`, registered with ``@app.undo``.
 
     It is called with `data`, a JSON value, perhaps more than once and in another process.
     """
@@ -55,7 +55,7 @@ class StepLogKey(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """What a log holds: its steps, oldest first, and why they are being undone.
+    """The content of a log: its steps, oldest first, and why they are being undone.
 
     `undoing` is None while the handler goes forward.
     """
@@ -79,7 +79,7 @@ class StepLog(Protocol):
         """
 
     def read(self, place: StepLogKey, /) -> Logged:
-        """What the log holds; the claim may be another's."""
+        """The content of the log; the claim may be another's."""
 
     def mark_undoing(
         self, place: StepLogKey, cause: str | None, /
@@ -118,7 +118,7 @@ class Undos:
         self._by_name[name] = Undo(name, function, inspect.iscoroutinefunction(function))
 
     def get(self, name: str) -> Undo | None:
-        """What is registered as *name*."""
+        """The function that is registered as *name*."""
         return self._by_name.get(name)
 
     def asynchronous(self) -> list[str]:
@@ -146,7 +146,7 @@ class Undos:
 
 
 class Undone(NamedTuple):
-    """What became of the steps of a failed run, in the order in which they were undone."""
+    """The results for the steps of a failed run, in the order in which they were undone."""
 
     undone: Sequence[str] = ()
     failed: Sequence[str] = ()
@@ -171,7 +171,7 @@ def to_undo(
 
 
 def too_many(name: str) -> ConfigurationError:
-    """What a log says that is full."""
+    """The error of a log that is full."""
     return ConfigurationError(
         f"step {name!r} is one more than the {MOST_STEPS} that a delivery may have: register one"
         " step for many, with a list as its data"

@@ -258,7 +258,7 @@ class CompensationRunner:
         return self._hold(steps, "forget a step", lambda: self.log.remove(steps.place, step.name))
 
     def _undo(self, steps: Steps, step: FinishedStep) -> Exception | None:
-        """What went wrong, None if it is undone."""
+        """The error of the undo, None if it worked."""
         try:
             with INTERRUPTER:
                 call_undo(self.undos, step, steps.retries(POLICY))
@@ -301,7 +301,7 @@ def call_undo(undos: Undos, step: FinishedStep, retries: StepRetries) -> None:
 
 
 def _cause_of(delivery: Delivery, error: Exception) -> str:
-    """What `_revived` makes *error* of again, and which copy it struck."""
+    """The text from which `_revived` makes *error* again, and which copy it struck."""
     limits = [arg for arg in error.args if isinstance(arg, int | float)]
     return json.dumps([delivery.position.hop, *limits])
 

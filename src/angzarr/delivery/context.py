@@ -32,10 +32,10 @@ class StepRetries(Protocol):
     """Tries one step of a handler again, while it runs."""
 
     def call(self, step: Callable[[], T], /) -> T:
-        """What *step* returns."""
+        """The value of *step*."""
 
     async def acall(self, step: Callable[[], Awaitable[T]], /) -> T:
-        """What awaiting *step* returns."""
+        """The awaited value of *step*."""
 
 
 def no_retries(_policy: Policy | str) -> StepRetries:
@@ -48,10 +48,10 @@ class FinishedSteps(Protocol):
     """Takes note of steps that a handler has finished."""
 
     def register(self, action: CompensationAction, /) -> None:
-        """Return once it is written."""
+        """Register *action*; returns once it is written."""
 
     async def aregister(self, action: CompensationAction, /) -> None:
-        """Return once it is written; others run in the event loop meanwhile."""
+        """Register *action*; returns once it is written, and does not block the event loop."""
 
 
 class NoSteps:

@@ -23,7 +23,7 @@ from angzarr.resilience.taxonomy import Classification
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What a worker knows of a message before it runs. `token` names this very delivery (3)."""
+    """A message as a worker knows it before it runs. `token` names this very delivery (3)."""
 
     message: Message
     event: Event
@@ -55,12 +55,12 @@ class Delivery:
 
     @property
     def claimed_with_fetch(self) -> bool:
-        """Whether it was claimed when its message was fetched, without counting a start."""
+        """True if it was claimed when its message was fetched, without counting a start."""
         return isinstance(self.answer, Claimed)
 
     @property
     def turn(self) -> str:
-        """What its place among those who wait goes by: the same until it has used an attempt."""
+        """The key of its place in the line: the same until it has used an attempt."""
         return f"{self.key}#{self.attempt}"
 
     def held_for(self, now: datetime) -> timedelta:
@@ -74,7 +74,7 @@ class Delivery:
 
     @property
     def claim(self) -> Claim:
-        """What this delivery asks of the claim store."""
+        """The claim that this delivery asks for."""
         return Claim(
             key=self.key,
             token=self.token,
@@ -244,13 +244,13 @@ class Retried:
 
     @property
     def text(self) -> str:
-        """What facts, spans and log lines say of the error."""
+        """The text of the error in facts, spans and log lines."""
         return text_of(self.error) if self.shown is None else self.shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLettered:
-    """Not to be run again until somebody understands why."""
+    """Not to be run again until a person has found the cause."""
 
     letter: DeadLetter
     error: Exception
@@ -284,5 +284,5 @@ WORDS: dict[type[Outcome], str] = {
 
 
 def ended_early(outcome: Outcome | None) -> bool:
-    """True if what was to follow *outcome* never will, although it is no failure."""
+    """True if the steps that follow *outcome* never will, although it is not a failure."""
     return isinstance(outcome, Skipped) or (isinstance(outcome, Duplicate) and outcome.skipped)

@@ -60,7 +60,7 @@ MOST_STARTS = 3
 
 @dataclass(slots=True)
 class DeliveryRun:
-    """What the steps know of one delivery so far."""
+    """The state of one delivery that its steps share."""
 
     delivery: Delivery
     #: How the delivery ended before, or outside, its handler; the handler is not called then.
@@ -305,7 +305,7 @@ class DeliveryExecutor:
         return self.failure_policy.ended(run.delivery, run.handler, run.failed)
 
     def _finish_compensation(self, run: DeliveryRun) -> Outcome | None:
-        """What was left half undone is undone first."""
+        """Finish a compensation that was interrupted, before all else."""
         if not (run.steps and run.steps.known):
             return None
         failed = self.compensation_runner.resume(run.steps)

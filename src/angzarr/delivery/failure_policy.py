@@ -69,7 +69,7 @@ EXPIRED = Classification(
 
 
 def too_old(error: DeliveryError) -> Classification:
-    """What is wrong with what waited longer than its maximum age, for *error*."""
+    """The classification of a delivery that waited longer than its maximum age, for *error*."""
     return Classification(
         category=Category.EXTERNAL,
         code=_WAITED_FOR[type(error)],
@@ -132,7 +132,7 @@ class FailurePolicy:
     def failed(
         self, delivery: Delivery, handler: Handler, error: Exception
     ) -> tuple[Outcome, Classification]:
-        """What becomes of *delivery* after *error*, and what kind of error it is."""
+        """The outcome of *delivery* after *error*, and the classification of the error."""
         seen = self.classify(delivery, handler, cause_of(error))
         return self._decide(delivery, handler, error, seen), seen
 
@@ -168,7 +168,7 @@ class FailurePolicy:
         return DeadLettered(letter=letter, error=error, claimed=claimed)
 
     def ended(self, delivery: Delivery, handler: Handler, error: Exception) -> Outcome:
-        """What becomes of *delivery*, which *error* ended and not its handler's return."""
+        """The outcome of *delivery*, which *error* ended and not its handler's return."""
         match error:
             case RevokedError():
                 return self.dead(delivery, handler, error, Reason.REVOKED, REVOKED)
@@ -213,7 +213,7 @@ class FailurePolicy:
         )
 
     def classify(self, delivery: Delivery, handler: Handler, error: Exception) -> Classification:
-        """What kind of error it is, by the handler's rules and the app's."""
+        """The classification of *error*, by the handler's rules and the app's."""
         return classify(
             error,
             handler.rules,
@@ -226,7 +226,7 @@ class FailurePolicy:
     def verdict(
         self, delivery: Delivery, handler: Handler, category: Category, *, named: bool = False
     ) -> Verdict:
-        """What is done about errors of *category*; *named*: the policy names its type."""
+        """The verdict on errors of *category*; *named*: the policy names its type."""
         return verdict_for(
             category,
             (*self.verdicts, *handler.verdicts),
@@ -291,5 +291,5 @@ class FailurePolicy:
 
 
 def cause_of(error: Exception) -> Exception:
-    """What the handler's own `RetryLater` was raised for, or the error itself."""
+    """The cause of the handler's own `RetryLater`, or the error itself."""
     return (isinstance(error, RetryLater) and error.cause) or error

@@ -163,7 +163,7 @@ class LaneKeeper:
             _log.warning("parked_recalled: %d lanes had passed by what was parked there", found)
 
     def _mend(self, gaps: Sequence[Gap]) -> None:
-        """Send what is missing once more, where it is known; report what is not."""
+        """Send missing events once more, where they are known; report the others."""
         left = MOST
         for gap in gaps:
             now = self.clock.now()

@@ -127,7 +127,7 @@ class Handlers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domains:
-    """What an app says of domains. Safe to use from many threads."""
+    """The domains of an app. Safe to use from many threads."""
 
     #: The domains whose letters the analysis worker reads.
     read: frozenset[str] = frozenset()
@@ -177,7 +177,7 @@ def subscriptions(
     handlers: Handlers,
     routes: Mapping[str, Sequence[Subscription]],
 ) -> list[Subscription]:
-    """Who gets an event: registered here, or named in the settings; each once.
+    """The subscribers of an event: registered here, or named in the settings; each once.
 
     Ordered handlers get every event of their domains. A route may move a registered handler to
     another queue; one of the type wins over one of the domain, and none brings an ordered handler

@@ -136,7 +136,7 @@ POSTPONE_WAIT = timedelta(seconds=2)
 
 
 class HandlerCall(NamedTuple):
-    """What there is to call for a delivery: its handler, and what instead while it may not be."""
+    """The calls of a delivery: its handler, and the replacement while it may not be called."""
 
     call: Callable[[], Any]
     instead: Callable[[], Any] | None = None
@@ -162,7 +162,7 @@ class Ended(NamedTuple):
 
 
 def stopped_by(breaker: str, barred: Barred, delivery: Delivery) -> Stopped:
-    """Return that *breaker* stops *delivery*, which keeps its place among those who wait."""
+    """The stop of *delivery* by *breaker*; it keeps its place in the line."""
     wait = barred.wait(chance_of(delivery.turn))
     if barred.ramping:
         return Stopped(wait, f"breaker {breaker} is ramping up", breaker=breaker)

@@ -114,7 +114,7 @@ class Ordering:
     def enter(
         self, turn: Turn, delivery: Delivery, handler: Handler, *, runs: bool = False
     ) -> Outcome | None:
-        """What becomes of *delivery* without a run; None: it is its turn.
+        """The outcome of *delivery* without a run; None: it is its turn.
 
         *runs*: it is run then. A transaction may have begun for that, so leave the turn.
         """
@@ -163,7 +163,7 @@ class Ordering:
         return place
 
     def park(self, parked: Parked, copy: Message) -> timedelta | None:
-        """Return None once *copy* is kept in its lane; else after which time it is to come again.
+        """Keep *copy* in its lane: None once kept, else the time after which it comes again.
 
         Raises StoreUnavailable; DeliveryError for what could never be read again.
         """
@@ -245,7 +245,7 @@ class Ordering:
         self.lanes().note(noted, claimed=False)
 
     def _retried(self, turn: Turn, copy: Message, delay: timedelta, *, claimed: bool) -> None:
-        """Tell the lane of *copy*: should it be lost, it is sent again as it is."""
+        """Note *copy* in its lane: should it be lost, it is sent again as it is."""
         if delay >= NOTED_FROM or position_of(copy.headers).hop >= NOTED_FROM_HOP:
             due_at = self.clock.now() + min(delay, FURTHEST)
             known = {"due_at": due_at, "text": row_of(copy).text}
@@ -276,7 +276,7 @@ class Ordering:
         except BrokerUnavailable as error:
             if not error.refused:
                 raise
-            # It is no fault of this event, and its keeper tries it again.
+            # It is not the fault of this event, and its keeper tries it again.
             _log.error("parked_refused: event %s: %s", moved.successor.event_id, error)
             return
         turn.lanes.released(moved.successor)

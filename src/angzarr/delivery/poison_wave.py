@@ -85,7 +85,7 @@ class PoisonWaveBreaker:
             self.breakers.forgo(permit)
 
     def _barred(self, name: str, delivery: Delivery) -> Barred | None:
-        """What bars *delivery*'s letter as one of a wave; its run is over, so it is no probe."""
+        """Bar *delivery*'s letter as one of a wave; its run is over, so it is not a probe."""
         answer = self.breakers.admit(name, delivery.token, delivery.turn)
         if isinstance(answer, Barred):
             return answer
@@ -134,7 +134,7 @@ _OF_WAVES = frozenset({Reason.REFUSED, Reason.EXHAUSTED, Reason.UNDELIVERABLE})
 
 
 def _says_nothing(outcome: Handled | Skipped | DeadLettered) -> bool:
-    """True if *outcome* is no sign of its domain's health; what a person dropped is none."""
+    """True if *outcome* says nothing about its domain's health; a person's skip says nothing."""
     match outcome:
         case Skipped():
             return outcome.switch is not None

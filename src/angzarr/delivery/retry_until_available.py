@@ -98,7 +98,7 @@ class TryOnce(RetryUntilAvailable):
     def until_done(self, step: Callable[[], T], *, what: str, delivery: Delivery) -> T:
         """*step*'s value, or raises NotYet: the caller tries the delivery again later.
 
-        After `MOST_TRIES` of a delivery whatever is no absence is passed on.
+        After `MOST_TRIES` of a delivery an error that is not an absence is passed on.
         """
         key, event_id = (delivery.key, what), delivery.event.id
         try:

@@ -39,7 +39,7 @@ class Schedule(Protocol):
     """Where messages wait. A put that returned is durable: it *is* published."""
 
     def put(self, copy: Message, at: datetime, /) -> None:
-        """Return once *copy* is durable and will be delivered at or soon after *at*.
+        """Store *copy* durably; it will be delivered at or soon after *at*.
 
         Put again before it is delivered, the same copy (see `schedule_row.id_of`) waits once, for
         the later put's time. Raises Unavailable otherwise; it may then have been put all the
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 class TakenRows(NamedTuple):
-    """What a mover took, and when there may be more: None if nothing waits."""
+    """The rows that a mover took, and when there may be more: None if nothing waits."""
 
     rows: Sequence[Row]
     next_in: timedelta | None

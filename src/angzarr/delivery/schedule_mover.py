@@ -43,7 +43,7 @@ _NOTHING: Final = timedelta(0)
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What became of the rows of one token, until the schedule has heard of it."""
+    """The outcomes of the rows of one token, until the schedule has heard of them."""
 
     published: list[str] = field(default_factory=list)
     again: dict[timedelta, list[str]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Mover:
         return max(min(taken.next_in, self._look()), _NOTHING)
 
     def leave(self) -> None:
-        """Tell what is left to tell; what the schedule does not hear comes back by its lease."""
+        """Report the remaining verdicts; rows not reported come back by their lease."""
         try:
             self._tell()
         except Exception as error:  # noqa: BLE001 - the process ends

@@ -60,14 +60,14 @@ _ANSWERS = (Handled, Duplicate, Skipped, DeadLettered, Parked)
 
 
 class Followers(Protocol):
-    """What Celery starts after a success: links and a chain's next step (decisions 7)."""
+    """The tasks that Celery starts after a success: links and a chain's next step (decisions 7)."""
 
     def publish(self, delivery: Delivery, value: Any, /) -> None:
         """Publish them with fixed ids, confirmed; raises BrokerUnavailable otherwise."""
 
 
 class _Back(NamedTuple):
-    """What comes again of a delivery."""
+    """The copy of a delivery that comes again."""
 
     copy: Message
     due_at: datetime
@@ -168,7 +168,7 @@ class Settler:
         return self._end(delivery, outcome, ending)
 
     def _send_back(self, delivery: Delivery, outcome: Outcome, back: _Back) -> None:
-        """Tell its lane of the copy, then publish it: a lane that is away costs no further copy."""
+        """Note the copy in its lane, then publish it: a lane that is away costs no further copy."""
         self.ordering.follow(delivery, outcome, back.copy)
         self.schedule.put(*back)
 
@@ -188,7 +188,7 @@ class Settler:
     def _copy(
         self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int, hop: int
     ) -> _Back:
-        """What comes again of *delivery*, and when; a short *delay* has passed then."""
+        """The copy of *delivery* that comes again, and when; a short *delay* has passed then."""
         delay = min(delay, FURTHEST)
         if delay <= SLEPT:
             self.clock.sleep(delay)
@@ -252,7 +252,7 @@ class Settler:
         self._unanswered.forget(answer.letter_id)
 
     def _is_given_up(self, answer: ReplayOutcome, error: Exception) -> bool:
-        """True if *answer* is given up: *error*, which is no absence, met it too often.
+        """True if *answer* is given up: *error*, which is not an absence, met it too often.
 
         Its entry is held at its deadline then, and a person looks at it; to run the event again
         for want of an answer would be worse.

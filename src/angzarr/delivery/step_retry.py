@@ -50,7 +50,7 @@ class InPlace:
     def retrying(
         self, delivery: Delivery, handler: Handler, began: datetime, policy: Policy | str
     ) -> Retrying:
-        """What tries the steps of *handler* again, which *began* then."""
+        """The object that retries the steps of *handler*, which *began* then."""
         limits = (self.time_limit(handler.name), *_limits_of(delivery))
         ends = (began + limit for limit in limits if limit is not None)
         until = min(filter(None, (delivery.expires_at, *ends)), default=None)
@@ -77,7 +77,7 @@ class Retrying:
     until: datetime | None = None
 
     def call(self, step: Callable[[], T]) -> T:
-        """What *step* returns; raises its last error, or at once what no retry cures."""
+        """The value of *step*; raises its last error, or at once one that no retry cures."""
         _refuse_in_a_loop()
         for attempt in itertools.count(1):
             try:

@@ -54,7 +54,7 @@ class UnreadableMessages:
         return letter
 
     def keep(self, letter: DeadLetter) -> None:
-        """Return once *letter* is in its queue and that a fact; raises whatever is away."""
+        """Put *letter* in its queue and note that as a fact; raises if a service is away."""
         put_one(self.dead_letters, letter)
         self.facts.append([_fact(letter)])
 
@@ -91,7 +91,7 @@ class UnreadableMessages:
         return self.letter_builder.finished(letter)
 
     def _component_type(self, message: Message) -> str:
-        """What kind of handler it is for: one with an order has a lane that waits for it."""
+        """The type of its handler: one with an order has a lane that waits for it."""
         event = names.from_headers(message.headers, data=None, event_id="", type=message.task)
         return component_type_of(self.handlers.get(message.task), event, Reason.UNDELIVERABLE)
 

@@ -1,4 +1,4 @@
-"""What becomes of a delivery whose outcome cannot be made true: a letter, or a long wait.
+"""The end of a delivery whose outcome cannot be made true: a letter, or a long wait.
 
 No further try helps here: what follows the event is not publishable, its letter is too large, or
 an error of ours repeats. No handler runs again for it.

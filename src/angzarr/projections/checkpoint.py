@@ -21,7 +21,7 @@ from angzarr.ordering.lanes import Lanes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What was processed, and last of it what. Events that moved a lane, skipped ones too."""
+    """The progress of a handler and its last event: events that moved a lane, skipped ones too."""
 
     last_event_id: str
     last_event_type: str
@@ -50,7 +50,7 @@ class Checkpoints(Protocol):
 
 
 class OrderingStores(NamedTuple):
-    """What is kept in the database of the order. To be closed."""
+    """The stores in the database of the order. To be closed."""
 
     lanes: Lanes
     checkpoints: Checkpoints
@@ -68,7 +68,7 @@ _CHUNK: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """What a handler has not passed yet, as it was `at`."""
+    """The events that a handler has not passed yet, as it was `at`."""
 
     handler: str
     at: datetime
@@ -159,7 +159,7 @@ def bookless_of(
 
 
 class _Tally:
-    """What was counted up to now: as much memory as there are types."""
+    """The counts up to now: as much memory as there are types."""
 
     def __init__(self, types: frozenset[str]) -> None:
         self._types = types

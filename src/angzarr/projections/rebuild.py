@@ -55,7 +55,7 @@ class RebuildStanding(NamedTuple):
 
 
 class RebuildStopped(NamedTuple):
-    """Somebody asked it to stop; what is done is `kept`, but for a comparison's."""
+    """A person asked it to stop; finished work is `kept`, but for a comparison's."""
 
     events: int
     kept: bool = True

@@ -212,7 +212,7 @@ class Putting:
 
 
 def failure_of(event: Event, error: Exception) -> Failure:
-    """Return that *event* raised *error*."""
+    """The failure of *event*, which raised *error*."""
     address, sequence = head_of(event)
     # What a database says goes on with the statement, and with the data in it.
     said = text_of(getattr(error, "orig", None) or error).partition("\n")[0]
@@ -221,7 +221,7 @@ def failure_of(event: Event, error: Exception) -> Failure:
 
 
 def failure_text(failure: Failure) -> str:
-    """What stopped a rebuild, and what to do, as one sentence."""
+    """The cause that stopped a rebuild, and the action to take, as one sentence."""
     address, sequence, event_id, event_type, error = failure
     return (
         f"the rebuild stopped at event {event_id} ({event_type}), sequence {sequence} of"

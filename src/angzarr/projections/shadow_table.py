@@ -19,7 +19,7 @@ from angzarr.events.event import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is rebuilt. A space that was begun for another plan is not gone on with."""
+    """The plan of a rebuild. A space that was begun for another plan is not gone on with."""
 
     projection: str
     #: The task name by which its lanes go.
@@ -138,7 +138,7 @@ class ShadowTable(Protocol):
 
         *verifies*: one that is made is for a comparison.
 
-        Raises RebuildError if somebody else has it in hand, if it was begun for another plan, or
+        Raises RebuildError if another run has it in hand, if it was begun for another plan, or
         if its plan cannot be carried out there. One for a comparison, or that is spoiled, may be
         of another plan: it is not to be gone on with.
         """

@@ -150,7 +150,7 @@ class Chains:
         return _summary(decision)
 
     def _managed(self, kind: type[ProcessManager[Any]], event: Event) -> Decision:
-        """What the process decided of *event*, kept before anything of it is sent."""
+        """The decision of the process on *event*, kept before anything of it is sent."""
         address = kind.address_for(event)
 
         def decide(book: Book) -> Decision:
@@ -174,7 +174,7 @@ class Chains:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reacting:
-    """What sagas need, which keep no books. Safe to use from threads."""
+    """The services that sagas need, which keep no books. Safe to use from threads."""
 
     outbox: Outbox
     clock: Clock
@@ -197,7 +197,7 @@ class Reacting:
 
 
 def _origin(headers: Mapping[str, Any]) -> Origin | None:
-    """Where a command comes from; None if that is no place that a store could keep."""
+    """The source of a command; None if no store could keep that place."""
     origin = origin_of(headers)
     try:
         if origin is not None:
@@ -223,6 +223,6 @@ def _patient(context: Context, clock: Clock) -> Iterator[None]:
 
 
 def _summary(decision: Decision) -> dict[str, Any]:
-    """What the result of a command's task says."""
+    """The result of a command's task."""
     first = decision.events[0].sequence if decision.events else None
     return {"events": len(decision.events), "first_sequence": first}

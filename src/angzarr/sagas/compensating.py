@@ -56,7 +56,7 @@ from angzarr.wire.rejection_pb2 import Notification
 
 
 def said_of(asked: Aggregate[Any], context: CompensationContext) -> object:
-    """What *asked* says: by the method for the command, or by the older form."""
+    """The answer of *asked*: by the method for the command, or by the older form."""
     command = context.command
     name = asked.methods.rejected.get(Rejected(command.domain or "", command.type))
     if name is not None:
@@ -190,7 +190,7 @@ class Compensating:
         return answer
 
     def _ask(self, kind: AggregateType, rejection: Rejection) -> Decision | Forward | Flags | None:
-        """What the source answers, or what it had answered: events are kept in its book."""
+        """The answer of the source, or its earlier one: events are kept in its book."""
 
         def decide(book: Book) -> Decision | Forward | Flags | None:
             check_cause(kind, rejection, book)
@@ -257,7 +257,7 @@ class Compensating:
         return read_flags(decision if isinstance(written, Stale) else written.decision)
 
     def _decided(self, rejection: Rejection, cause: str) -> Decision | None:
-        """What the source decided of *cause*; None, too, where its book cannot be read."""
+        """The decision of the source on *cause*; None, too, where its book cannot be read."""
         try:
             return self.books.read(rejection.origin.source, cause=cause).decision
         except Unavailable:
@@ -335,7 +335,7 @@ def _cut(flags: Flags) -> Flags:
 
 
 def _decision(asked: Aggregate[Any], rejection: Rejection, answer: Compensation) -> Decision:
-    """What is kept of *answer*. Of its commands only a process manager hears again."""
+    """The decision that *answer* makes. Of its commands only a process manager hears again."""
     cause, origin = to_event(rejection), rejection.origin
     heard = origin if isinstance(asked, ProcessManager) else None
     commands = [

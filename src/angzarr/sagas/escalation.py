@@ -38,7 +38,7 @@ Post: TypeAlias = Callable[[str, bytes], PostResult]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation:
-    """What people hear. The same `id` means the same escalation in every field."""
+    """A notice to people. The same `id` means the same escalation in every field."""
 
     __event_type__: ClassVar[str] = "angzarr.Escalation"
 
@@ -72,7 +72,7 @@ def escalation_id(rejection_id: str, reason: str) -> str:
 
 
 def escalation_of(rejection: Rejection, reason: str) -> Escalation:
-    """What people hear of *rejection*, not undone for *reason*.
+    """The escalation of *rejection*, which was not undone for *reason*.
 
     The same two have the same escalation, however often it is made.
     """
@@ -150,7 +150,7 @@ FAILURE_HANDLER: Final = "angzarr.saga_failures"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaCompensationFailed:
-    """What a handler of it is given."""
+    """The event of a failed compensation, as its handlers get it."""
 
     __event_type__: ClassVar[str] = EVENT_TYPE
 

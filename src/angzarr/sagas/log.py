@@ -35,7 +35,7 @@ class RejectionStatus(StrEnum):
     TOLD = "told"
     #: The source appended events.
     COMPENSATED = "compensated"
-    #: `SagaCompensationFailed` was emitted: somebody else must see to it.
+    #: `SagaCompensationFailed` was emitted: a person must see to it.
     REVOKED = "revoked"
     DECLINED = "declined"
     ABORTED = "aborted"
@@ -116,7 +116,7 @@ class RejectionLog(Protocol):
     def ask_again(self, id: str, asked: AskedAgain, /) -> Case | None:
         """Count that the source is asked again, and return the case as it is now, told.
 
-        A settled case is returned as it is. None: there is no such case.
+        A settled case is returned as it is. None: the case does not exist.
         """
 
     @abstractmethod
@@ -145,7 +145,7 @@ class RejectionLog(Protocol):
 
 
 def case_of(rejection: Rejection, now: datetime) -> Case:
-    """The case of *rejection* as its source is told."""
+    """The case of *rejection* as its source receives it."""
     command = rejection.command
     return Case(
         id=rejection.id,
@@ -168,7 +168,7 @@ def _bounded(written: Any) -> Any:
 
 
 def noted(kept: Case | None, case: Case) -> Case:
-    """What is kept of a case of which *kept* is there and *case* is noted. Pure.
+    """The case to keep where *kept* is there and *case* is noted. Pure.
 
     What was settled stays so, though a delivery that was overtaken ends later.
     """
@@ -188,7 +188,7 @@ def noted(kept: Case | None, case: Case) -> Case:
 
 
 def asked_again(kept: Case, asked: AskedAgain) -> Case:
-    """*kept* as somebody has its source asked anew; a settled one as it is. Pure."""
+    """*kept* after a person has its source asked anew; a settled one as it is. Pure."""
     if kept.status in SETTLED:
         return kept
     return replace(
@@ -215,7 +215,7 @@ def fits(case: Case, wanted: CaseFilter) -> bool:
 
 
 class KeptFlags(NamedTuple):
-    """What is done instead of compensating, and how that ends."""
+    """The flags carried out instead of a compensation, and their status."""
 
     flags: Flags
     status: RejectionStatus

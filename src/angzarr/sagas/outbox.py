@@ -36,7 +36,7 @@ class Outbox(Protocol):
 
     @abstractmethod
     def tell(self, rejection: Rejection, asked: int = 0, /) -> None:
-        """Tell the source of *rejection*; *asked*: how often people have had it asked anew."""
+        """Notify the source of *rejection*; *asked*: how often people have had it asked anew."""
 
     @abstractmethod
     def escalate(self, rejection: Rejection, reason: str, /) -> None:
@@ -49,7 +49,7 @@ def written_commands(commands: Sequence[Command]) -> Any:
 
 
 def read_commands(written: Any) -> tuple[Command, ...]:
-    """What `written_commands` wrote."""
+    """The commands that `written_commands` wrote."""
     return _COMMANDS.validate_python(written or ())
 
 

@@ -33,7 +33,7 @@ def notification_task(domain: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """What the source of a rejected command hears.
+    """The notice to the source of a rejected command.
 
     The same command has the same rejection: `id` follows from it.
     """
@@ -93,12 +93,12 @@ _FORM: Final = TypeAdapter(_Written)
 
 
 def target_of(command: Command) -> dict[str, Any]:
-    """What travels of a rejected command: the fields of a `RejectionTarget`."""
+    """The part of a rejected command that travels: the fields of a `RejectionTarget`."""
     return _fields(command.event)
 
 
 def _fields(carried: Event | RejectionTarget) -> dict[str, Any]:
-    """What both have; not a copy of the data, which may be nested deeply."""
+    """The fields that both have; not a copy of the data, which may be nested deeply."""
     return {field.name: getattr(carried, field.name) for field in fields(RejectionTarget)}
 
 
@@ -196,7 +196,7 @@ def written_rejection(rejection: Rejection) -> dict[str, Any]:
 
 
 def read_rejection(written: Any) -> Rejection:
-    """What `written_rejection` wrote; raises DecodeError for anything else."""
+    """The rejection in the output of `written_rejection`; else raises DecodeError."""
     match written:
         case {"headers": Mapping() as headers, "data": data}:
             return from_event(from_headers(headers, data=data, event_id="", type=NOTIFICATION))

@@ -29,7 +29,7 @@ from angzarr.wire.rejection_pb2 import (
 
 
 class CompensationStep(StrEnum):
-    """What a flag leads to, in the order in which it is done."""
+    """The steps that flags lead to, in the order in which they are done."""
 
     DEAD_LETTER = "dead_letter"
     ESCALATE = "escalate"
@@ -108,7 +108,7 @@ _ALONE = (Flags, BusinessResponse, EventBook, Notification, RevocationResponse)
 
 
 def answer_of(said: object) -> Answer:  # noqa: PLR0911 - one case for each form
-    """What *said*, the value that a method returned, means.
+    """The meaning of *said*, the value that a method returned.
 
     Events, `Send` and lists of them; `Flags`; `(events, Flags)`, as process managers answer; and
     their protobuf forms. Raises NotAnEvent for what is none of these.
@@ -277,7 +277,7 @@ def notification_of(context: CompensationContext, now: datetime) -> Notification
 def handle_business_response(
     response: BusinessResponse, carry_out: CarryOut
 ) -> RevocationOutcome | Answer:
-    """What *response* answers; flags are carried out at once. Raises DecodeError.
+    """The answer in *response*; flags are carried out at once. Raises DecodeError.
 
     Events and a notification are left to the caller, as is an answer that says nothing: None.
     """

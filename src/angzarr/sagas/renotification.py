@@ -45,7 +45,7 @@ class Renotifier:
     clock: Clock
 
     def check(self, case: Case) -> Rejection:
-        """What the source of *case* would hear; raises NotAsked."""
+        """The rejection that the source of *case* would hear; raises NotAsked."""
         if why := _SETTLED.get(case.status):
             msg = f"{case.id} is {case.status}: {why}, so it is not asked again"
             raise NotAsked(msg)

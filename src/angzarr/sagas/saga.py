@@ -106,7 +106,7 @@ class ProcessManager(Aggregate[State]):
         return check_address(Address(cls.domain, str(root), event.edition or ""))
 
     def react(self, event: Event) -> object:
-        """What the method for *event* answers; raises DecodeError if it does not fit."""
+        """The answer of the method for *event*; raises DecodeError if it does not fit."""
         method = self.methods.reacts_to[event.type]
         self.event = event
         return getattr(self, method.name)(method.decode(event.data))
@@ -125,7 +125,7 @@ def _check(owner: type, methods: Methods) -> None:
 
 
 class Reaction(NamedTuple):
-    """What an event led to: events of the process manager's own, and commands."""
+    """The results of an event: events of the process manager's own, and commands."""
 
     events: list[object]
     commands: list[Command]

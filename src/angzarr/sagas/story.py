@@ -76,7 +76,7 @@ class EventStores(Protocol):
 
     @property
     def rejections(self) -> RejectionLog:
-        """What became of rejected commands."""
+        """The log of rejected commands."""
 
     def close(self) -> None:
         """Let connections go."""
@@ -187,7 +187,7 @@ class ChainLink(NamedTuple):
 
 
 def links_of(story: Story, fallback_domain: str) -> list[ChainLink]:
-    """What happened, in order; `SagaCompensationFailed` is an event of *fallback_domain*."""
+    """The events in order; `SagaCompensationFailed` is an event of *fallback_domain*."""
     case = story.case
     command = story.rejection.command.event if story.rejection else None
     return [

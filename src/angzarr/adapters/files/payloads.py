@@ -51,7 +51,7 @@ class FilePayloadStore:
         )
 
     def fetch(self, reference: PayloadReference, /) -> bytes:
-        """Read the payload (see PayloadStore); the folder itself missing is no payload gone."""
+        """Read the payload (see PayloadStore); a missing folder is not a missing payload."""
         path = self._path(reference.sha256)
         check_place(reference, path.as_uri(), self)
         with self._told("read"):

@@ -27,7 +27,7 @@ from angzarr.dead_letters.queue import Outgoing, TooLarge
 from angzarr.dead_letters.spool_forwarder import Aside, Spooled, SpoolTally
 from angzarr.errors import DeadLetterQueueUnavailable, DecodeError
 
-#: O_NONBLOCK: somebody's named pipe must not stop the forwarder.
+#: O_NONBLOCK: a foreign named pipe must not stop the forwarder.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -49,7 +49,7 @@ class FolderOfLetters:
         self._lock = FolderLock(path)
 
     def waiting(self) -> list[Spooled]:
-        """What waits, oldest first; nothing where there is no folder."""
+        """The waiting letters, oldest first; nothing if the folder does not exist."""
         return self._letters_in(self._path)
 
     def set_apart(self, aside: Aside) -> list[Spooled]:
@@ -117,7 +117,7 @@ class FolderOfLetters:
 
 
 def _read(path: Path) -> bytes | None:
-    """What the file holds, None if it is gone; raises DecodeError if it is no file."""
+    """The content of the file, None if it is gone; raises DecodeError if it is not a file."""
     try:
         file = os.open(path, _READ)
     except FileNotFoundError:

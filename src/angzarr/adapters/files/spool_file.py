@@ -139,6 +139,6 @@ def _letter(name: str) -> Spooled | None:
         return None
     try:
         at = datetime.fromisoformat(found[1])
-    except ValueError:  # somebody else's file
+    except ValueError:  # another program's file
         return None
     return Spooled(name, at, int(found[2]), found[3])

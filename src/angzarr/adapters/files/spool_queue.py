@@ -60,7 +60,7 @@ class SpoolQueue:
     def receive(self, domains: Sequence[str], /, *, limit: int, wait: timedelta) -> list[Receipt]:
         """Take up to *limit* letters, the oldest first (see DeadLetterQueue).
 
-        Raises DeadLetterQueueUnavailable where there is no folder, or somebody forwards from it.
+        Raises DeadLetterQueueUnavailable without a folder, or if another process forwards from it.
         """
         if not domains:
             return []
@@ -137,7 +137,7 @@ class SpoolQueue:
         return self._queues.get(one.name)
 
     def _read(self, one: Spooled) -> Receipt | None:
-        """What the file holds; None where it is gone, or damaged, which is told once."""
+        """The content of the file; None where it is gone, or damaged, which is logged once."""
         try:
             content = self._folder.content(one)
             if content is None:

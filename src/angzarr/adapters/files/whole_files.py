@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-#: What says that there is no room, for this file or for any.
+#: The errors that say that there is no room, for this file or for any.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Seconds after which an unfinished file is not written any more.
 ABANDONED_AFTER: Final = 3600.0
@@ -114,7 +114,7 @@ class FolderLock:
         os.register_at_fork(after_in_child=lambda: (alive := leave()) and alive())
 
     def take(self) -> bool:
-        """Take the lock; return False, at once, if somebody else has it."""
+        """Take the lock; return False, at once, if another process has it."""
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
 """gRPC: commands to aggregates behind a network.
 
-gRPC survives a fork only where it was told so before it was imported, so it is said here first.
+gRPC survives a fork only if its setting is made before the import, so it is made here first.
 """
 
 import os

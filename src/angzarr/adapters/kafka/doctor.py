@@ -28,7 +28,7 @@ def letter_queues(
 ) -> list[LetterQueueSeen]:
     """The topics of *domains*; raises KafkaException where no broker answers.
 
-    Others' topics are left out: nothing tells what of them somebody has read.
+    Others' topics are left out: no record says how far their consumers have read.
     """
     admin = AdminClient(cluster.settings())
     there = admin.list_topics(timeout=cluster.timeout).topics

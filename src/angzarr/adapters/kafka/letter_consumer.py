@@ -39,7 +39,7 @@ from angzarr.dead_letters.record import bounded
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
 _LOG: Final = logging.getLogger(__name__)
-#: Where a name is no UTF-8 confluent-kafka returns a list with holes *and* sets an exception.
+#: Where a name is not UTF-8 confluent-kafka returns a list with holes *and* sets an exception.
 #: Python checks that on a call like this one, and not on a specialised `message.headers()`.
 _HEADERS: Final = operator.methodcaller("headers")
 #: Seconds to look for more once there is a first.
@@ -52,7 +52,7 @@ _WORTH_A_THREAD: Final = 10
 _FAREWELL: Final = 0.5
 #: More than waits to be read where a client is told to leave, in case it failed for good.
 _REST: Final = 1000
-#: A commit that failed because the partition is, or will be, somebody else's.
+#: A commit that failed because another consumer has, or will have, the partition.
 _LEASE_ENDED: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -316,7 +316,7 @@ class LetterConsumer:
 
 
 def _headers(message: Any) -> Sequence[tuple[str, bytes | None]]:
-    """The headers; raises SystemError where a name is no UTF-8."""
+    """The headers; raises SystemError where a name is not UTF-8."""
     return _HEADERS(message) or ()
 
 
@@ -327,7 +327,7 @@ def _content_type(headers: Sequence[tuple[str, bytes | None]]) -> str:
 def _leave(consumer: Consumer, *, ended: bool) -> None:
     """Leave the group, also if the client has *ended*: failed for good.
 
-    Closing such a client never returns: it is told to leave, which it does while it is read from,
+    Closing such a client never returns: it leaves instead, which it does while it is read from,
     and freed.
     """
     consumer.unsubscribe()

@@ -23,7 +23,7 @@ _LOG: Final = logging.getLogger(__name__)
 CONTENT_TYPE: Final = "content-type"
 #: Seconds beyond the client's own time-out that a delivery report may take.
 _GRACE: Final = 1.0
-#: What may mean that somebody deleted the topic: the client waits for it until time is up.
+#: May mean that the topic was deleted: the client waits for it until time is up.
 _MAYBE_GONE: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,

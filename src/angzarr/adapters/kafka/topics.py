@@ -26,7 +26,7 @@ from angzarr.runtime.failures import LogThrottle
 
 _LOG: Final = logging.getLogger(__name__)
 
-#: Letters are kept until somebody is done with them, not for Kafka's seven days.
+#: Letters are kept until they are dealt with, not for Kafka's seven days.
 BASE: Final[Mapping[str, str]] = {"retention.ms": "-1", "cleanup.policy": "delete"}
 _ONE_REPLICA: Final = "one replica (give it 3 and min.insync.replicas=2)"
 #: With this many replicas one may be away, and a letter still has two.

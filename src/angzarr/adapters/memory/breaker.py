@@ -34,7 +34,7 @@ _REMEMBERED = 1000
 class InProcessBreakers:
     """Fulfils `Breakers` and `BreakerControls`, safe to use from many threads.
 
-    *settings* by name, else *default*; *watch* is told of transitions and refusals.
+    *settings* by name, else *default*; *watch* receives transitions and refusals.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class MemorySchedule:
             return [(one.row, one.due_at) for one in found]
 
     def close(self) -> None:
-        """Keep what waits: there is no connection to close."""
+        """Keep the waiting messages: there is no connection to close."""
 
     def _held(self, token: str, ids: Sequence[str]) -> list[_WaitingMessage]:
         found = (self._waiting.get(name) for name in ids)

@@ -58,7 +58,7 @@ class LetterMeters:
         self._forwarded.add(count, {"target": target})
 
     def observe(self, tally: Callable[[], SpoolTally], now: Callable[[], datetime]) -> None:
-        """Tell what *tally* counts in the spool, each time that somebody asks."""
+        """Report the counts of *tally* for the spool at each collection."""
         observed, self._tally = self._tally is not None, _Remembered(tally)
         if observed:  # an earlier worker of this process has made the gauges
             return
@@ -132,7 +132,7 @@ class DepthMeters:
         self._meter = metrics.get_meter(SCOPE, meter_provider=provider)
 
     def observe(self, depths: _Depths, now: Callable[[], datetime], *, reads: bool) -> None:
-        """Tell what *depths* returns, each time that somebody asks; *reads*: an analysis worker."""
+        """Report *depths* at each collection; *reads*: an analysis worker."""
         observed, self._depths = self._depths is not None, depths
         if observed:  # an earlier worker of this process has made the gauges
             return

@@ -85,7 +85,7 @@ class Meters:
             self.errors, self.retries, self.retries_successful, self.retries_exhausted,
             self.success, self.retry, self.dlq,
         ):  # fmt: skip
-            with suppress(Exception):  # what is broken is told of when it counts
+            with suppress(Exception):  # a broken instrument is reported when it counts
                 counter.add(0)
 
     def ran(self, delivery: Delivery, milliseconds: float) -> None:
@@ -150,10 +150,10 @@ class BreakerMeters:
             self._opens.add(1, {"service": transition.name})
 
     def refused(self, refusal: BreakerRefusal, /) -> None:
-        """Do nothing: a refusal is told by its fact and by the postponed delivery's line."""
+        """Do nothing: its fact and the line of the postponed delivery report a refusal."""
 
     def observe(self, breakers: Breakers) -> None:
-        """Tell the states of *breakers* from now on, for as long as somebody holds them."""
+        """Report the states of *breakers* from now on, while anything references them."""
         self._meter.create_observable_gauge(
             "circuit_breaker_state",
             callbacks=[_phases(weakref.ref(breakers))],
@@ -179,7 +179,7 @@ class ClockMeters:
         self._meter = metrics.get_meter(SCOPE, meter_provider=provider)
 
     def observe(self, ahead: Callable[[], timedelta | None]) -> None:
-        """Tell from now on what *ahead* returns; nothing while it is None."""
+        """Report *ahead* from now on; nothing while it is None."""
 
         def observe(_options: CallbackOptions) -> Iterable[Observation]:
             span = ahead()

@@ -1,1 +1,1 @@
-"""Metrics of a worker's processes, added up and told as Prometheus reads them."""
+"""Metrics of a worker's processes, added up and written as Prometheus reads them."""

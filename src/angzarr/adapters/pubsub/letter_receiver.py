@@ -88,7 +88,7 @@ class LetterStream:
 
     @property
     def holds(self) -> bool:
-        """Whether a letter of it is in somebody's hands."""
+        """True if a reader has a letter of it in hand."""
         return bool(self._held)
 
     def why_ended(self) -> BaseException | None:
@@ -259,7 +259,7 @@ class PubSubLetterReceiver:
         return {name: why for name, why in refused.items() if name in wanted}
 
     def _lost(self) -> dict[str, str]:
-        """Put away the streams that Pub/Sub has ended; return why, where that is to be told.
+        """Put away the streams that Pub/Sub has ended; return the reason if it is to be logged.
 
         A subscription that was deleted is made anew, the others are tried again by the next call.
         """
@@ -320,7 +320,7 @@ def _receipt(domain: str, stream: LetterStream, message: Any) -> Receipt:
 
 
 def record_of(message: Any) -> ForeignRecord:
-    """Return attributes, ordering key, id and time of *message*."""
+    """The attributes, ordering key, id and time of *message*."""
     return ForeignRecord(
         broker="pubsub",
         place={"message_id": message.message_id},

@@ -159,7 +159,7 @@ class Topics:
         return why
 
     def _judge(self, name: str, found: Any) -> None:
-        """Warn, once a process, of what the subscription lacks that somebody else made."""
+        """Warn, once a process, of what a subscription lacks that others made."""
         if name in self._judged:
             return
         self._judged.add(name)
@@ -176,7 +176,7 @@ class Topics:
             return None
 
     def _created(self, name: str) -> Any:
-        """The new subscription of *name*, or one that somebody made meanwhile."""
+        """The new subscription of *name*, or one that was made meanwhile."""
         if not self._create_missing:
             return None
         with contextlib.suppress(AlreadyExists):

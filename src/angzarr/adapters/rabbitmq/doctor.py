@@ -98,7 +98,7 @@ def letter_queues(
     create_missing: bool,
     management: Management | None = None,
 ) -> list[LetterQueueSeen]:
-    """The dead-letter queues of *domains*, and others that hold letters if that is told."""
+    """The dead-letter queues of *domains*, and others with letters if the broker names them."""
     channel = link.open_channel()
     unfit = _exchange(channel, EXCHANGE, "topic") or ""
     told = management.queues() if management else {}
@@ -271,7 +271,7 @@ def _exchange(
     return None
 
 
-#: Where it is unless somebody says otherwise.
+#: The default port.
 PORT: Final = 15672
 #: Of an answer that is longer nothing is believed: some thousand queues.
 _LONGEST: Final = 32 * 1024**2
@@ -306,7 +306,7 @@ class Management:
         }
 
     def queues(self) -> Mapping[str, Mapping[str, Any]]:
-        """All queues of the virtual host by name; none where that is not told."""
+        """All queues of the virtual host by name; none if the broker does not list them."""
         found = self._get(f"queues/{self._vhost}")
         listed = found if isinstance(found, list) else []
         return {str(one.get("name")): one for one in listed if isinstance(one, dict)}

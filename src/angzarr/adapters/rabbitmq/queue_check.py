@@ -42,7 +42,7 @@ class ArgumentDifference(NamedTuple):
 
     @property
     def loses(self) -> bool:
-        """True if it is no argument, but how long the queue and its letters live."""
+        """True if it is not an argument but the lifetime of the queue or of its letters."""
         return self.name in _LOSING_FIELDS
 
 
@@ -203,7 +203,7 @@ class QueueCheck:
 
 
 class Learned(NamedTuple):
-    """How a queue was declared, as far as its refusals told it."""
+    """How a queue was declared, as far as its refusals say."""
 
     #: None: it cannot be known.
     arguments: Mapping[str, Value] | None

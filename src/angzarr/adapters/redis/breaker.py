@@ -74,7 +74,7 @@ class RedisBreakers:
         self._numbers = itertools.count()
         self._seen = HeardBreakers()
         self._batches: dict[tuple[str, int], rules.CallBatch] = {}
-        #: Names that somebody wants to hear of.
+        #: Names that callers want to hear of.
         self._wanted: set[str] = set()
         self._lock = Lock()
         line.on_change("breaker", self._changed)

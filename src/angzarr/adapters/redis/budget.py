@@ -66,7 +66,7 @@ class RedisBudgets:
         line.each_turn(self._tell)
 
     def first(self, names: Sequence[str], /) -> None:
-        """Count a first attempt, unless the store is away: told later it would count as new."""
+        """Count a first attempt, unless the store is away: reported later it would count as new."""
         if self._line.away:
             return
         with self._lock:
@@ -82,7 +82,7 @@ class RedisBudgets:
         return self._known(asked) or self._line.ask(partial(self._ask, asked, token), None)
 
     def returned(self, names: Sequence[str], token: str, /) -> None:
-        """Give back what *token* took; it is told with whatever is told next."""
+        """Give back what *token* took; the next report includes it."""
         if self._line.away:
             return
         with self._lock:

@@ -256,7 +256,7 @@ class Channel(HoldingChannel):
     def _note(self, tag: str, value: bytes | None) -> bool:
         """Write down *value* for what the session holds as *tag*; False: it holds no such.
 
-        A Redis that is away is no reason not to read it.
+        The message is read even if Redis is away.
         """
         if self._session is None or value is None:
             return True

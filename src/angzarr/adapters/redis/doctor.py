@@ -91,7 +91,7 @@ def config_set(ask: Ask, name: str, value: str) -> str:
 
 
 def _asked(ask: Ask, *command: Any) -> Any:
-    """The reply; None where the server may not be asked this, or says what is no text."""
+    """The reply; None if the server refuses the question, or its answer is not a text."""
     try:
         return ask(*command)
     except UnicodeDecodeError:

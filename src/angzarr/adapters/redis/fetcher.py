@@ -3,7 +3,7 @@
 A step is sent and its reply read when it is there, so that a loop goes on meanwhile; what is
 acknowledged in the time waits for the next step. One step is under way at a time.
 
-Aftermath: what a step could not do as it was told, and what follows from that.
+Aftermath: the commands of a step that failed, and what follows from that.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class Fetcher:
             )
 
     def tags(self) -> set[str]:
-        """The tags of what is fetched and not delivered, or acknowledged and not told."""
+        """The tags of messages fetched and not delivered, or acknowledged and not reported."""
         flying = self._flight.done if self._flight is not None else ()
         return {one.tag for one in (*self.ready, *self._done, *flying)}
 
@@ -240,7 +240,7 @@ class Fetcher:
         return tag.startswith(f"{self._name}:{self._number}:")
 
     def rest(self) -> list[Done]:
-        """What is acknowledged and not told; it is forgotten here."""
+        """The tags acknowledged and not reported; they are forgotten here."""
         self._take_back()
         rest, self._done = list(self._done), deque()
         return rest

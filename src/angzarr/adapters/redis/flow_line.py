@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 #: How long a connect or a reply may take: no caller waits longer for what is no condition.
 TIMEOUT: Final = timedelta(milliseconds=500)
-#: Seconds between two turns of the thread: what was counted is told this often.
+#: Seconds between two turns of the thread: counts are reported this often.
 TURN: Final = 0.25
 #: Seconds between two looks for a change whose push was lost.
 LOOK_EVERY: Final = 1.0
@@ -42,7 +42,7 @@ _NEVER: Final = float("-inf")
 #: Seconds that `close` waits for a turn under way.
 FAREWELL: Final = 1.0
 
-#: Told the name of what changed, or "" when anything may have.
+#: Called with the name of what changed, or "" when anything may have.
 OnChange = Callable[[str], object]
 #: Version, topic and name. Anybody may write to a channel: all else is not ours.
 _NEWS: Final = re.compile(r"([0-9]{1,18}) (\S+) (.*)", re.DOTALL)
@@ -166,7 +166,7 @@ class FlowLine:
             subscription.disconnect()
 
     def _subscribed(self) -> Connection | None:
-        """A connection on which changes are told, None if there is none just now."""
+        """A connection that announces changes, None if there is none just now."""
         if self._monotonic() < self._subscribe_not_before:
             return None
         subscription: Connection | None = None
@@ -279,7 +279,7 @@ def _read(subscription: Connection, seconds: float) -> list[str]:
     """What is said on *subscription* within *seconds*, as soon as there is something."""
     said: list[str] = []
     while len(said) < _DRAUGHT and subscription.can_read(0 if said else seconds):
-        # Not decoded by redis-py, which would stumble over what is no UTF-8.
+        # Not decoded by redis-py, which would stumble over text that is not UTF-8.
         *_, text = subscription.read_response(disable_decoding=True)
         said.append(text.decode("utf-8", "replace"))
     return said

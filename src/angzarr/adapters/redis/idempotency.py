@@ -253,7 +253,7 @@ def _logged(flat: Sequence[str]) -> Logged:
 
 
 def _numbered(field: str, text: str) -> tuple[int, FinishedStep]:
-    """Read one field; what is no step of ours is reported as one that cannot be undone."""
+    """Read one field; a foreign value is reported as a step that cannot be undone."""
     number, _, told = text.partition(":")
     try:
         undo, data = json.loads(told)

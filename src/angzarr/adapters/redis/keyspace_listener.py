@@ -86,7 +86,7 @@ class KeyspaceListener:
         number = notices.read_response()
         notices.send_command("SUBSCRIBE", _CHANNEL)
         notices.read_response()
-        # NOLOOP: what this consumer pops itself is no news.
+        # NOLOOP: this consumer's own pops are not news.
         self.connection.send_command("CLIENT", "TRACKING", "ON", "REDIRECT", number, "NOLOOP")
         self.connection.read_response()
 

@@ -84,7 +84,7 @@ class RedisLimits:
             held = self._held.pop(token, None)
             took = "" if held is None else f"{(now - held.since) * 1000:.3f}"
             self._ended += [_Ended(scope, token, took, now) for scope in slotted]
-            # What could not be told within the lease is free by itself.
+            # A permit that could not be reported within the lease is free by itself.
             while now - self._ended[0].at >= self._lease:
                 self._ended.popleft()
         self._line.ask(self._free, None)

@@ -66,7 +66,7 @@ _MARK: Final = b"\t"
 
 
 def deaths(raw: bytes) -> int:
-    """How many workers died that had *raw* in hand, as far as that is told."""
+    """The number of workers that died with *raw* in hand, as far as Redis says."""
     if not raw.startswith(_MARK):
         return 0
     return len(raw) - len(raw.lstrip(_MARK))

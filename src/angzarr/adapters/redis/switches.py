@@ -65,7 +65,7 @@ def told_end(until: datetime | timedelta | None) -> str:
 
 
 def read_switch(id_: str, told: str) -> Switch | None:
-    """The switch that stands under *id_*, None if it cannot be told whom it means."""
+    """The switch that stands under *id_*, None if its scope cannot be read."""
     try:
         at, ends, text = told.split(" ", 2)
         said: dict[str, Any] = json.loads(text)

@@ -128,5 +128,5 @@ def reason_of(error: BaseException) -> str:
 
 
 def is_gone(error: BaseException) -> bool:
-    """True if *error* says that there is no such queue, topic or subscription."""
+    """True if *error* says that the queue, topic or subscription does not exist."""
     return isinstance(error, ClientError) and error.response["Error"].get("Code") in _GONE

@@ -35,7 +35,7 @@ CONTENT_TYPE: Final = "content_type"
 TRANSFER_ENCODING: Final = "content_transfer_encoding"
 #: What the latter says: base64, in whatever form the bytes are.
 BASE64: Final = "base64"
-#: Base64 of no bytes: an empty text is no message.
+#: Base64 of no bytes: an empty text is not a message.
 _EMPTY: Final = "="
 
 #: Characters that SQS refuses: what XML 1.0 cannot hold.
@@ -95,7 +95,7 @@ def _raw_as_text(raw: bytes, content_type: str) -> Text:
         plain = Text(raw.decode(), content_type)
     except UnicodeDecodeError:
         plain = Text("")
-    # Without a content type somebody's JSON could be taken for a notification of SNS.
+    # Without a content type foreign JSON could be taken for a notification of SNS.
     if content_type and is_legal(plain.text) and as_bytes(plain) == raw:
         return plain
     return Text(base64.b64encode(raw).decode() or _EMPTY, content_type, BASE64)
@@ -117,7 +117,7 @@ ALL: Final = ("All",)
 
 
 def record_of(message: MessageTypeDef) -> ForeignRecord:
-    """Return attributes, id and place of *message*, and those of a notification that it holds."""
+    """Attributes, id and place of *message*, and those of a notification that it holds."""
     given = message.get("MessageAttributes", {})
     headers = [(name, _value(value)) for name, value in given.items()]
     system = {str(name): value for name, value in message.get("Attributes", {}).items()}

@@ -55,7 +55,7 @@ LONGEST_WAIT: Final = 15.0
 PATIENCE: Final = 5.0
 
 _OK: Final = 200
-#: What SQS says of a queue that somebody deleted.
+#: SQS's errors for a queue that was deleted.
 GONE: Final = frozenset({"QueueDoesNotExist", "NonExistentQueue"})
 
 

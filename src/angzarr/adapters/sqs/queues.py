@@ -69,7 +69,7 @@ def moving(redrive: str, what: str = "letter") -> str:
 
 #: What the names of FIFO queues and topics end in.
 FIFO_SUFFIX: Final = ".fifo"
-#: What SQS says to have for a receiver, and besides: in somebody's hands, and not yet due.
+#: The messages that SQS offers to receivers, those in hand, and those not yet due.
 _WAITING: Final = "ApproximateNumberOfMessages"
 _IN_HAND: Final = "ApproximateNumberOfMessagesNotVisible"
 _DELAYED: Final = "ApproximateNumberOfMessagesDelayed"
@@ -118,7 +118,7 @@ class SqsQueues:
         return self._urls[name]
 
     def depth(self, domain: str) -> QueueDepth:
-        """Return about how many messages *domain*'s queue has; none if it is missing.
+        """The approximate number of messages in *domain*'s queue; none if it is missing.
 
         When the first came is known to CloudWatch alone.
         """

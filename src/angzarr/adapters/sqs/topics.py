@@ -132,7 +132,7 @@ class SnsTopics:
         return self._client.get()
 
     def ready(self, domain: str) -> ReadyTopic:
-        """Return *domain*'s topic; raises DeadLetterQueueUnavailable if letters would be lost."""
+        """*domain*'s topic; raises DeadLetterQueueUnavailable if letters would be lost."""
         name = self.queues.name(domain)
         known = self._ready.get(name)
         if known is None or known.until <= self._monotonic():
@@ -244,7 +244,7 @@ class SnsTopics:
 
 
 def _server_time(reply: Mapping[str, Any]) -> float:
-    """The time by AWS' clock, which queues' times are told by."""
+    """The time by AWS' clock, which also dates the queues."""
     told = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
     try:
         return parsedate_to_datetime(told).timestamp()

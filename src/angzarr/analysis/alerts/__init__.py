@@ -1,1 +1,1 @@
-"""What is worth an alert, and how alerts are told."""
+"""Alerts: which failures are worth one, and how they are delivered."""

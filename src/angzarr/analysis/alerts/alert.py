@@ -1,4 +1,4 @@
-"""Alert: what people are told of failures, once (spec A5). Values, their JSON, and the port.
+"""Alert: a notice to people about failures, sent once (spec A5). Values, their JSON, and the port.
 
 A *watch* is what was seen of one subject and already said of it. It changes in the transaction that
 raises its alerts, so that of several workers one raises them, and a crash loses none. The same
@@ -114,7 +114,7 @@ class EntryCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What was seen of a subject, and what was said of it. A new one has seen nothing."""
+    """The observations and alerts of a subject. A new one has seen nothing."""
 
     subject: str
     #: Oldest first; a count that did not change makes no sample.
@@ -157,7 +157,7 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueAlert:
-    """An alert on its way to one sink, held under a lease by whoever knows `token`."""
+    """An alert on its way to one sink, held under a lease by the holder of `token`."""
 
     alert: Alert
     sink: str
@@ -202,11 +202,11 @@ class Alerts(Protocol):
 
     @abstractmethod
     def open_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
-        """Return watches with open kinds whose subject is greater than *after*, in order."""
+        """Watches with open kinds whose subject is greater than *after*, in order."""
 
     @abstractmethod
     def closed_watches(self, *, after: str = "", limit: int) -> Sequence[Watch]:
-        """Return watches without open kinds whose subject is greater than *after*, in order."""
+        """Watches without open kinds whose subject is greater than *after*, in order."""
 
     @abstractmethod
     def forget_watches(self, watches: Sequence[Watch], /) -> int:
@@ -216,7 +216,7 @@ class Alerts(Protocol):
     def raise_(self, sightings: Sequence[Observation], /) -> list[Alert]:
         """Store each sighting whose watch did not change since; return the alerts that are new.
 
-        The rest was seen by somebody else meanwhile and is dropped whole.
+        The rest was seen by another worker meanwhile and is dropped whole.
         """
 
     @abstractmethod
@@ -228,13 +228,13 @@ class Alerts(Protocol):
 
     @abstractmethod
     def delivered(self, delivery: DueAlert, /) -> bool:
-        """Note that *delivery* arrived; False: somebody else holds it by now."""
+        """Note that *delivery* arrived; False: another worker holds it by now."""
 
     @abstractmethod
     def failed(self, delivery: DueAlert, problem: str, /, *, again_at: datetime | None) -> bool:
         """Note why *delivery* did not arrive and when to try again; None: never.
 
-        False: somebody else holds it by now.
+        False: another worker holds it by now.
         """
 
     @abstractmethod

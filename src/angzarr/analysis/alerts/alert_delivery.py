@@ -107,7 +107,7 @@ class AlertDelivery:
         self.alerts.close()
 
     def deliver(self) -> int:
-        """Send what is due, a batch at most; return how much that was. Raises LedgerUnavailable."""
+        """Send due alerts, a batch at most; return their number. Raises LedgerUnavailable."""
         if self._gone or self.breakers.refuses(self.sink.name):
             return 0
         due = self.alerts.due(self.sink.name, limit=BATCH, lease=LEASE)

@@ -113,14 +113,14 @@ class AlertRaiser:
     every: timedelta
     #: How long alerts are kept.
     keep: timedelta
-    #: New groups above which they are told as one alert.
+    #: New groups above which they share one alert.
     at_once: int
-    #: Whether the end of a cause is told.
+    #: Whether the end of a cause is alerted.
     tell_resolved: bool
     close: Callable[[], None]
     seldom: LogThrottle = field(default_factory=LogThrottle)
     _wait: timedelta = field(default=timedelta(0), init=False)
-    #: Nobody has looked before: what is there is told at once, and not page by page.
+    #: The first look ever: its findings are alerted at once, and not page by page.
     _first: bool = field(default=True, init=False)
     _sweep: GroupSweep = field(init=False)
     #: Where the next look at jobs begins; empty: with the newest.
@@ -160,7 +160,7 @@ class AlertRaiser:
         due = self._slow_at is None or now >= self._slow_at
         some = any(self._sweep.counted.values())
         if due or some != self._some:
-            # The first of them, or the last one gone: nobody waits a minute to be shown that.
+            # The first of them, or the last one gone: that is shown without a minute's wait.
             sightings += self._see_oldest(now)
             self._some = some
         if due:
@@ -347,7 +347,7 @@ LOOKED_AT: Final = 100
 class ForgottenWatches:
     """A `retention.Removal`. A watch goes once its subject is gone and nothing of it is open.
 
-    While the subject is there its watch is what keeps it from being told a second time.
+    While the subject is there its watch keeps it from being alerted a second time.
     """
 
     alerts: Alerts

@@ -47,8 +47,8 @@ WAITING_JOBS: Final = tuple(_JOB_KINDS)
 def concerns(group: Group) -> bool:
     """True if *group* is looked at: it has open entries, or some that were archived.
 
-    A rule archives what kills its worker, and what cannot be read, as it is filed: nobody sees it
-    otherwise. What rules skip is known to whoever wrote them.
+    A rule archives poison and unreadable messages as it files them: without an alert they would
+    stay unseen. The authors of rules know what their rules skip.
     """
     return group.open_entries > 0 or group.by_status.get(Status.ARCHIVED, 0) > 0
 
@@ -68,7 +68,7 @@ def see_group(
     rules: AlertRules,
     newest: Sequence[Entry] | None = None,
 ) -> WatchUpdate:
-    """Look at a group that `concerns` somebody.
+    """Look at a group that passes `concerns`.
 
     *newest* are its entries that failed last, for letters with many attempts; None: they were not
     read, so it is for a later look to speak of them. Of a group without open entries all is a
@@ -111,7 +111,7 @@ def _status(watch: Watch, group: Group, findings: Sequence[AlertFinding]) -> str
         return group.status.value
     if _is_back(watch, group):
         return _BACK
-    # That a person restored some is no news, and nobody was told: the next failure is.
+    # Restored entries are not news, and were not alerted: the next failure is news.
     return _SETTLED if watch.status == _SETTLED else group.status.value
 
 
@@ -122,13 +122,13 @@ def _is_back(watch: Watch, group: Group) -> bool:
 
 
 def _fresh(watch: Watch, group: Group) -> int:
-    """Return of how many letters nobody was told, or 1 where retention took the others' place."""
+    """The number of letters not yet alerted, or 1 if retention took the others' place."""
     later = watch.told_to is not None and group.last_failed_at > watch.told_to
     return max(group.occurrences - watch.letters, int(later))
 
 
 def see_settled(watch: Watch, group: Group | None, now: datetime) -> WatchUpdate:
-    """Look at a group that has no open entries any more, or is no longer there.
+    """Look at a group that has no open entries any more, or has been removed.
 
     What it was alerted of is over; should it fail again that is news, though not more often than
     `repeat_after`.
@@ -154,7 +154,7 @@ def see_settled(watch: Watch, group: Group | None, now: datetime) -> WatchUpdate
 
 
 def see_storm(watch: Watch, groups: Sequence[Group], now: datetime) -> WatchUpdate:
-    """Look at *groups* that are told as one, since they are many."""
+    """Look at *groups* that share one alert, since they are many."""
     since = min(group.first_failed_at for group in groups)
     last_at = max(group.last_failed_at for group in groups)
     found = AlertFinding(AlertKind.STORM, since, last_at, sum(group.entries for group in groups))

@@ -1,6 +1,6 @@
 """Alert state: what a watch remembers, when it may speak again, and what becomes a storm.
 
-Groups that are new, back or poison are told as one alert where they are many (spec A5).
+Groups that are new, back or poison share one alert where they are many (spec A5).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from angzarr.analysis.ledger.group import Group, GroupFilter, GroupPage, Groups
 
 #: Samples that are taken within a window: growth is seen over up to a quarter more than it.
 SLICES: Final = 4
-#: Since when something is open of which nobody was told.
+#: The start of something open that was not alerted.
 _UNTOLD: Final = datetime.min.replace(tzinfo=UTC)
 #: By severity; every other kind is an error.
 _WARNINGS: Final = frozenset({AlertKind.DEAD_LETTER})
@@ -32,7 +32,7 @@ _WARNINGS: Final = frozenset({AlertKind.DEAD_LETTER})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRules:
-    """What counts as worth an alert."""
+    """The thresholds and spans of alerts."""
 
     #: A group grows if within `window` it has at least `growth_factor` times the entries that it
     #: had, and at least `growth_least` more.
@@ -79,7 +79,7 @@ def may_say(watch: Watch, kind: AlertKind, now: datetime, rules: AlertRules) -> 
 
 
 def said(watch: Watch, found: AlertFinding, now: datetime, *, lasts: bool = True) -> Watch:
-    """*watch* after *found* was said; it stays open if it *lasts* and is no notice."""
+    """*watch* after *found* was said; it stays open if it *lasts* and is not a notice."""
     said = {**watch.said, found.kind: now}
     if found.kind in NOTICES or not lasts:
         return replace(watch, said=said)
@@ -90,7 +90,7 @@ def said(watch: Watch, found: AlertFinding, now: datetime, *, lasts: bool = True
 def untold(before: Watch, seen: WatchUpdate) -> Watch:
     """The watch that *seen* made of *before*, for which a storm speaks.
 
-    Of what it found the end is not told either; of what was told before it is.
+    The end of its findings is not alerted either; the end of earlier alerts is.
     """
     found = {one.kind for one in seen.findings if _is_untold(before, one.kind)}
     marks = {kind: _UNTOLD if kind in found else at for kind, at in seen.watch.open.items()}
@@ -98,7 +98,7 @@ def untold(before: Watch, seen: WatchUpdate) -> Watch:
 
 
 def _is_untold(watch: Watch, kind: AlertKind) -> bool:
-    """True if nobody was told that *kind* began, of *watch* itself."""
+    """True if no alert said that *kind* began, of *watch* itself."""
     return watch.open.get(kind, _UNTOLD) == _UNTOLD
 
 
@@ -148,7 +148,7 @@ def stored(before: Watch, after: Watch, findings: Sequence[AlertFinding] = ()) -
 _TOLD_TOGETHER: Final = frozenset(
     {AlertKind.NEW_GROUP, AlertKind.GROUP_REGRESSED, AlertKind.POISON}
 )
-#: Within this span at most `at_once` groups are told one by one; then a storm, as often.
+#: Within this span at most `at_once` groups have their own alert; then a storm, as often.
 QUOTA_SPAN: Final = timedelta(minutes=10)
 STORM_EVERY: Final = timedelta(minutes=1)
 
@@ -162,19 +162,19 @@ class GroupLook(NamedTuple):
 
     @property
     def may_storm(self) -> bool:
-        """Whether it is one of those that are told together where they are many."""
+        """True if many groups of its kind share one alert."""
         return any(one.kind in _TOLD_TOGETHER for one in self.seen.findings)
 
 
 class Notice(NamedTuple):
-    """Groups to be told one by one, and those to be told as one; the largest first."""
+    """Groups with an alert each, and those that share one; the largest first."""
 
     alone: Sequence[GroupLook]
     together: Sequence[GroupLook]
 
 
 class _Pace(NamedTuple):
-    """When groups were told one by one, lately; when a storm may be told again."""
+    """The times of recent alerts about single groups, and when a storm may be alerted again."""
 
     alone: tuple[datetime, ...] = ()
     storm_at: datetime | None = None
@@ -182,10 +182,10 @@ class _Pace(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Storms:
-    """Remembers how many were told lately, and whether a storm is over; for one thread."""
+    """Remembers recent alerts, and whether a storm is over; for one thread."""
 
     at_once: int
-    #: What was told before, and with what is being told.
+    #: The pace before this look, and with the alerts of this look.
     _before: _Pace = field(default_factory=_Pace, init=False)
     _now: _Pace = field(default_factory=_Pace, init=False)
     #: Whether the sweep of open watches that is under way saw one of a storm.
@@ -211,7 +211,7 @@ class Storms:
         return Notice(alone, together) if len(together) > 1 else Notice([*alone, *together], ())
 
     def kept(self) -> None:
-        """Note that what was told last is stored; else it is told in the next look."""
+        """Note that the last alerts are stored; else the next look repeats them."""
         self._before = self._now
 
     def swept(self, watches: Sequence[Watch], *, first: bool) -> bool:
@@ -230,7 +230,7 @@ class Storms:
 
 #: Groups read at once.
 PAGE: Final = 200
-#: Also those whose entries a rule was done with when it filed them: nobody has seen them.
+#: Also those whose entries a rule closed as it filed them: they are unseen.
 _ALL: Final = GroupFilter(open_only=False)
 
 
@@ -278,5 +278,5 @@ class GroupSweep:
 
 
 def _once(groups: Iterable[Group]) -> list[Group]:
-    """Return each group once, as it was read last."""
+    """Each group once, as it was read last."""
     return list({group.fingerprint: group for group in groups}.values())

@@ -130,7 +130,7 @@ class Speaker:
         at: datetime,
         revision: int,
     ) -> Alert:
-        """The alert about entries that nobody is done with; *more* than those exist."""
+        """The alert about entries that stay open; *more* than those exist."""
         spoken = self._spoken(
             found,
             LEDGER,

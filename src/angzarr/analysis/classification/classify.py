@@ -98,7 +98,7 @@ class ReplayDelays:
         return min(SPREAD, self.backoff.base) * self.chance()
 
     def look(self, evidence: Evidence) -> timedelta:
-        """Return when to look again: half as long as it lasts, but not before it can be over.
+        """The wait until the next look: half its age, but not before it can be over.
 
         Stateless, so that a look changes nothing but the time of the next one.
         """
@@ -260,7 +260,7 @@ def _instead(verdict: RuleVerdict, action: Action, why: str) -> tuple[RuleVerdic
 
 
 def _distrusted(evidence: Evidence) -> EntryDecision:
-    """Hold what somebody may have forged: not even its reason is to be believed."""
+    """Hold an entry that may be forged: its reason cannot be trusted either."""
     return EntryDecision(
         action=Action.HOLD,
         failure_class=FailureClass.DATA_CORRUPTION,

@@ -54,7 +54,7 @@ class BreakerSeen:
     phase: Phase
     #: Closed, and letting traffic in gradually.
     ramping: bool = False
-    #: Not closed, and its time is up: the next call is its probe, and nobody may be making one.
+    #: Not closed, and its time is up: the next call is its probe; there may be no caller.
     to_be_tried: bool = False
     #: Calls within its window, and those that failed.
     calls: int = 0
@@ -70,7 +70,7 @@ class BreakerSeen:
 
     @property
     def health(self) -> DependencyHealth:
-        """What it says of its dependency."""
+        """The health of the dependency behind this breaker."""
         if self.to_be_tried:
             return DependencyHealth.UNKNOWN
         if self.phase is not Phase.CLOSED or self.ramping:
@@ -89,7 +89,7 @@ class BreakerSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Whether the event decodes as its handler declares it now; None: it was not tried."""
+    """True if the event decodes as its handler declares it now; None: it was not tried."""
 
     fits: bool | None = None
     #: What does not fit, or why it was not tried.
@@ -109,7 +109,7 @@ class Evidence:
     replays: int = 0
     #: Why the message cannot be sent to where it came from; empty: it can.
     target_problem: str = ""
-    #: The handler's breakers; empty: it names none; None: nobody can be asked.
+    #: The handler's breakers; empty: it names none; None: they cannot be asked for.
     breakers: tuple[BreakerSeen, ...] | None = None
     breakers_at: datetime | None = None
     #: How the handler's other events, and those of the same group, fare.
@@ -118,7 +118,7 @@ class Evidence:
     #: Whether a worker runs a release that is newer than the one that failed.
     newer_release: bool | None = None
     fit: Fit = Fit(why="not tried")
-    #: The task that undoes what the handler does; empty: it names none; None: nobody asked.
+    #: The task that undoes what the handler does; empty: it names none; None: not known.
     undone_by: str | None = None
 
     @property
@@ -133,7 +133,7 @@ class Evidence:
 
     @property
     def own_error(self) -> bool | None:
-        """Whether the exception's class is of the same package as the handler."""
+        """True if the exception's class is of the same package as the handler."""
         letter = self.letter
         if letter is None or not letter.error_type or not letter.handler:
             return None
@@ -142,12 +142,12 @@ class Evidence:
 
     @property
     def raised_in_app(self) -> bool | None:
-        """Whether the application's own code raised it, and not a library; None: no stack tells."""
+        """True if the application's own code raised it, and not a library; None: no stack says."""
         return raised_in_app(self.letter.error_stack) if self.letter else None
 
     @property
     def problem(self) -> ReplayProblem:
-        """What kind of thing stands against a replay."""
+        """The kind of obstacle to a replay."""
         match self.target_problem:
             case "":
                 return ReplayProblem.NONE
@@ -174,7 +174,7 @@ class Evidence:
 
     @property
     def failed_again(self) -> bool:
-        """Whether it tells of a replay that failed."""
+        """True if it reports a replay that failed."""
         return replay_of(self.failure) > 0
 
     @property
@@ -204,7 +204,7 @@ class Evidence:
 
     @property
     def others_pass(self) -> bool | None:
-        """Whether other events of the handler pass; None: too little happened lately to tell."""
+        """True if other events of the handler pass; None: too little happened lately to say."""
         fared = self.handler_fares
         if fared is None:
             return None
@@ -214,7 +214,7 @@ class Evidence:
 
     @property
     def _group_fails(self) -> bool:
-        """Whether others of its group failed lately and hardly any was handled."""
+        """True if others of its group failed lately and hardly any was handled."""
         fared = self.group_fares
         return fared is not None and fared.failed >= DOUBT and fared.failed > fared.handled
 
@@ -360,7 +360,7 @@ SAID: Final[Mapping[str, Callable[[Evidence], str]]] = {
 
 
 def check_saying(given: Any) -> str:
-    """Return in one sentence what is wrong with a rule's sentence, or an empty string."""
+    """The fault of a rule's sentence, in one sentence, or an empty string."""
     if not isinstance(given, str):
         return f"it must be a text, not {given!r}"
     try:

@@ -1,8 +1,8 @@
 """EvidenceCollector: finds out what is known of failures before they are classified (A3).
 
 For a batch and not for each letter: one question to the ledger, one to the fleet, and a look at the
-breakers once a second at most. Whoever cannot answer leaves the evidence unknown; only the ledger
-must be there, since nothing could be decided without it.
+breakers once a second at most. A source without an answer leaves the evidence unknown; only the
+ledger must be there, since nothing could be decided without it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BreakersObserved: TypeAlias = tuple[tuple[BreakerSeen, ...] | None, datetime | N
 
 
 class BreakersSeen(NamedTuple):
-    """What one look at the breakers showed; None: their store was away."""
+    """The result of one look at the breakers; None: their store was away."""
 
     states: Mapping[str, BreakerState] | None
     at: datetime
@@ -50,7 +50,7 @@ class BreakerLook:
     """The breakers of handlers, as the fleet sees them; one look lasts a second."""
 
     controls: BreakerControls
-    #: Handler → the breakers it names; None: nobody here knows the handler.
+    #: Handler → the breakers it names; None: the handler is not known here.
     names_of: Callable[[str], Sequence[str] | None]
     settings_of: Callable[[str], BreakerSettings]
     clock: Clock
@@ -75,7 +75,7 @@ class BreakerLook:
             names = (*names, wave)
         told = tuple(self._told(name, states[name], at) for name in names if name in states)
         if len(told) < len(names) and all(one.health is not DependencyHealth.ILL for one in told):
-            return None, at  # nobody has called through it lately
+            return None, at  # it was not called lately
         return told, at
 
     def look(self) -> BreakersSeen:
@@ -111,7 +111,7 @@ class BreakerLook:
 def _to_be_tried(state: BreakerState, now: datetime) -> bool:
     """True if the next call would be a probe.
 
-    An open breaker stays so until somebody calls. Where nothing else does, only a replay will.
+    An open breaker stays so until it is called. Without other callers, only a replay calls it.
     """
     match state.phase:
         case Phase.OPEN:
@@ -123,7 +123,7 @@ def _to_be_tried(state: BreakerState, now: datetime) -> bool:
 
 
 class Outlook(NamedTuple):
-    """What a look at everybody but the ledger showed."""
+    """The result of a look at all sources but the ledger."""
 
     newer: NewerRuns
     breakers: BreakersSeen | None
@@ -149,7 +149,7 @@ class EvidenceCollector:
     #: Why a failure can be sent nowhere, or an empty string.
     obstacle: Callable[[Failure], str]
     clock: Clock
-    #: None: breakers are not shared, so nobody can be asked.
+    #: None: breakers are not shared, so they cannot be asked.
     breakers: BreakerLook | None = None
     releases: Releases = lambda: _nobody_knows
     decodes: Decodes = _nobody_decodes
@@ -157,9 +157,9 @@ class EvidenceCollector:
     undone_by: Callable[[str], str] = _undone_by_nothing
 
     def look(self) -> Outlook:
-        """Ask whoever is not the ledger, for failures that are gathered next.
+        """Ask all sources but the ledger, for the failures that are gathered next.
 
-        It is done before the ledger's locks are taken: a store that is slow must hold up nobody.
+        This precedes the ledger's locks: a slow store must not hold up other workers.
         """
         newer: NewerRuns
         try:

@@ -21,7 +21,7 @@ OF_THE_LETTER: Final = frozenset(
     }
 )  # fmt: skip
 
-#: What a group may be told by.
+#: The fields by which groups may be told apart.
 PARTS: Final[Mapping[str, Callable[[DeadLetter, Sequence[str]], Sequence[str]]]] = {
     "handler": lambda letter, _: (letter.handler,),
     "domain": lambda letter, _: (letter.domain,),

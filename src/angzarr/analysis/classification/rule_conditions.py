@@ -39,7 +39,7 @@ Get: TypeAlias = Callable[[Evidence], Any]
 
 
 class RuleCondition(NamedTuple):
-    """What a rule asks of one thing that is known; None where it is not."""
+    """The condition of a rule on one known fact; None where it is not known."""
 
     name: str
     wanted: Any
@@ -56,7 +56,7 @@ class RuleCondition(NamedTuple):
 
     @property
     def wanted_said(self) -> str:
-        """What is asked, for people."""
+        """The condition, for people."""
         return _told(self.wanted)
 
 

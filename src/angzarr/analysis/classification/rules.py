@@ -42,7 +42,7 @@ class Pause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleVerdict:
-    """What a rule says: `delay` is when, for a replay or a wait only."""
+    """The verdict of a rule: `delay` is the time, for a replay or a wait only."""
 
     failure_class: FailureClass
     action: Action
@@ -64,7 +64,7 @@ class RuleTrial(NamedTuple):
 
 
 class ClassificationRule(Protocol):
-    """What may decide about a failure."""
+    """A rule that may decide about a failure."""
 
     @property
     def name(self) -> str:
@@ -129,7 +129,7 @@ class PythonRule:
     source: str = "Python"
 
     def verdict(self, evidence: Evidence) -> RuleVerdict | None:
-        """The verdict of the function; raises what it raises, TypeError if it is no verdict."""
+        """The verdict of the function; raises its errors, and TypeError if it is not a verdict."""
         if evidence.letter is None:
             return None
         said = self.judge(evidence.letter, evidence)
@@ -314,7 +314,7 @@ _LONGEST: Final = 1_000
 
 
 class RuleIndex:
-    """What is left of *rules* for each combination that came; not for more than one thread."""
+    """The *rules* left for each combination that came; not for more than one thread."""
 
     def __init__(self, rules: Sequence[ClassificationRule]) -> None:
         self._rules = tuple(rules)
@@ -352,7 +352,7 @@ def built_in_rules() -> tuple[WrittenRule, ...]:
 
 
 def read(given: str | Sequence[Any], setting: str) -> tuple[Any, str]:
-    """Return what a setting says, a list or the path of a YAML file of one, and where it stands.
+    """The list of a setting, given or in a YAML file, and where it stands.
 
     Raises ConfigurationError naming file and line.
     """

@@ -17,7 +17,7 @@ from angzarr.analysis.ledger.group import LONGEST_MESSAGE, Group, GroupStatus
 
 
 class CountKey(NamedTuple):
-    """What entries are counted by; an entry without a class has an empty one."""
+    """The key by which entries are counted; an entry without a class has an empty one."""
 
     fingerprint: str
     domain: str
@@ -40,13 +40,13 @@ class CountStep(NamedTuple):
 
     before: Entry | None
     after: Entry | None
-    #: Whether a letter told of a new failure.
+    #: Whether a letter reported a new failure.
     fails: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Growth:
-    """What steps add to a group; `latest` is the entry among them that failed last, as it is."""
+    """The sum of steps for a group; `latest` is the entry among them that failed last, as it is."""
 
     latest: Entry
     first_failed_at: datetime
@@ -188,7 +188,7 @@ class PeerStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerReport:
-    """How handlers and groups fare; whoever was not asked after is missing."""
+    """How handlers and groups fare; those not asked for are missing."""
 
     handlers: Mapping[str, PeerStats] = field(default_factory=dict)
     groups: Mapping[str, PeerStats] = field(default_factory=dict)
@@ -223,7 +223,7 @@ def _bounded(number: int) -> int:
 
 
 class Peers(Protocol):
-    """What the ledger can tell of many events at once."""
+    """The facts that the ledger knows of many events at once."""
 
     def fared(
         self, handlers: Collection[str], groups: Collection[str], since: datetime, /

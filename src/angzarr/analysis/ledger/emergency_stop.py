@@ -55,7 +55,7 @@ class QuietHours:
     place: ZoneInfo
 
     def until(self, now: datetime) -> datetime | None:
-        """Return when the quiet time that *now* is in ends; None: it is in none."""
+        """The end of the quiet time that *now* is in; None: it is in none."""
         moment, latest = now, now + _LONGEST
         while (end := self._end_of(moment)) is not None and moment < latest:
             moment = end
@@ -153,9 +153,9 @@ class BrakeState:
     by: str = ""
     why: str = ""
     at: datetime | None = None
-    #: When it lets go by itself; None: somebody must release it.
+    #: When it lets go by itself; None: a person must release it.
     until: datetime | None = None
-    #: Goes up with every move; 0: nobody ever moved it.
+    #: Goes up with every move; 0: it was never moved.
     revision: int = 0
     #: Who began what still holds, where that is an earlier pull than the last.
     first: BrakePull | None = None
@@ -181,7 +181,7 @@ class BrakeState:
 
 
 class BrakeMoved(Exception):
-    """Somebody moved the brake after it was looked at; nothing was done."""
+    """The brake was moved after it was looked at; nothing was done."""
 
 
 #: The weaker first.
@@ -226,7 +226,7 @@ def standing(states: Iterable[BrakeState]) -> BrakeState:
 
 
 def asleep(state: BrakeState, quiet: QuietHours, now: datetime) -> frozenset[Status]:
-    """Return in which statuses entries sleep on at *now*: nothing is sent for them."""
+    """The statuses in which entries sleep on at *now*: nothing is sent for them."""
     if state.holds(now) is Scope.ALL:
         return WAKES - {Status.FAILED}
     return frozenset({Status.WAITING}) if why_not_by_itself(state, quiet, now) else frozenset()
@@ -265,7 +265,7 @@ class Brake(Protocol):
 
 
 def why_not_by_itself(state: BrakeState, quiet: QuietHours, now: datetime) -> str:
-    """Return in one sentence why nothing may begin by itself at *now*, or an empty string."""
+    """Why nothing may begin by itself at *now*, in one sentence, or an empty string."""
     if state.holds(now) is not Scope.NOTHING:
         return state.said()
     if end := quiet.until(now):
@@ -280,7 +280,7 @@ def why_not_now(state: BrakeState, now: datetime) -> str:
 
 
 def why_not_at_all(state: BrakeState, now: datetime) -> str:
-    """Return in one sentence why nothing may be sent at *now*, or an empty string."""
+    """Why nothing may be sent at *now*, in one sentence, or an empty string."""
     return state.said() if state.holds(now) is Scope.ALL else ""
 
 

@@ -38,7 +38,7 @@ class Status(StrEnum):
     COMPENSATED = "compensated"
 
 
-#: Entries that nobody is done with.
+#: Entries that need further work.
 OPEN: Final = frozenset(
     {Status.FAILED, Status.WAITING, Status.HELD, Status.RETRYING, Status.ESCALATED}
 )
@@ -56,7 +56,7 @@ class Hold(StrEnum):
     RULE = "rule"
     JOB = "job"  # a person's replay job replayed it, or has it
     ANSWER = "answer"  # its last replay was not answered, or could not be sent
-    PERSON = "person"  # somebody brought it back
+    PERSON = "person"  # a person brought it back
     #: It is not held: what was sent of it is parked in its lane, behind an earlier event.
     LANE = "lane"
 
@@ -101,7 +101,7 @@ class Entry:
     version: str = ""
     #: Handler runs after the first one, in the replay that failed last.
     retry_count: int = 0
-    #: Letters that told of this failure, one for each replay that failed.
+    #: Letters that reported this failure, one for each replay that failed.
     occurrences: int = 1
     first_failed_at: datetime
     last_failed_at: datetime
@@ -134,13 +134,13 @@ class Entry:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether later events of its aggregate wait until it is handled or skipped."""
+        """True if later events of its aggregate wait until it is handled or skipped."""
         return holds_up(self.component_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLine:
-    """What happened to an entry, who did it, and when."""
+    """A change of an entry, its author and its time."""
 
     at: datetime
     who: str
@@ -188,7 +188,7 @@ class EntryDetail:
 
     @property
     def context(self) -> Mapping[str, Any]:
-        """What else is known of the event and of the worker that failed on it."""
+        """Further facts about the event and the worker that failed on it."""
         if isinstance(self.failure, Unreadable):
             return context_of(self.failure)
         letter, event = self.failure, self.failure.event

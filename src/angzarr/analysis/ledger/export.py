@@ -26,27 +26,27 @@ from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode, to_line
 from angzarr.dead_letters.queue import Receipt
 from angzarr.runtime.text import printable
 
-#: How the ledger works inside is nobody else's business.
+#: The inner workings of the ledger are not exported.
 _PRIVATE: Final = ("wake_at", "letter_replay", "published_at")
 #: Bits of a whole number up to which it is written in digits: Python refuses more than 4,300.
 _LONGEST_INT: Final = 14_000
-#: What is told of an entry, in this order; new ones come at the end.
+#: The exported fields of an entry, in this order; new ones come at the end.
 FIELDS: Final = (
     *(one.name for one in fields(Entry) if one.name not in _PRIVATE),
     "projection_name",
 )
 
 
-#: Levels of a value that are told where all of them are too many to write.
+#: Levels of a value that are written where all of them are too many to write.
 _DEEPEST: Final = 100
 _DEEPER: Final = "[…]"
 
 
 def json_text(value: object, *, indent: int | None = None, is_ascii: bool = True) -> str:
-    """*value* as one JSON document, whatever it holds; in ASCII unless told otherwise.
+    """*value* as one JSON document, whatever it holds; in ASCII unless *is_ascii* is false.
 
-    A number that JSON does not know or Python does not write is its name, a key that is no text is
-    written as one, and what is nested too deep to be written is cut below `_DEEPEST` levels.
+    A number that JSON does not know or Python does not write is its name, a key of another type is
+    written as a text, and levels below `_DEEPEST` that are too deep to be written are cut.
     """
     write = partial(json.dumps, indent=indent, default=_text, ensure_ascii=is_ascii)
     try:
@@ -91,7 +91,7 @@ def entry_page_json(page: EntryPage, behind: Mapping[str, int]) -> dict[str, Any
 
 
 def entry_detail_json(detail: EntryDetail, behind: Mapping[str, int]) -> dict[str, Any]:
-    """Return everything about an entry as a JSON object."""
+    """Everything about an entry as a JSON object."""
     return seen_json(detail.entry, behind) | {
         "event_data": detail.event_data,
         "mismatch": detail.mismatch and detail.mismatch.told(),

@@ -49,11 +49,11 @@ class Unreadable:
 
     @property
     def told(self) -> Recognised:
-        """What another system says of its message in ways that are known here."""
+        """The facts of another system about its message, in the forms that are known here."""
         return recognise(self.raw, self.content_type, self.record)
 
     def as_raw_letter(self) -> RawLetter:
-        """Return it as it travels and is kept."""
+        """The letter as it travels and is kept."""
         return RawLetter(
             domain=self.domain, raw=self.raw, content_type=self.content_type, record=self.record
         )
@@ -109,7 +109,7 @@ def event_id_of(failure: Failure) -> str:
 
 
 def explanation_of(failure: Failure) -> str:
-    """Return in one sentence what failed."""
+    """The failure in one sentence."""
     if isinstance(failure, Unreadable):
         return "; ".join(filter(None, (failure.told.said, failure.problem)))
     return failure.explanation or failure.error_message
@@ -163,7 +163,7 @@ def facts_of(failure: Failure) -> dict[str, Any]:
 
 
 def first_failed_at(failure: Failure) -> datetime:
-    """Return when the event first failed, as far as *failure* knows."""
+    """The time when the event first failed, as far as *failure* knows."""
     if isinstance(failure, Unreadable):
         return failure.received_at
     return failure.first_attempt_at or failure.last_attempt_at or failure.sent_to_dlq_at

@@ -19,7 +19,7 @@ from angzarr.analysis.ledger.transition import EntryDecision
 
 
 class Undecided(NamedTuple):
-    """A failure that somebody must decide about."""
+    """A failure that needs a decision."""
 
     entry: Entry
     failure: Failure
@@ -49,7 +49,7 @@ def letter_ids_of(failures: Iterable[Failure]) -> set[str]:
 
 @dataclass(slots=True, kw_only=True)
 class FilingPlan:
-    """What one transaction knows of its failures' entries, and what it is going to write."""
+    """The entries of one transaction's failures, and its pending writes."""
 
     now: datetime
     #: By letter id: (replay, entry id) of each time it was filed.

@@ -61,7 +61,7 @@ class GroupStatus(StrEnum):
     """Where a group stands with the people who look after it."""
 
     NEW = "new"
-    ACKNOWLEDGED = "acknowledged"  # somebody looks into it
+    ACKNOWLEDGED = "acknowledged"  # a person looks into it
     FIXED = "fixed"  # its cause is said to be gone
     REGRESSED = "regressed"  # it failed again after it was said to be fixed
 
@@ -85,7 +85,7 @@ class Group:
     latest_entry_id: str = ""
     first_failed_at: datetime
     last_failed_at: datetime
-    #: Entries, those that nobody is done with, letters filed.
+    #: Entries, those that are open, letters filed.
     entries: int = 0
     open_entries: int = 0
     occurrences: int = 0
@@ -107,7 +107,7 @@ def is_poison(group: Group) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amendment:
-    """What a person changes about a group; None: it stays as it is.
+    """A person's changes to a group; None: it stays as it is.
 
     Raises ConfigurationError for what cannot be stored, or is not a person's to say.
     """
@@ -141,7 +141,7 @@ class GroupFilter:
     error_type: str | None = None
     owner: str | None = None
     status: GroupStatus | None = None
-    #: Only groups with entries that nobody is done with.
+    #: Only groups with open entries.
     open_only: bool = True
     since: datetime | None = None
     until: datetime | None = None
@@ -149,7 +149,7 @@ class GroupFilter:
     prefix: str = ""
 
 
-#: Groups with entries that nobody is done with.
+#: Groups with open entries.
 OPEN_GROUPS: Final = GroupFilter()
 
 
@@ -231,7 +231,7 @@ def group_json(group: Group) -> dict[str, Any]:
 
 
 def group_detail_json(group: Group, history: Sequence[HistoryLine]) -> dict[str, Any]:
-    """Return everything about a group as a JSON object."""
+    """Everything about a group as a JSON object."""
     lines = [
         {"at": line.at, "who": line.who, "what": line.what, "detail": line.detail}
         for line in history

@@ -1,6 +1,6 @@
 """Write: a change asked for under an idempotency key, remembered with its answer (spec A5).
 
-Same key and request: same answer. Who works on it holds a lease; if he dies, whoever asks again
+Same key and request: same answer. The worker holds a lease; if it dies, the next one to ask
 after it does the work once more: on what was chosen the first time, at the revisions seen then.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 #: How long an answer is kept, counted from when it was given.
 KEPT: Final = timedelta(hours=24)
-#: How long a request may be worked on before somebody else may do it.
+#: How long a request may be worked on before another worker may do it.
 WRITE_LEASE: Final = timedelta(seconds=60)
 
 
@@ -26,7 +26,7 @@ class WriteKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """What a request was answered."""
+    """The answer to a request."""
 
     status: int
     body: bytes
@@ -37,12 +37,12 @@ class RecordedAnswer:
 class RequestBegun(NamedTuple):
     """The request is the caller's to work on, until his lease ends."""
 
-    #: What whoever worked on it before chose to act on.
+    #: The entries on which the previous worker chose to act.
     choice: bytes | None = None
 
 
 class RequestRunning(NamedTuple):
-    """Somebody works on it; ask again after `retry_after`."""
+    """Another worker is at work on it; ask again after `retry_after`."""
 
     retry_after: timedelta
 
@@ -56,7 +56,7 @@ Found: TypeAlias = RequestBegun | RequestRunning | RequestDiffers | RecordedAnsw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
-    """What is remembered of one key. `token` names who works on it, or did."""
+    """The record of one key. `token` names who works on it, or did."""
 
     fingerprint: str
     token: str
@@ -67,7 +67,7 @@ class RequestRecord:
 
 
 def forgotten(write: RequestRecord, now: datetime) -> bool:
-    """True if nobody need remember *write*: its answer was kept, or nobody came back."""
+    """True if *write* may be forgotten: its answer was kept long enough, or no caller came back."""
     return write.until + (timedelta(0) if write.answer else KEPT) <= now
 
 

@@ -127,7 +127,7 @@ class FailureStats:
     #: Letters filed, replays begun.
     occurrences: int = 0
     replays: int = 0
-    #: First failure of the oldest entry that nobody is done with.
+    #: First failure of the oldest open entry.
     oldest_open_at: datetime | None = None
 
 
@@ -219,22 +219,22 @@ class Ledger(Protocol):
 
     @abstractmethod
     def find_by_letters(self, letter_ids: Collection[str], /) -> Mapping[str, Entry]:
-        """Return by letter the entry in which it was filed, as far as there is one."""
+        """The entry, by letter, in which it was filed, as far as there is one."""
 
     def open(self, entry_id: str, /) -> EntryDetail | None:
-        """Return one entry; see `open_all`."""
+        """One entry; see `open_all`."""
         return self.open_all([entry_id]).get(entry_id)
 
     @abstractmethod
     def open_all(self, entry_ids: Collection[str], /) -> Mapping[str, EntryDetail]:
-        """Return by id the entries with letter and history, oldest line first, where they are.
+        """The entries, by id, with letter and history, oldest line first, where they are.
 
         The letters of all of them are in memory at once: ask for few, see `letter_sizes`.
         """
 
     @abstractmethod
     def letter_sizes(self, entry_ids: Collection[str], /) -> Mapping[str, int]:
-        """Return by id how many bytes the letters of entries are, edits included; reads none."""
+        """The size of the letters in bytes, by entry id, edits included; reads none."""
 
     @abstractmethod
     def get_failed_events(
@@ -253,7 +253,7 @@ class Ledger(Protocol):
 
     @abstractmethod
     def oldest_open(self, *, limit: int = 1, unmuted: bool = False) -> list[Entry]:
-        """Return up to *limit* open entries, the one that failed first longest ago first.
+        """Up to *limit* open entries, the one that failed first longest ago first.
 
         With *unmuted* those of groups that are muted now are passed over; a store may look through
         the 100,000 oldest and no further.
@@ -288,7 +288,7 @@ class EntryTransitions(ABC):
     def _change_all(self, changes: Sequence[tuple[str, Make]], /) -> list[Entry | None]:
         """Change entries by id, in order, in one transaction.
 
-        None stands where there is no such entry or it may not change; the others do.
+        None stands for an entry that does not exist or may not change; the others do.
         """
 
     def decide(self, decisions: Sequence[Decided], *, by: str) -> list[bool]:

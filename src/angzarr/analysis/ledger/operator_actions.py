@@ -16,7 +16,7 @@ from angzarr.analysis.ledger.entry import Change, Entry, HistoryLine, Hold, Stat
 from angzarr.analysis.ledger.failure import Failure, explanation_of, replay_of
 from angzarr.resilience.idempotency import RECORD_LIFE
 
-#: A skip that nobody answered is sent again: by then no claim takes it for one under way.
+#: A skip without an answer is sent again: by then no claim takes it for one under way.
 SKIP_AGAIN: Final = RECORD_LIFE + timedelta(hours=1)
 #: What an entry is closed as while, or after, a skip lets its lane go on.
 _PASSED_AS: Final = frozenset({Status.SKIPPED, Status.RESOLVED, Status.COMPENSATED})
@@ -59,7 +59,7 @@ def skip_sent(entry: Entry, replay: int, now: datetime, again_at: datetime) -> C
 def parked(entry: Entry, replay: int, now: datetime, by: str) -> Change | None:
     """*entry* while what was sent of it waits in its lane: its answer comes with its turn.
 
-    Until then nobody misses one. A replay that was held for want of an answer is under way again.
+    Until then no answer is missed. A replay that was held for want of one is under way again.
     """
     if entry.replays != replay or entry.letter_replay >= replay:
         return None
@@ -120,9 +120,9 @@ class Verb(StrEnum):
     SKIP = "skip"  # nothing is to be done about it
     ARCHIVE = "archive"  # kept for study
     RESTORE = "restore"  # back to those that wait for a person
-    ESCALATE = "escalate"  # somebody else must look at it
+    ESCALATE = "escalate"  # another person must look at it
     COMPENSATE = "compensate"  # what the event set off is undone, see `compensation`
-    RESOLVE = "resolve"  # somebody did by hand what the handler should have done
+    RESOLVE = "resolve"  # a person did by hand what the handler should have done
 
 
 _STATUS: Final = {
@@ -143,7 +143,7 @@ _FROM: Final = {
     Verb.COMPENSATE: _OPEN | {Status.ARCHIVED, Status.SKIPPED},
     Verb.RESOLVE: _OPEN | {Status.ARCHIVED, Status.SKIPPED},
 }
-#: After these nobody needs to look at the entry any more.
+#: After these the entry needs no further work.
 _CLOSING: Final = frozenset({Verb.SKIP, Verb.ARCHIVE, Verb.COMPENSATE, Verb.RESOLVE})
 #: After these the lane of an ordered handler goes on; what is archived is kept to be replayed.
 _PASSING: Final = frozenset({Verb.SKIP, Verb.COMPENSATE, Verb.RESOLVE})
@@ -162,7 +162,7 @@ class Act:
 
 
 def refusal(entry: Entry, verb: Verb) -> str:
-    """Return in one sentence why *verb* does not apply to *entry*, or an empty string."""
+    """Why *verb* does not apply to *entry*, in one sentence, or an empty string."""
     if passed(entry) and verb in {Verb.RESTORE, Verb.ARCHIVE}:
         return WENT_ON
     if entry.status in _FROM[verb] or (entry.status is Status.RETRYING and is_parked(entry)):

@@ -1,6 +1,6 @@
 """ReplayOrder: what a person wants of one replay besides the same message again. A value.
 
-It is kept with the number of the replay, so that whoever publishes that number sends the same.
+It is kept with the number of the replay, so that every publisher of that number sends the same.
 """
 
 from __future__ import annotations

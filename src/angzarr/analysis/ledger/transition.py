@@ -53,7 +53,7 @@ from angzarr.analysis.ledger.operator_actions import (
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.dead_letters.letter import DeadLetter
 
-#: A filed entry nobody classified by then is looked at again: its worker died.
+#: A filed entry not classified by then is looked at again: its worker died.
 UNDECIDED: Final = timedelta(minutes=1)
 #: How far a worker's clock may be ahead of the analysis worker's. Who is further would stand on top
 #: of every page for ever.
@@ -73,7 +73,7 @@ class Action(StrEnum):
     """What to do with an entry."""
 
     REPLAY = "replay"
-    WAIT = "wait"  # and decide again; it is no replay and uses none up
+    WAIT = "wait"  # and decide again; it is not a replay and uses none up
     HOLD = "hold"
     ARCHIVE = "archive"
     SKIP = "skip"
@@ -107,7 +107,7 @@ WAKES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDecision:
-    """What to do with an entry and why; `delay` counts from the decision, for replay and wait."""
+    """An action on an entry and its reason; `delay` starts at the decision, for replay and wait."""
 
     action: Action
     failure_class: FailureClass
@@ -248,7 +248,7 @@ def answered(
 ) -> Change | None:
     """*entry* after its replay *replay* ended well, also if the answer came late.
 
-    The answer to a skip leaves it what somebody said.
+    The answer to a skip leaves the status that a person chose.
     """
     if passed(entry):
         return went_on(entry, replay, now, by)
@@ -297,7 +297,7 @@ def _settled(entry: Entry) -> bool:
 
 
 def believed(told: datetime, now: datetime) -> datetime:
-    """Return when something failed, by a worker's clock if that can be: it is not yet to come."""
+    """The time of a failure by a worker's clock if plausible: it is not yet to come."""
     return told if told <= now + SKEW else now
 
 

@@ -33,7 +33,7 @@ class LedgerUpkeep(TablesUpkeep, Protocol):
 
     @abstractmethod
     def recount(self, *, mend: bool) -> Iterator[Recounted]:
-        """Compare what is counted with what is there, and mend it if *mend*, step by step."""
+        """Compare the counts with the entries, and fix them if *mend* is true, step by step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class EntryRetention:
 
 @dataclass(slots=True, kw_only=True)
 class ClosedEntries:
-    """Entries that nobody has to do anything about any more."""
+    """Entries that need no more work."""
 
     ledger: Ledger
     retention: EntryRetention

@@ -26,7 +26,7 @@ def choose(
     fits: Callable[[Entry], bool],
     limit: int,
 ) -> list[Entry]:
-    """Return up to *limit* entries that the filter finds and that fit, those that failed last."""
+    """Up to *limit* entries that the filter finds and that fit, those that failed last."""
     found = in_status(ledger, wanted, status)
     return list(islice((entry for entry in found if fits(entry)), limit))
 
@@ -60,13 +60,13 @@ def in_status(ledger: Ledger, wanted: EntryFilter, status: Status | None) -> Ite
 def choose_for(
     ledger: Ledger, wanted: EntryFilter, status: Status | None, verb: Verb, limit: int
 ) -> list[Entry]:
-    """Return up to *limit* entries of the filter that *verb* applies to, those that failed last."""
+    """Up to *limit* entries of the filter that *verb* applies to, those that failed last."""
     statuses = leaves(verb) if status is None else leaves(verb) & {status}
     return list(islice(in_statuses(ledger, wanted, statuses), limit))
 
 
 class Acted(NamedTuple):
-    """What became of one entry: done without a `problem`, or `begun` and finishes by itself."""
+    """The result for one entry: done without a `problem`, or `begun` and finishes by itself."""
 
     entry: Entry
     problem: str = ""
@@ -114,7 +114,7 @@ def _act_on_some(
 def _problems(
     skips: Skips, verb: Verb, entries: Sequence[Entry]
 ) -> tuple[dict[str, str], dict[str, PlannedSkip]]:
-    """Return by id why *verb* is not done to which of *entries*, or nothing, and their skips."""
+    """By id, why *verb* does not apply to entries, or nothing, and their skips."""
     made = skips.made_for([one for one in entries if _skips(one, verb)])
     problems = {one.id: refusal(one, verb) for one in entries}
     problems |= {name: why for name, why in made.items() if isinstance(why, Refusal)}

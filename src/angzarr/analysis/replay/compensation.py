@@ -1,7 +1,7 @@
 """Compensation: undoing what an event set off, by the handler that its own handler names (A5).
 
 The ledger commits `compensated` first, then the message is published, then the ledger notes that
-the broker has it: whoever dies in between leaves an entry that falls due, and the same message is
+the broker has it: a crash in between leaves an entry that falls due, and the same message is
 published again, which the claim makes harmless. A skip follows it where later events wait behind
 the entry. What the compensation itself does is an event like any other: it is retried, and if it
 fails it is a dead letter of its own.
@@ -49,7 +49,7 @@ class Call(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What is sent, and the letter that it is made of."""
+    """The message to send, and the letter that it is made of."""
 
     call: Call
     letter: DeadLetter

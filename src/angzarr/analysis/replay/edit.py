@@ -24,13 +24,13 @@ from angzarr.dead_letters.protection import SEALED
 from angzarr.dead_letters.redaction import REPRS
 from angzarr.events import headers as names
 
-#: Differences that are told; characters of a value or a pointer that are.
+#: Differences that are shown; characters of a value or a pointer that are.
 MOST_TOLD: Final = 100
 _LONGEST: Final = 200
 #: Characters before the first that differs, where a value is cut.
 _BEFORE: Final = 60
 _CUT: Final = "…"
-#: What is told of a change that may not be seen.
+#: The text for a change that may not be seen.
 UNSEEN: Final = "a hidden value was changed"
 
 #: Where a value is: the place of what holds it, and its name or index there; None: all.
@@ -142,7 +142,7 @@ def _told(value: Any) -> str:
 
 
 def _around(before: str, after: str) -> tuple[str, str]:
-    """Return both texts, long ones cut around the first character in which they differ."""
+    """Both texts, long ones cut around the first character in which they differ."""
     if max(len(before), len(after)) <= _LONGEST:
         return before, after
     pairs = enumerate(zip(before, after, strict=False))
@@ -186,7 +186,7 @@ def hidden_as(data: Any, filed: Any) -> Any:
 def touches_hidden(view: Any, given: Any) -> bool:
     """True if *given* has something else where *view* has a mark.
 
-    Also if that is the very value that is hidden: nobody may find it out by trying.
+    Also if that is the very value that is hidden: it must not be found out by trying.
     """
     if _is_mark(view):
         return bool(given != view)
@@ -211,7 +211,7 @@ _ABSENT: Final = object()
 
 
 class Unfit(Refusal):
-    """What is wrong with the data that a person gave; other data may do."""
+    """The fault of the data that a person gave; other data may do."""
 
     __slots__ = ()
 
@@ -267,7 +267,7 @@ def with_data(letter: DeadLetter, data: Any) -> DeadLetter | Refusal:
 
 
 def bare(letter: DeadLetter) -> DeadLetter:
-    """*letter*, which was opened, as one that nobody has protected yet."""
+    """*letter*, which was opened, as one that is not protected yet."""
     own = {REDACTED, *SIGNATURES}
     metadata = {name: value for name, value in letter.metadata.items() if name not in own}
     return replace(letter, metadata=metadata)

@@ -38,7 +38,7 @@ class Draft:
 
     order: ReplayOrder
     changes: tuple[Difference, ...]
-    #: Given where not all of the changes are told.
+    #: Given where not all of the changes are shown.
     whole: Sides | None = None
 
 
@@ -50,7 +50,7 @@ class Opened(NamedTuple):
 
 
 class EditChanges(NamedTuple):
-    """What an edit changes, and all data before and after, as they may be shown."""
+    """The changes of an edit, and all data before and after, as they may be shown."""
 
     changes: tuple[Difference, ...]
     sides: Sides
@@ -144,8 +144,8 @@ class Editor:
     def _told(self, failure: Failure, made: DeadLetter, *, touched: bool) -> EditChanges | Refusal:
         """The differences of *made* from *failure*, as far as they may be seen.
 
-        Whether something hidden was *touched* goes by what was given, not by what it is: nobody
-        may find a hidden value out by trying.
+        Whether something hidden was *touched* depends on the input, not on the hidden value:
+        the value must not be found out by trying.
         """
         before, after = self._opened(failure), self._view(made, failure)
         if isinstance(before, Refusal):

@@ -1,7 +1,7 @@
 """ReplayJob: the replay of many entries that begins with a canary and stops itself (spec A4).
 
 How a job goes on is in `job_rules`, its ports are in `job_store`. A job of one entry may carry an
-edit, fixed when the job begins: whoever approves the job approves these bytes, and no others are
+edit, fixed when the job begins: who approves the job approves these bytes, and no others are
 sent.
 """
 
@@ -33,7 +33,7 @@ class JobEdit:
     """An edit, and the entry that it was made of as it was then."""
 
     entry_id: str
-    #: Replays that the entry had, and the letter that told of its last failure.
+    #: Replays that the entry had, and the letter that reported its last failure.
     replays: int
     letter_id: str
     #: Its letters, and what was changed. Where the replay goes is in the job's plan.
@@ -43,7 +43,7 @@ class JobEdit:
 
     @property
     def sha256(self) -> str:
-        """What the job and its history know the edit by: of both its letters."""
+        """The identity of the edit for the job and its history: of both its letters."""
         return digest_of(self.order)
 
 
@@ -172,7 +172,7 @@ def plan_for(order: ReplayOrder, *, original: bool = False) -> JobPlan:
 class Selection:
     """Which entries a job replays; fixed when the job begins, so that its content never shifts.
 
-    Without `status` and ids: what nobody is done with. Entries that cannot be replayed now
+    Without `status` and ids: open entries. Entries that cannot be replayed now
     (`transition.replayable`) and those of another unfinished job are not chosen.
     """
 

@@ -15,7 +15,7 @@ from angzarr.resilience.breaker import Phase
 
 #: How long a job that ended counts beside others of the person who began it.
 ADDED_UP: Final = timedelta(days=1)
-#: Who acts in a dashboard without tokens: whoever sits at its machine, so it may be anybody.
+#: The user of a dashboard without tokens: any person at its machine.
 LOCAL: Final = "local"
 #: A job of fewer entries never waits because of their number.
 _MANY: Final = 2
@@ -78,7 +78,7 @@ def same_person(one: str, other: str) -> bool:
 
 
 def is_anybody(name: str) -> bool:
-    """True if *name* says of nobody who he is."""
+    """True if *name* identifies no person."""
     return _login(name) == LOCAL
 
 

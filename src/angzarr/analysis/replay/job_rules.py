@@ -46,7 +46,7 @@ from angzarr.analysis.replay.job_limits import (
 #: Answers by which a stage is judged, at most: the last ones.
 WINDOW: Final = 50
 
-#: What a job replays where its selection names no status: what nobody is done with, at rest.
+#: The entries of a job whose selection names no status: open ones, at rest.
 CHOSEN_BY_DEFAULT: Final = OPEN - {Status.RETRYING}
 
 
@@ -62,7 +62,7 @@ class ItemAnswer(NamedTuple):
 
 
 class EntrySnapshot(NamedTuple):
-    """What a job needs to know of an entry."""
+    """The facts that a job needs of an entry."""
 
     status: Status
     replays: int

@@ -213,7 +213,7 @@ _ORDER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPhases:
-    """Asks for the breakers around handlers; None: nobody can be asked."""
+    """Asks for the breakers around handlers; None: they cannot be asked for."""
 
     look: BreakerLook | None
 
@@ -228,9 +228,9 @@ class TargetPhases:
 
 
 def target_of(seen: BreakerSeen) -> Target:
-    """Return it for who is about to call: an open breaker that may be tried is half-open.
+    """The target for a caller: an open breaker that may be tried is half-open.
 
-    Where nobody else calls, nobody but the replay itself would find out that the wait is over.
+    Without other callers, only the replay itself can find out that the wait is over.
     """
     phase = Phase.HALF_OPEN if seen.to_be_tried else seen.phase
     return Target(phase, ramping=phase is Phase.CLOSED and seen.ramping)

@@ -30,7 +30,7 @@ from angzarr.clock import Clock
 
 
 class ReplayJobs(Protocol):
-    """What people do with replay jobs; raises LedgerUnavailable when the database is away.
+    """The actions of people on replay jobs; raises LedgerUnavailable without the database.
 
     A verb that names a *revision* is done to the job as it is there, and to none that went on.
     """
@@ -93,7 +93,7 @@ class ReplayJobs(Protocol):
     def items(
         self, job_id: str, states: Sequence[ItemState] = (), /, *, limit: int = 100, after: int = 0
     ) -> list[JobItem]:
-        """Return entries of a job in one of *states*, in its order, behind position *after*."""
+        """Entries of a job in one of *states*, in its order, behind position *after*."""
 
     @abstractmethod
     def approve(self, job_id: str, /, *, by: str, revision: int | None = None) -> ReplayJob | None:
@@ -129,7 +129,7 @@ class Begun(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """What became of one that had begun: SENT, REFUSED with the reason, or CHOSEN again."""
+    """The result of one that had begun: SENT, REFUSED with the reason, or CHOSEN again."""
 
     position: int
     state: ItemState
@@ -137,7 +137,7 @@ class Noted(NamedTuple):
 
 
 class JobWork(Protocol):
-    """What an engine does with replay jobs; raises LedgerUnavailable when the database is away."""
+    """The actions of an engine on replay jobs; raises LedgerUnavailable without the database."""
 
     @abstractmethod
     def prune(self, before: datetime, /, *, limit: int) -> int:
@@ -167,7 +167,7 @@ class JobWork(Protocol):
     def begin_next(
         self, job_id: str, engine: str, /, *, limit: int, most_replays: int, by: str = ""
     ) -> list[Begun]:
-        """Return what has begun and is not noted; if that is nothing, begin up to *limit* more.
+        """The replays begun and not noted; if there are none, begin up to *limit* more.
 
         Entries that changed since they were chosen, and those with *most_replays*, are refused.
         """
@@ -197,7 +197,7 @@ class JobWork(Protocol):
 
     @abstractmethod
     def owners(self, entries: Sequence[Entry], /) -> Mapping[str, str]:
-        """Return by entry id the job that has an entry, or sent its last replay."""
+        """The job, by entry id, that has an entry, or sent its last replay."""
 
 
 #: From a job to what becomes of it; None: it stays as it is.

@@ -42,7 +42,7 @@ class EditReview:
 
     entry_id: str
     changes: tuple[Difference, ...] = ()
-    #: Given where not all of the changes are told.
+    #: Given where not all of the changes are shown.
     whole: Sides | None = None
     #: Who approves the edit names this: it stands where all of the edit does, and nowhere else.
     mark: str = ""
@@ -76,7 +76,7 @@ def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | Non
 
 
 def review_json(review: EditReview | None) -> dict[str, Any] | None:
-    """*review* as a JSON object; null where there is no edit."""
+    """*review* as a JSON object; null without an edit."""
     if review is None:
         return None
     changes = [one._asdict() for one in review.changes]
@@ -115,7 +115,7 @@ def _mark(job: ReplayJob, edit: JobEdit, told: EditChanges) -> str:
     return hashlib.sha256(json.dumps(shown, default=str).encode()).hexdigest()[:16]
 
 
-#: How the engine keeps time is nobody else's business.
+#: The timekeeping of the engine is not shown.
 _PRIVATE: Final = ("tokens", "filled_at", "recent", "stage_sent", "stage_answered")
 
 
@@ -131,7 +131,7 @@ def job_page_json(page: JobPage) -> dict[str, Any]:
 
 
 def item_json(item: JobItem) -> dict[str, Any]:
-    """Return one entry of a job as a JSON object."""
+    """One entry of a job as a JSON object."""
     begun = item.round > 0
     return {
         "position": item.position,
@@ -149,7 +149,7 @@ def job_detail_json(
     refused: Sequence[JobItem],
     edit: EditReview | None,
 ) -> dict[str, Any]:
-    """Return everything about a job as a JSON object."""
+    """Everything about a job as a JSON object."""
     lines = [
         {"at": line.at, "who": line.who, "what": line.what, "detail": line.detail}
         for line in history
@@ -168,7 +168,7 @@ AS_EVER: Final = JobPlan()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """What a job would send and refuse, of the first entries looked at: the oldest failures."""
+    """The entries that a job would send and refuse, of the first ones: the oldest failures."""
 
     looked_at: int
     would_send: int

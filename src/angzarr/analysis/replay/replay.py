@@ -74,7 +74,7 @@ def _nobody_elses(_failure: Failure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTargets:
-    """What may be replayed and where it may go: the app's registered tasks, its known queues."""
+    """The possible targets of replays: the app's registered tasks, its known queues."""
 
     tasks: AbstractSet[str]
     queues: AbstractSet[str]
@@ -90,7 +90,7 @@ class ReplayTargets:
     homes: Mapping[str, str] = field(default_factory=dict)
 
     def problem(self, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
-        """Return in one sentence why *failure* cannot be replayed, or an empty string.
+        """Why *failure* cannot be replayed, in one sentence, or an empty string.
 
         A `Distrusted` says that the letter itself is not to be believed.
         """
@@ -98,7 +98,7 @@ class ReplayTargets:
         return cleared if isinstance(cleared, Refusal) else ""
 
     def unknown(self, order: ReplayOrder) -> str:
-        """Which of the places that *order* names nobody here knows, or an empty string."""
+        """The places that *order* names and this app does not know, or an empty string."""
         if order.to_handler and order.to_handler not in self.tasks:
             return f"no handler is registered as {order.to_handler!r}"
         if order.to_queue and order.to_queue not in self.queues:
@@ -124,9 +124,9 @@ class ReplayTargets:
         return sendable if isinstance(sendable, Refusal) else expecting(sendable, order)
 
     def _strands(self, letter: DeadLetter, order: ReplayOrder) -> bool:
-        """True if *order* would leave a lane behind that nothing moves on any more.
+        """True if *order* would leave a lane behind that nothing would move any more.
 
-        What was renamed has its lanes under the new name: nobody waits in those of the old one.
+        A renamed handler has its lanes under the new name: nothing waits in the old ones.
         """
         elsewhere = order.to_handler not in {"", letter.message.task}
         return elsewhere and letter.holds_up and letter.message.task in self.tasks
@@ -175,7 +175,7 @@ def skip_message(letter: DeadLetter, replay: int, reason: str) -> Message:
     """The message that moves *letter*'s lane past its event: replay *replay*, not handled.
 
     The same road and claim as a replay; *reason* is what the worker's facts say of it. A body that
-    nobody could read is left at home: it would never come as far as the lane.
+    cannot be read is left out: it would never come as far as the lane.
     """
     message = replay_message(letter, replay)
     headers = {**message.headers, names.SKIP: names.skip_reason(reason)}
@@ -192,7 +192,7 @@ def skip_message(letter: DeadLetter, replay: int, reason: str) -> Message:
 
 
 def was_revoked(letter: DeadLetter) -> bool:
-    """True if somebody revoked the task before it ran."""
+    """True if the task was revoked before it ran."""
     return letter.reason is Reason.REVOKED
 
 
@@ -203,7 +203,7 @@ def _renamed(letter: DeadLetter, replay: int) -> dict[str, str]:
     return {"id": task_id, names.EVENT_ID: event_id}
 
 
-#: How long a replay may take to be published before somebody else does it.
+#: How long a replay may take to be published before another worker does it.
 LEASE: Final = timedelta(seconds=30)
 #: Why an entry is not replayed that another one changed since it was read: read it again.
 CHANGED: Final = "the entry was changed meanwhile"

@@ -1,9 +1,9 @@
 """Skips: messages that let an ordered handler's lane go on without an event (decisions 28).
 
-An entry of such a handler holds up the later events of its aggregate. Whoever closes it unhandled
-says so to the lane, and only the road moves a lane: so a skip travels it as a replay does, with the
+An entry of such a handler holds up the later events of its aggregate. Its lane must hear when it is
+closed unhandled, and only a delivery moves a lane: so a skip is delivered as a replay is, with the
 next replay number, the same ids and the same claim. The ledger commits it first, then it is
-published, then the ledger notes that the broker has it: whoever dies in between leaves an entry
+published, then the ledger notes that the broker has it: a crash in between leaves an entry
 that falls due, and the same skip is published again.
 """
 
@@ -110,7 +110,7 @@ class Skips:
         return made if isinstance(made, Refusal) else ""
 
     def made_for(self, entries: Sequence[Entry]) -> Mapping[str, PlannedSkip | Refusal]:
-        """Return by id what is to be sent of each of *entries*, or why it cannot be.
+        """By id, the skip to send for each of *entries*, or why there can be none.
 
         One that has no place in a lane is left out: nothing is sent for it.
         """

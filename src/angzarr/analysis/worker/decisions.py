@@ -89,7 +89,7 @@ class DecisionMaker:
         return self.ledger.add_failed_events(failures, decide=decide, by=by)
 
     def decide(self, undecided: Sequence[Undecided]) -> list[tuple[Undecided, EntryDecision]]:
-        """Classify entries; one that changed meanwhile was decided by somebody else.
+        """Classify entries; another worker has decided those that changed meanwhile.
 
         Returns those that are to be compensated now: they waited for it, so nothing holds them.
         """
@@ -164,7 +164,7 @@ def _left_to(job: str | None, decision: EntryDecision) -> EntryDecision:
 def _letting_go(one: Undecided, decision: EntryDecision, evidence: Evidence) -> EntryDecision:
     """*decision*; a skip lets the later events go on that wait behind the entry.
 
-    An entry that was archived would go on holding them up, and nobody would look. What
+    An entry that was archived would go on holding them up, unseen. What
     others wrote holds nothing up here, whatever they call the component that failed.
     """
     if not one.entry.is_ordered or _is_of_others(one.failure):

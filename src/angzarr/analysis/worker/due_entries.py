@@ -105,7 +105,7 @@ class DueEntries:
         return woken
 
     def _opened(self, due: Sequence[Entry]) -> Iterator[tuple[Entry, Opened]]:
-        """Return entries, those that were refused last, each with what opens it: few at a time."""
+        """Entries, those refused last at the end, each with what opens it: few at a time."""
         in_order = sorted(due, key=lambda one: one.id in self._refused)
         for first in range(0, len(in_order), OPENED):
             some = in_order[first : first + OPENED]

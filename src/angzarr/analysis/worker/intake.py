@@ -65,7 +65,7 @@ class OtherApps:
     def domain_of(self, failure: Failure) -> str:
         """The domain of the app that wrote *failure*; empty if that is this app.
 
-        It is empty, too, where nobody knows: only apps of angzarr are known by their component,
+        It is empty, too, where it is not known: only apps of angzarr are known by their component,
         and a letter without a Celery task may be of another system.
         """
         if not isinstance(failure, DeadLetter) or failure.domain != UNKNOWN_DOMAIN:

@@ -124,7 +124,7 @@ class Stop(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Round:
-    """What one round did. `away` names what failed; what it was about is kept and tried again."""
+    """The results of one round. `away` names what failed; its work is kept and tried again."""
 
     #: How much each duty did, by name.
     done: dict[str, int] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Round:
 
     @property
     def idle(self) -> bool:
-        """Whether there was nothing to do."""
+        """True if there was nothing to do."""
         return not any(self.done.values())
 
 

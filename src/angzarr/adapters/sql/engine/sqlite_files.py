@@ -149,7 +149,7 @@ _NO_FILE: Final = frozenset({"", ":memory:"})
 def keep_private(engine: Engine) -> None:
     """Let *engine* make a missing SQLite file for its owner alone, whatever the umask.
 
-    A file that is there keeps the permissions that somebody gave it.
+    A file that exists keeps its permissions.
     """
 
     @event.listens_for(engine, "do_connect")

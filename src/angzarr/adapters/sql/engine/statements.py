@@ -117,7 +117,7 @@ class Single:
 
 
 def insert_into(there: Engine | Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """An INSERT of the dialect *there*, which can be told what to do where there is a row."""
+    """An INSERT of the dialect *there*, which can say what to do where there is a row."""
     if there.dialect.name == "postgresql":
         return postgresql.insert(table)
     return sqlite.insert(table)

@@ -176,7 +176,7 @@ _STEP: Final = 200
 
 
 def recount(engine: Engine, *, mend: bool = True) -> Iterator[Recounted]:
-    """Compare all groups with their entries, step by step; fix them if told to."""
+    """Compare all groups with their entries, step by step; fix them if asked to."""
     last: str | None = None
     while True:
         compare = partial(_compare, after=last)

@@ -15,7 +15,7 @@ class Change(Protocol):
 
 
 def change_indexes(change: Change) -> None:
-    """Call *change*; on PostgreSQL so that it locks nobody out.
+    """Call *change*; on PostgreSQL without locking others out.
 
     It makes the new ones first, so that no question waits. One that was interrupted leaves a husk
     that no question uses and every write pays for: it drops what it makes before.

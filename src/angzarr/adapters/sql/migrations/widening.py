@@ -11,7 +11,7 @@ from alembic import op
 def widen(columns: Mapping[str, Sequence[str]]) -> None:
     """Widen *columns*, by table; SQLite's numbers have eight bytes, whatever their type is called.
 
-    One statement a table, which PostgreSQL writes anew once; nobody else uses it meanwhile.
+    One statement a table, which PostgreSQL writes anew once; the tables have no other user then.
     """
     bind = op.get_bind()
     if bind.dialect.name != "postgresql":

@@ -100,7 +100,7 @@ def _key(what: str, handler: str) -> int:
 
 #: in_failed_sql_transaction: a statement of the work had failed, and the work said nothing.
 _FAILED: Final = "25P02"
-#: Class 53, insufficient resources: a full disk is no mistake of the work.
+#: Class 53, insufficient resources: a full disk is not a mistake of the work.
 _NO_ROOM: Final = "53"
 #: Of psycopg's TransactionStatus: ACTIVE, INERROR.
 _ACTIVE: Final = 1

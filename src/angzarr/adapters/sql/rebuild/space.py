@@ -50,11 +50,11 @@ class Space(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Tell, in a transaction, whether there is one from an earlier run."""
+        """True, in a transaction, if there is one from an earlier run."""
 
     @abstractmethod
     def layouts(self) -> Sequence[Layout]:
-        """Return, in a transaction, the live tables, in the order of the plan.
+        """The live tables, in a transaction, in the order of the plan.
 
         Raises RebuildError for what cannot be rebuilt so.
         """
@@ -241,7 +241,7 @@ def in_hand(plan: Plan) -> str:
 
 
 def no_table(plan: Plan, name: str) -> str:
-    """There is no such table."""
+    """The table does not exist."""
     return (
         f"{plan.projection} names {name!r} in `tables`, and the database of the order has no table"
         " of that name: correct it, or, if the read model is somewhere else, leave `tables` out and"

@@ -21,7 +21,7 @@ _BY = {
 
 
 def upgrade() -> None:
-    """Make those that are not there: whoever needed either part first made that one alone."""
+    """Make the missing tables: the first user of either part made that one alone."""
     _make("event_books", *_key(), _number("next_sequence"))
     _make(
         "book_events",

@@ -79,7 +79,7 @@ def _count(connection: sa.Connection, names: Sequence[str]) -> None:
 
 
 def _group(connection: sa.Connection, name: str, found: Sequence[Any]) -> dict[str, Any] | None:
-    """Return the row of a group; None: workers go on, and its entries are gone meanwhile."""
+    """The row of a group; None: workers go on, and its entries are gone meanwhile."""
     mine = [row for row in found if row[0] == name]
     latest = connection.execute(
         sa.select(_entries)
