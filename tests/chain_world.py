@@ -310,10 +310,10 @@ class World:
 
     def outcome(self):
         """Return all that is there, once each and without times: what a death must not change."""
-        event_stores = self.books._event_stores.items()
+        books = self.books._by_address.items()
         return {
             "books": {place: [_timeless(event) for event in shelf.events]
-                      for place, shelf in event_stores if shelf.events or shelf.decisions},
+                      for place, shelf in books if shelf.events or shelf.decisions},
             "sent": {(one.what, one.event.id): (_timeless(one.event), one.headers)
                      for one in self.outbox.sent},
             "escalated": {(rejection.id, why) for rejection, why in self.outbox.escalated},
