@@ -1,6 +1,6 @@
 """The fleet: which workers run at this moment, and which releases of the user's code they run.
 
-A worker that registered is a member while its owner lease runs (decisions 2, 23): renewals cost
+A worker that registered is a member while its owner lease runs: renewals cost
 nothing more for it, and a killed worker is gone when its lease is. A release is remembered long
 after its last worker, so that it can be told which of two came later: by when each was first seen,
 never by its name. What cannot be told is unknown, and nobody's word is taken for it.

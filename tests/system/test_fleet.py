@@ -13,7 +13,7 @@ import pytest
 from polling import wait_until
 from system.conftest import HERE, PATH
 
-#: Seconds within which the lease of a killed worker has ended (2), and is seen to have.
+#: Seconds within which the lease of a killed worker has ended, and is seen to have.
 GONE = 8 + 7
 
 

@@ -8,13 +8,13 @@ only then may the event run again. Each rule rests on a guarantee:
   settled `RETURN` seconds after that server was back: that is how long a held message, or a
   connection, may wait for its next try.
 * A worker that was killed, and a child that was: what it had not settled by then.
-* A worker that was frozen beyond its lease counts as dead (decisions 2): what it had not settled
+* A worker that was frozen beyond its lease counts as dead: what it had not settled
   when it was frozen; its runs may overlap with their successors'. What it was just about to begin
   it begins the moment it goes on, though others may have handled it: *stale* runs. What it had
   only claimed it asks about first.
 * A child that was frozen, and its parent was not, which renews the lease: nobody may take over what
   it has. It is late, and a hard time limit may have ended it: runs of the handler that has one.
-* A worker that was stopped finishes or gives back (decisions 16): a run without an end mark is
+* A worker that was stopped finishes or gives back: a run without an end mark is
   excused, one with an end mark only if it was held for a server that was away, or if the stop
   took so long that it was cut at its deadline.
 * The way to RabbitMQ broke: Celery cancels what runs, so a run without an end mark is excused, and

@@ -27,7 +27,7 @@ EFFECTS = frozenset({ENDED, SKIPPED})
 
 
 class Pair(NamedTuple):
-    """An event and one of its handlers: the unit of accounting (decisions 31)."""
+    """An event and one of its handlers: the unit of accounting."""
 
     handler: str
     event: str

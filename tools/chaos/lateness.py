@@ -23,7 +23,7 @@ from chaos.disturbances import RETURN, Circumstances
 
 #: Seconds by which times are rounded in messages, and clocks of one machine differ.
 CLOCKS: Final = 0.05
-#: Seconds after its time within which a delayed event is in its queue (15), and an idle worker on a
+#: Seconds after its time within which a delayed event is in its queue, and an idle worker on a
 #: slow machine has begun it.
 PROMISED, SLOW = 1.0, 2.0
 #: Seconds before and after an event's time in which others tell how long the queue is.

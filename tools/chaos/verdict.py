@@ -2,7 +2,7 @@
 
 It believes the publisher's own list, the handlers' history, the ledger that the analysis worker
 wrote, and what is left on the servers; angzarr's counters, facts and logs it does not read. Per
-(handler, event) pair (decisions 31): published = handled + skipped + in the ledger, nothing waits.
+(handler, event) pair: published = handled + skipped + in the ledger, nothing waits.
 
 A pair is *handled* if one of its runs wrote its end mark, *in the ledger* if exactly one entry
 names it. Both at once is a breach, but for two excuses, each where a worker was disturbed between

@@ -109,7 +109,7 @@ def family(process: Process) -> list[Process]:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Read the fields of /proc/PID/stat after the name: state, parent, …, start time (19)."""
+    """Read the fields of /proc/PID/stat after the name: state, parent, …, start time."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Publishing: an event becomes one message for each of its handlers (spec D1, decisions 13)."""
+"""Publishing: an event becomes one message for each of its handlers (spec D1)."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class EventPublisher:
         if len(args) <= _BEFORE_TASK_ID:
             options["task_id"] = options.get("task_id") or str(uuid.uuid4())
         if 0 < (options.get("countdown") or 0) < 1 and wiring.is_amqp(self._context.broker_url):
-            options["countdown"] = 1  # whole seconds there (15); Celery raises for a part of one
+            options["countdown"] = 1  # whole seconds there; Celery raises for a part of one
         try:
             return send(name, *args, **options)
         except EncodeError as error:

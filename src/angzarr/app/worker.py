@@ -305,7 +305,7 @@ class WorkerLife:
 
     @cached_property
     def claim_batch(self) -> ClaimBatch | None:
-        """What claims a fetch at once, where broker and claim store are one Redis (4)."""
+        """What claims a fetch at once, where broker and claim store are one Redis."""
         claims = self._parts.claims
         if claims.make_ending is None:
             return None

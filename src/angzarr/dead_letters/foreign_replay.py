@@ -228,7 +228,7 @@ def _event(letter: DeadLetter, book: ForeignBook) -> Event:
 
 
 def message_for(letter_id: str, route: RecordRoute, event: Event) -> Message:
-    """The message that Celery would send for the task, protocol 2 (decisions 14)."""
+    """The message that Celery would send for the task, protocol 2."""
     task_id = str(uuid.uuid5(_TASK_IDS, f"{letter_id}\x00{route.task}\x00{route.queue}"))
     return celery_message(route.task, task_id, event, route.queue, origin="angzarr-dlq")
 

@@ -139,12 +139,12 @@ def holds_up(component_type: str) -> bool:
 
 
 def letter_id(domain: str, handler: str, event_id: str, replay: int) -> str:
-    """The letter's deterministic id: writing it twice is harmless (decisions 21)."""
+    """The letter's deterministic id: writing it twice is harmless."""
     return _hash(domain, handler, event_id, str(replay))
 
 
 def unreadable_letter_id(queue: str, raw: bytes) -> str:
-    """The id of a letter whose event could not be read (decisions 21)."""
+    """The id of a letter whose event could not be read."""
     return hashlib.sha256(queue.encode("utf-8", "surrogatepass") + b"\x00" + raw).hexdigest()
 
 

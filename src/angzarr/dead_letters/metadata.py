@@ -21,7 +21,7 @@ ENTITY_ID: Final = "entity_id"
 TRACE_ID: Final = "trace_id"
 EVENT_ID: Final = "event_id"
 EVENT_TYPE: Final = "event_type"
-#: How many values were removed of what a replay would send (25).
+#: How many values were removed of what a replay would send.
 REDACTED: Final = "redacted"
 #: What the worker called the group, where the analysis worker's rules call it otherwise.
 WORKER_FINGERPRINT: Final = "worker_fingerprint"

@@ -93,7 +93,7 @@ def dropped_queue(prefix: str) -> str:
 
 
 def check_domains(domains: Iterable[str]) -> None:
-    """Raise InvalidDomainName if a domain has a bad name or two share a queue (decisions 20)."""
+    """Raise InvalidDomainName if a domain has a bad name or two share a queue."""
     taken: dict[str, str] = {}
     for domain in domains:
         name = queue_name(check_domain(domain))

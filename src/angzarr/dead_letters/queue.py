@@ -18,7 +18,7 @@ from angzarr.runtime.fast_init import fast_init
 
 #: Every queue, topic and subscription name starts with it (spec L2).
 NAME_PREFIX = "angzarr-dlq-"
-#: The domain of a letter that names none (decisions 20).
+#: The domain of a letter that names none.
 UNKNOWN_DOMAIN = "unknown"
 #: Bytes of letters with which one `receive` is content, however many were asked for: read, they are
 #: many times as much.

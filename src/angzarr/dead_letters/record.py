@@ -81,7 +81,7 @@ class Wrapped(NamedTuple):
 
 
 def record_id(domain: str, raw: bytes, record: ForeignRecord | None) -> str:
-    """The id of bytes that are no letter (decisions 21); their place makes them another."""
+    """The id of bytes that are no letter; their place makes them another."""
     if record is None:
         return unreadable_letter_id(domain, raw)
     return unreadable_letter_id(f"{domain}\x00{record.identity()}", raw)

@@ -1,4 +1,4 @@
-"""Redaction: a letter without the values that the settings name (spec L3, decisions 25). Pure.
+"""Redaction: a letter without the values that the settings name (spec L3). Pure.
 
 Settings name values by paths such as ``**.password``. Dots divide the steps: a name (in any case)
 or the index of a list item, ``*`` for any one step, ``**`` for any number of steps, also none.

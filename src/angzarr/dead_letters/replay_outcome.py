@@ -1,4 +1,4 @@
-"""ReplayOutcome: the outcome of a replayed letter, sent to the analysis worker (22).
+"""ReplayOutcome: the outcome of a replayed letter, sent to the analysis worker.
 
 Outcome signing: only who has a signing key tells the analysis worker how a replay ended (L3).
 

@@ -154,7 +154,7 @@ class Admission:
         )
 
     def _ask_limits(self, permits: Permits, delivery: Delivery, handler: Handler) -> Stopped | None:
-        """Ask the limits; a wait that a slot may sleep is slept, and they are asked again (15)."""
+        """Ask the limits; a wait that a slot may sleep is slept, and they are asked again."""
         if not handler.limits:
             return None
         permits.scopes = tuple(

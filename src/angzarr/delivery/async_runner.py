@@ -1,4 +1,4 @@
-"""Runs coroutines of handlers from synchronous workers, and interrupts handlers (decisions 6, 16).
+"""Runs coroutines of handlers from synchronous workers, and interrupts handlers.
 
 No coroutine is left pending. A handler that still runs when its worker must go is interrupted, and
 nothing but a handler: a signal strikes the main thread, where prefork children and solo workers
@@ -169,7 +169,7 @@ async def _stop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def interrupt_shared() -> None:
-    """Cancel every coroutine that pool threads wait for; they raise Interrupt (16)."""
+    """Cancel every coroutine that pool threads wait for; they raise Interrupt."""
     global _interrupted_pid
     if _shared is None or _shared[0] != os.getpid():
         return

@@ -1,6 +1,6 @@
 """Claims of deliveries: asks the claim store for an event, and whether it is still held (spec D4).
 
-`LastStarts` runs an event that may kill its process beside no other such event (4). `Results` are
+`LastStarts` runs an event that may kill its process beside no other such event. `Results` are
 the values and errors of finished events as JSON text, kept for duplicates.
 """
 
@@ -31,7 +31,7 @@ from angzarr.runtime.failures import is_machine_fault
 _log = logging.getLogger("angzarr.delivery")
 
 #: A copy asks again after these before it waits: it was published before its predecessor ended its
-#: claim (10), which takes some milliseconds. In all no more than a slot may sleep (15).
+#: claim, which takes some milliseconds. In all no more than a slot may sleep.
 ASKED_AGAIN: Final = tuple(timedelta(milliseconds=pause) for pause in (5, 15, 30, 50))
 
 
@@ -63,7 +63,7 @@ class Claimer:
     def holds(self, delivery: Delivery, claimed: Claimed) -> bool:
         """True if *delivery* holds its event still; asks if its lease may have ended since.
 
-        If another delivery claimed the event, it took this worker for dead (decisions 2).
+        If another delivery claimed the event, it took this worker for dead.
         """
 
         def ask() -> bool:
@@ -75,7 +75,7 @@ class Claimer:
         return self.retry.until_done(ask, what="ask for it", delivery=delivery)
 
     def release(self, delivery: Delivery, *, counted: bool, last_words: str = "") -> None:
-        """End the claim (decisions 4); where the store is away the owner's lease ends it."""
+        """End the claim; where the store is away the owner's lease ends it."""
         try:
             release = Release(
                 counted=counted, was_counted=not delivery.claimed_with_fetch, last_words=last_words

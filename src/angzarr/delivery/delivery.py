@@ -23,7 +23,7 @@ from angzarr.resilience.taxonomy import Classification
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A message as a worker knows it before it runs. `token` names this very delivery (3)."""
+    """A message as a worker knows it before it runs. `token` names this very delivery."""
 
     message: Message
     event: Event
@@ -43,9 +43,9 @@ class Delivery:
     #: Since when it has been held back, without being let in once; see `Postponed.held`.
     held_since: datetime | None = None
     redelivered: bool = False
-    #: What its claim was answered, where that was made when the message was fetched (4).
+    #: What its claim was answered, where that was made when the message was fetched.
     answer: ClaimAnswer | None = None
-    #: Whether a success is acknowledged at once, in one step that can end its claim (4).
+    #: Whether a success is acknowledged at once, in one step that can end its claim.
     ack_follows: bool = False
     #: The idempotency key of this (handler, event) pair.
     key: str = field(init=False)
@@ -121,7 +121,7 @@ def read(
 
 
 def position_of(found: Mapping[str, Any]) -> Position:
-    """The position that a message's headers tell (10)."""
+    """The position that a message's headers tell."""
     return Position(
         number_or(found.get(names.REPLAY), 0),
         number_or(found.get(names.HOP), 0),
@@ -129,7 +129,7 @@ def position_of(found: Mapping[str, Any]) -> Position:
 
 
 def fingerprint_of(position: Position, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """The digest of the body; empty for a copy, which is our own word for word (10, 12).
+    """The digest of the body; empty for a copy, which is our own word for word.
 
     A user's own `self.retry(args=…)` changes a copy's body on purpose, so only what a
     publisher or a person sent (hop 0) is compared.

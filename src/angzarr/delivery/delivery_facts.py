@@ -40,7 +40,7 @@ def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
 
 
 def fenced_fact(delivery: Delivery, at: datetime) -> Fact:
-    """The fact that a late owner found its event taken over and let go (decisions 11)."""
+    """The fact that a late owner found its event taken over and let go."""
     return Fact(
         id=f"{delivery.token}:fenced",
         type="lifecycle",
@@ -98,7 +98,7 @@ def step_fact(  # noqa: PLR0917 - the last three say what went wrong
 
 
 def wave_fact(letter: DeadLetter, at: datetime) -> Fact:
-    """The fact that the domain of *letter*, which is not sent, is held back (27)."""
+    """The fact that the domain of *letter*, which is not sent, is held back."""
     return Fact(
         id=f"{letter.id}:poison_wave:{at.isoformat()}",
         type="error",

@@ -109,14 +109,14 @@ class DeliveryExecutor:
     most_starts: int = MOST_STARTS
     #: The guard against poison waves; None where only what cannot be handled is settled.
     poison_wave_breaker: PoisonWaveBreaker | None = None
-    #: True once the worker begins nothing any more (16).
+    #: True once the worker begins nothing any more.
     closed: Callable[[], bool] = lambda: False
 
     def take(self, delivery: Delivery, failed: Exception | None = None) -> Outcome | None:
         """The outcome, once it is true: the message may be acknowledged.
 
         *failed* is what went wrong before the handler could be called; it counts as its error.
-        None: a successor owns the event (decisions 11), so acknowledge and report nothing.
+        None: a successor owns the event, so acknowledge and report nothing.
         Raises only GivenBack, if the message must not be acknowledged: the worker stops before the
         handler began or while a server is away, or an unforeseen error broke the steps off.
         """
@@ -179,7 +179,7 @@ class DeliveryExecutor:
         return outcome if breaker is None else breaker.judged(delivery, outcome, run.wave_permit)
 
     def _ask_wave(self, run: DeliveryRun) -> Outcome | None:
-        """A domain of which nearly all becomes letters is held back (27)."""
+        """A domain of which nearly all becomes letters is held back."""
         if self.poison_wave_breaker is not None:
             entered = self.poison_wave_breaker.enter(run.delivery)
             if isinstance(entered, Postponed):

@@ -1,7 +1,7 @@
 """Handlers: who takes which event, and by which rules. Pure.
 
-Fan-out makes one message for each handler (decisions 13). A delivery's domain is the handler's,
-else the event's, else the queue's, else the app's own (decisions 20). An event's domain is a header
+Fan-out makes one message for each handler. A delivery's domain is the handler's,
+else the event's, else the queue's, else the app's own. An event's domain is a header
 that any publisher writes, so it names a dead-letter queue only if that queue is read.
 """
 
@@ -54,7 +54,7 @@ class Handler:
     order: Order | None = None
     #: The handler or task that undoes what this one did, by name; it takes the same event.
     compensation: str | None = None
-    #: Whether running it twice does no harm: then "server" errors are retried (decisions 26).
+    #: Whether running it twice does no harm: then "server" errors are retried.
     idempotent: bool = True
     #: What becomes of errors that are not retried; without a rule a dead letter (spec D2).
     verdicts: Sequence[VerdictRule] = ()

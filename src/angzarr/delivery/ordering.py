@@ -52,7 +52,7 @@ _log = logging.getLogger("angzarr.ordering")
 T = TypeVar("T")
 
 #: Before an event is parked its lane is asked again after these: who runs the one before it needs
-#: some milliseconds, and to park costs more than to wait in the slot (decisions 15).
+#: some milliseconds, and to park costs more than to wait in the slot.
 ASKED_AGAIN: Final = tuple(timedelta(milliseconds=pause) for pause in (2, 4, 8))
 #: No event that is further ahead than this waits in its slot.
 NEAR: Final = 4

@@ -2,7 +2,7 @@
 
 A bad deploy, a lost permission or a changed schema fails everything that comes in. Without a guard
 the whole queue would drain into the dead-letter queue; with it the domain's deliveries are held
-back, an alarm is raised, and one event at a time shows when it is over (decisions 27).
+back, an alarm is raised, and one event at a time shows when it is over.
 
 It is a breaker around a domain: a dead letter is its failure, what was handled or skipped its
 success. Everything else says nothing. It is shared by the fleet as all breakers are.

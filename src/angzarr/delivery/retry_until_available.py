@@ -1,4 +1,4 @@
-"""RetryUntilAvailable: keeps a message in hand while a server that it needs is away (decisions 5).
+"""RetryUntilAvailable: keeps a message in hand while a server that it needs is away.
 
 A store or a dead-letter queue that is away is not an outcome: nothing is decided, acknowledged or
 sent back (a broker would count that against the message). A broker's refusal and an unforeseen

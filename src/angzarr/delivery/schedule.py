@@ -1,4 +1,4 @@
-"""Schedule: where copies wait for their time; messages of retries and postponements (9, 15).
+"""Schedule: where copies wait for their time; messages of retries and postponements.
 
 `Schedule` takes messages in, `DueMessages` hands out what is due to a mover
 (angzarr.delivery.schedule_mover), which publishes it. Due is what the clock of the schedule's store
@@ -23,7 +23,7 @@ from angzarr.events.event import Message
 from angzarr.events.headers import WAITED_FOR, NoNumber, event_id_of, read_number
 from angzarr.resilience.idempotency import key_part
 
-#: A wait up to this long may be slept in the worker's slot: cheaper than a round trip (15).
+#: A wait up to this long may be slept in the worker's slot: cheaper than a round trip.
 SLEPT = timedelta(milliseconds=100)
 #: No wait is longer, whatever a handler or a server asks for: beyond it calendars and brokers end.
 FURTHEST = timedelta(days=365)
@@ -62,7 +62,7 @@ class TakenRows(NamedTuple):
 
 
 class DueMessages(Protocol):
-    """The other end: what is due, lent to one mover at a time under a lease (decisions 15).
+    """The other end: what is due, lent to one mover at a time under a lease.
 
     A row put again while it is lent waits anew: it is the next delivery's, and what its old
     mover says of it changes nothing (a postponement without a claim keeps its hop). All may raise
@@ -121,7 +121,7 @@ def rest_headers(left: timedelta) -> dict[str, int]:
 
 
 def copy_of(delivery: Delivery, *, attempt: int, hop: int, requeued: bool | None = None) -> Message:
-    """*delivery*'s message to be published again, raw but for what one try adds (9).
+    """*delivery*'s message to be published again, raw but for what one try adds.
 
     *requeued* tells whether its run gave it back to its queue; None: it has not run.
     """
@@ -195,7 +195,7 @@ def read_row(text: str) -> Message:
 def id_of(message: Message) -> str:
     """The name that a put of the same copy always has, and no other message.
 
-    Copies at one position of one event are one: only one of them would run (decisions 10). Bodies
+    Copies at one position of one event are one: only one of them would run. Bodies
     are told apart, so that a second body under one event id still meets its refusal; so are the
     times for which publishers sent one message twice.
     """

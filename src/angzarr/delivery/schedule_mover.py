@@ -1,7 +1,7 @@
-"""Mover: publishes what waited in a schedule and is due (decisions 15).
+"""Mover: publishes what waited in a schedule and is due.
 
 It publishes first and deletes then: a mover that dies in between makes a second message at the same
-position, of which one runs (decisions 10). Whatever goes wrong, a row stays until it is published.
+position, of which one runs. Whatever goes wrong, a row stays until it is published.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ _ANSWERS = (Handled, Duplicate, Skipped, DeadLettered, Parked)
 
 
 class Followers(Protocol):
-    """The tasks that Celery starts after a success: links and a chain's next step (decisions 7)."""
+    """The tasks that Celery starts after a success: links and a chain's next step."""
 
     def publish(self, delivery: Delivery, value: Any, /) -> None:
         """Publish them with fixed ids, confirmed; raises BrokerUnavailable otherwise."""
@@ -89,7 +89,7 @@ class Settler:
     _unanswered: FailureCounts = field(default_factory=FailureCounts, init=False)
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> bool:  # noqa: C901, PLR0911, PLR0912 - one case per end
-        """Make *outcome* true; return False if a successor took the event over (decisions 11).
+        """Make *outcome* true; return False if a successor took the event over.
 
         Raises Unavailable, having let nothing go, when a server that it needs is away.
         """
@@ -157,7 +157,7 @@ class Settler:
     def _come_back(
         self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int
     ) -> bool:
-        """Publish the copy, one hop on, and let the record wait for it (decisions 10)."""
+        """Publish the copy, one hop on, and let the record wait for it."""
         hop = delivery.position.hop + 1
         delay = min(delay, FURTHEST)
         ending = Wait(position=Position(delivery.position.replay, hop), delay=delay)
@@ -207,7 +207,7 @@ class Settler:
     def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:
         """True if an earlier try of this settle ended the claim and only its reply was lost.
 
-        If not, a successor took the event over: nothing is published (decisions 11).
+        If not, a successor took the event over: nothing is published.
         """
         if self.store.settle(delivery.key, delivery.token, ending):
             return True

@@ -47,7 +47,7 @@ class UnreadableMessages:
         """The dead letter that *message* is then, and that a fact; raises whatever is away.
 
         *code* says in one word what is wrong with it. The letter's id follows from queue and
-        body, so that doing it twice is harmless (21).
+        body, so that doing it twice is harmless.
         """
         letter = self._letter(message, error, code)
         self.keep(letter)
@@ -59,7 +59,7 @@ class UnreadableMessages:
         self.facts.append([_fact(letter)])
 
     def note_fenced(self, delivery: Delivery) -> None:
-        """Append the fact that *delivery* was taken over before its claim was completed (11)."""
+        """Append the fact that *delivery* was taken over before its claim was completed."""
         self.facts.append([fenced_fact(delivery, self.clock.now())])
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class UnreadableMessages:
         return component_type_of(self.handlers.get(message.task), event, Reason.UNDELIVERABLE)
 
     def _domain(self, message: Message) -> str:
-        """The domain whose letter it is (20)."""
+        """The domain whose letter it is."""
         of_event = message.headers.get(names.DOMAIN)
         return self.letter_builder.domains.of_letter(
             self.handlers.get(message.task),
@@ -117,7 +117,7 @@ def damaged(raw: bytes, queue: str) -> Message:
 
 
 def _id(domain: str, message: Message) -> str:
-    """An id of queue and body (21); with a task's id it is the letter of that task alone.
+    """An id of queue and body; with a task's id it is the letter of that task alone.
 
     The body counts in any case: it must not replace the letter of an event that bears its id.
     """

@@ -1,7 +1,7 @@
 """The demo's witnesses: a journal of every call, and the account of every published pair.
 
 An account adds up if published = handled + skipped + in the ledger, none lost, none handled
-twice (decisions 31). The framework's own counters are not used.
+twice. The framework's own counters are not used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ create table lines (number integer primary key, what text, handler text, event_i
 
 
 class Pair(NamedTuple):
-    """An event and one of its handlers: the unit of accounting (decisions 31)."""
+    """An event and one of its handlers: the unit of accounting."""
 
     handler: str
     event_id: str

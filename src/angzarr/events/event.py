@@ -69,7 +69,7 @@ class Event:
 
 
 def check_domain(name: str) -> str:
-    """*name* if every dead-letter backend can carry it (decisions 20), else raise."""
+    """*name* if every dead-letter backend can carry it, else raise."""
     if not isinstance(name, str) or not _DOMAIN.match(name) or len(name) > MAX_DOMAIN_LENGTH:
         msg = (
             f"domain {name!r} cannot be used: write it with a-z, 0-9, '.' and '-', starting with"
@@ -96,7 +96,7 @@ def digest(value: object) -> str:
 
 
 def task_id_for(event_id: str, handler: str) -> str:
-    """The task id of *event_id* for *handler*: the same pair gives the same id (13)."""
+    """The task id of *event_id* for *handler*: the same pair gives the same id."""
     return str(uuid.uuid5(_TASK_IDS, f"{event_id}\x00{handler}"))
 
 

@@ -110,7 +110,7 @@ SOURCE_SEQUENCE: Final = "angzarr-source-sequence"
 
 #: Handler runs so far plus one; absent means 1.
 ATTEMPT: Final = "angzarr-attempt"
-#: Copies published since the first message of this replay (decisions 10); absent means 0.
+#: Copies published since the first message of this replay; absent means 0.
 HOP: Final = "angzarr-hop"
 #: When the first attempt of this replay began, RFC 3339.
 FIRST_ATTEMPT_AT: Final = "angzarr-first-attempt-at"
@@ -131,17 +131,17 @@ UNREAD: Final = "angzarr-unread-headers"
 REPLAYED: Final = "X-Retry-From-DLQ"
 ORIGINAL_MESSAGE_ID: Final = "X-Original-Message-ID"
 REPLAY: Final = "X-DLQ-Attempts"
-#: The dead letter a replayed message comes from (decisions 22).
+#: The dead letter a replayed message comes from.
 LETTER_ID: Final = "angzarr-letter-id"
 #: The dead letter whose effects a message undoes.
 COMPENSATES: Final = "angzarr-compensates"
-#: Why its lane is to go on without it: the event is not handled (decisions 28).
+#: Why its lane is to go on without it: the event is not handled.
 SKIP: Final = "angzarr-skip"
 
 #: The edit that its data comes from: the entry and the replay that first carried it.
 EDIT: Final = "angzarr-edit"
 
-#: What one attempt, one copy or one broker adds; a copy drops or replaces them (decisions 9).
+#: What one attempt, one copy or one broker adds; a copy drops or replaces them.
 BROKER_COUNTERS: Final = (
     "x-delivery-count",
     "x-death",
@@ -203,7 +203,7 @@ def to_headers(event: Event) -> dict[str, Any]:
 
 
 def event_id_of(headers: Mapping[str, Any]) -> str:
-    """The id of a Celery message's event: its own, else the task's (decisions 13)."""
+    """The id of a Celery message's event: its own, else the task's."""
     return _text(headers.get(EVENT_ID)) or _run_of(str(headers.get("id") or ""), headers)
 
 

@@ -35,7 +35,7 @@ def celery_message(
     origin: str,
     headers: Mapping[str, Any] | None = None,
 ) -> Message:
-    """The message that gives *event* to *task* by way of *queue* (decisions 14).
+    """The message that gives *event* to *task* by way of *queue*.
 
     *origin* says who wrote it; *headers* are sent besides those of the event.
     """

@@ -31,7 +31,7 @@ class Jitter(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How often and how patiently to try. `max_attempts` counts handler runs in all (26).
+    """How often and how patiently to try. `max_attempts` counts handler runs in all.
 
     Raises ConfigurationError for values that cannot work.
     """

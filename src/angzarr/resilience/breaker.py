@@ -193,7 +193,7 @@ class Barred:
 class Breakers(Protocol):
     """The breakers of a process or a fleet, by name. A name without settings has the defaults.
 
-    No verb raises: a flow store that is away lets calls through (fail open, decisions 26).
+    No verb raises: a flow store that is away lets calls through (fail open).
     """
 
     def known(self, name: str, /) -> Permit | Barred | None:

@@ -44,7 +44,7 @@ class Classification:
 
 
 def retryable(category: Category, *, idempotent: bool = True) -> bool:
-    """True if another run may help; SERVER errors ask for an idempotent handler (26)."""
+    """True if another run may help; SERVER errors ask for an idempotent handler."""
     return category in RETRYABLE and (idempotent or category is not Category.SERVER)
 
 

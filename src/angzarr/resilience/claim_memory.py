@@ -1,6 +1,6 @@
 """Claims as one process knows them: its owner's lease, a duty of the fleet, completed keys.
 
-Claims hold while the lease of their owner runs (decisions 2). A process that stood still for
+Claims hold while the lease of their owner runs. A process that stood still for
 longer, or whose store was away for longer, may have lost them: before it runs what it claimed, it
 has to ask. `Tenure` remembers until when the lease runs for certain, so that it need not ask each
 time.
@@ -39,7 +39,7 @@ from angzarr.resilience.idempotency import (
     key_for,
 )
 
-#: How long an owner counts as alive after its last sign of life (2).
+#: How long an owner counts as alive after its last sign of life.
 LEASE: Final = timedelta(seconds=8)
 
 

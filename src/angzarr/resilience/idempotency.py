@@ -1,6 +1,6 @@
 """Claims: one event is run by one delivery at a time, and never again once it is completed.
 
-The record of a (handler, event) pair and its states (spec D4, decisions 2, 4, 10, 11, 12):
+The record of a (handler, event) pair and its states (spec D4):
 
     absent ──claim──► pending ──complete──► completed   nothing passes but a claim anew
                       ▲ │ │ └─────fail────► failed      a higher replay number passes
@@ -145,7 +145,7 @@ class Claim:
     #: Digest of the body; empty: not compared. Compared within one replay number only.
     fingerprint: str = ""
     #: Whether it counts as a start. One made when the message is fetched does not: it may die
-    #: with its worker without ever having run (4).
+    #: with its worker without ever having run.
     counted: bool = True
     #: Whether it takes an event that was completed: its lane was set back before it (spec P4).
     anew: bool = False
@@ -233,7 +233,7 @@ class Release:
     """The delivery is given back: the next one may claim.
 
     The position stays, so that an older copy is still superseded. The start stays `counted`
-    where the process that ran it died, and only there: that is what makes poison (4).
+    where the process that ran it died, and only there: that is what makes poison.
     `was_counted` says what the claim itself said. The next claim gets the
     `last_words`, if there are any.
     """
@@ -257,7 +257,7 @@ class IdempotencyStore(Protocol):
         """Answer each claim in order. Sent again with the same token it gives the same answer."""
 
     def owns(self, key: str, token: str, /) -> bool:
-        """True if the delivery with *token* still holds *key* (decisions 11)."""
+        """True if the delivery with *token* still holds *key*."""
 
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
         """End the claim; return False, having changed nothing, if *token* no longer holds it.
@@ -268,7 +268,7 @@ class IdempotencyStore(Protocol):
 
 
 class OwnerLeases(Protocol):
-    """Proof that a worker's process tree lives: while its lease runs, its claims hold (2).
+    """Proof that a worker's process tree lives: while its lease runs, its claims hold.
 
     An owner without a lease is dead. Raises StoreUnavailable like the store itself.
     """

@@ -98,7 +98,7 @@ def starts_of(claim: Claim) -> int:
 
 
 def _another_body(record: Record, claim: Claim) -> bool:
-    """Compare within one replay number: an edited replay has a body of its own (decisions 12)."""
+    """Compare within one replay number: an edited replay has a body of its own."""
     return (
         claim.position.replay == record.position.replay
         and "" not in (claim.fingerprint, record.fingerprint)

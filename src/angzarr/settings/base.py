@@ -100,7 +100,7 @@ class MessageSettings(Section):
 
 
 class PoisonWaveSettings(Section):
-    """When a domain's events are held back instead of filling its dead-letter queue (27)."""
+    """When a domain's events are held back instead of filling its dead-letter queue."""
 
     enabled: bool = True
     #: Share of the events that ended within `window` that would be dead letters.

@@ -142,7 +142,7 @@ _NEEDS: Final = {"kafka": "kafka_brokers", "pubsub": "pubsub_project"}
 
 
 class SpoolSettings(Section):
-    """The folder for letters that no dead-letter queue takes for now (decisions 25)."""
+    """The folder for letters that no dead-letter queue takes for now."""
 
     path: str | None = None
     #: What waits and what was set aside, in bytes; beyond it letters are refused, none is deleted.

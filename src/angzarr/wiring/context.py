@@ -29,7 +29,7 @@ class AppContext:
     main: str | None
     settings: Settings
     policy_rules: PolicyRules
-    #: Handlers by event type or `domain/*` that this process need not import (13).
+    #: Handlers by event type or `domain/*` that this process need not import.
     routes: Mapping[str, Sequence[Subscription]]
     #: Gives the broker's URL, or several behind another; Celery reads its configuration late.
     broker: Callable[[], str]

@@ -37,7 +37,7 @@ _EXTRAS = {
     "opentelemetry.sdk": "opentelemetry",
 }
 
-#: The embedded database of a memory broker (decisions 17).
+#: The embedded database of a memory broker.
 EMBEDDED = "sqlite:///angzarr.db"
 
 #: Expired records that one sweep deletes at most, so that it holds no lock for long.
@@ -83,7 +83,7 @@ def redis_adapter(name: str) -> ModuleType:
 
 
 def store_url(settings: Settings, broker: str) -> str:
-    """The URL of the claims: as configured, or the default of the broker (decisions 17)."""
+    """The URL of the claims: as configured, or the default of the broker."""
     if settings.store:
         return settings.store
     scheme = broker.split(":", 1)[0]

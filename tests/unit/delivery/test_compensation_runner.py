@@ -654,7 +654,7 @@ def test_each_step_is_undone_once_and_the_unwritten_first(written, unwritten):
 
 
 def test_a_claim_answered_at_the_fetch_tells_of_steps_too(world, shop):
-    """Where claims ride (4)."""
+    """Where claims ride."""
     world.handler(shop.place())
     killed(world, shop.place(steps=["release"]))
     becomes(world, bug)

@@ -14,7 +14,7 @@ from celery.app.utils import Settings
 
 #: Of Celery's Redis result backend, in seconds; Celery waits 120, and for a connect as long as the
 #: kernel does. For a mute one the tracer waits twice, to store the result and then the failure to
-#: do so: 6 s, which fit into the grace of 7.5 s of what returns just when SIGTERM comes (16).
+#: do so: 6 s, which fit into the grace of 7.5 s of what returns just when SIGTERM comes.
 RESULT_DEFAULTS: Final[Mapping[str, Any]] = {
     "redis_socket_timeout": 3.0,
     "redis_socket_connect_timeout": 2.0,
@@ -63,7 +63,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "worker_lost_wait": 2.0,
     # Celery's own drops what it cannot read, and dies of some of it.
     "worker_consumer": CONSUMER,
-    # What runs when SIGTERM comes may go on so long; 2.3 s later at most all is over (16).
+    # What runs when SIGTERM comes may go on so long; 2.3 s later at most all is over.
     "worker_soft_shutdown_timeout": 7.5,
     **RESULT_DEFAULTS,
 }

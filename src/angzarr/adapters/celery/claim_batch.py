@@ -1,4 +1,4 @@
-"""Claims made for a whole fetch, and completions that go with the acknowledgement (4).
+"""Claims made for a whole fetch, and completions that go with the acknowledgement.
 
 Where broker and claim store are one Redis, a worker claims the messages of one fetch in one call,
 and the step that acknowledges a message completes its claim. Neither costs a round trip of its own.
@@ -155,7 +155,7 @@ class ClaimBatch:
 
 
 def release_claims(app: Celery, messages: Sequence[Any]) -> None:
-    """Free the claims that *messages* of an app ride with, if any do (16)."""
+    """Free the claims that *messages* of an app ride with, if any do."""
     rides = [
         ride for message in messages if (ride := getattr(message, BATCHED_CLAIM, None)) is not None
     ]

@@ -1,4 +1,4 @@
-"""The raw message that travels to the child, and the delivery that is read from it (9).
+"""The raw message that travels to the child, and the delivery that is read from it.
 
 `AngzarrRequest` makes the envelope in the parent and puts it into the request's fields. The body is
 the same object that Celery sends along, so pickling it a second time costs only a reference.

@@ -2,7 +2,7 @@
 
 A thread hears by push what changed there, looks once a second besides (a push can be lost), and
 does what is due at each turn, such as telling what was counted. No one waits for it, and no call
-fails because the store is away: flow control fails open (decisions 26).
+fails because the store is away: flow control fails open.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Hold(StrEnum):
 
 
 class FailureClass(StrEnum):
-    """What kind of failure an entry is (spec A3, decisions 24)."""
+    """What kind of failure an entry is (spec A3)."""
 
     TRANSIENT_RESOLVED = "transient_resolved"
     TRANSIENT_ONGOING = "transient_ongoing"

@@ -44,7 +44,7 @@ class Unreadable:
 
     @property
     def id(self) -> str:
-        """The hash of domain, place and bytes (decisions 21)."""
+        """The hash of domain, place and bytes."""
         return record_id(self.domain, self.raw, self.record)
 
     @property
@@ -74,7 +74,7 @@ def context_of(failure: Unreadable) -> dict[str, Any]:
 
 
 def entry_id_of(failure: Failure) -> str:
-    """The id of *failure*'s entry: one for (handler, event), else its raw hash (21).
+    """The id of *failure*'s entry: one for (handler, event), else its raw hash.
 
     What a letter says of itself is not enough: two letters that claim one id have two entries,
     and so has a second body under one event id, which must not replace the first.

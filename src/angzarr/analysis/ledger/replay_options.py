@@ -81,7 +81,7 @@ def redirected(letter: DeadLetter, order: ReplayOrder, home: str) -> DeadLetter:
     """*letter* with its message for where *order* sends it.
 
     *home* is the queue of the handler that *order* names. Another handler has a claim of its own
-    for the same event (decisions 13), and the task id that a publisher would have given it.
+    for the same event, and the task id that a publisher would have given it.
     """
     if not (order.to_queue or order.to_handler):
         return letter

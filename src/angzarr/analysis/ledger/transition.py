@@ -1,4 +1,4 @@
-"""Transition: what may become of an entry, and when (spec A2, decisions 12, 21, 22). Pure.
+"""Transition: what may become of an entry, and when (spec A2). Pure.
 
     letter ─► failed ─decide─► waiting ─due─► retrying n ─handled─► resolved
                 │                 ▲              │  │

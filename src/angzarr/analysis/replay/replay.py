@@ -2,7 +2,7 @@
 
 The ledger commits `retrying, replay n` first, then the message is published, then the ledger notes
 that the broker has it. A crash in between leaves an entry that falls due again and is published
-under the same n, which the claim makes harmless (decisions 12).
+under the same n, which the claim makes harmless.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def was_revoked(letter: DeadLetter) -> bool:
 
 
 def _renamed(letter: DeadLetter, replay: int) -> dict[str, str]:
-    """A task id that is new, yet the same each time; the event keeps its own (13)."""
+    """A task id that is new, yet the same each time; the event keeps its own."""
     task_id = str(uuid.uuid5(_NEW_TASK_IDS, f"{letter.message.id}\x00{replay}"))
     event_id = letter.event.id if letter.event else letter.message.id
     return {"id": task_id, names.EVENT_ID: event_id}

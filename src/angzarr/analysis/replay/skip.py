@@ -1,4 +1,4 @@
-"""Skips: messages that let an ordered handler's lane go on without an event (decisions 28).
+"""Skips: messages that let an ordered handler's lane go on without an event.
 
 An entry of such a handler holds up the later events of its aggregate. Its lane must hear when it is
 closed unhandled, and only a delivery moves a lane: so a skip is delivered as a replay is, with the

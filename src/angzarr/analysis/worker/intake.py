@@ -1,6 +1,6 @@
 """Intake: the analysis worker's duties that take letters and answers of replays in (spec A1).
 
-A letter is filed, an answer closes its entry (decisions 22). Neither is let go before the ledger
+A letter is filed, an answer closes its entry. Neither is let go before the ledger
 has committed it. An outcome that only a newer worker knows is let go.
 
 Earlier releases put the letters of every app's plain tasks in the queue of no domain. `Handover`

@@ -1,4 +1,4 @@
-"""Makes messages that name their queue (9), and the queues that an app declares on RabbitMQ (5).
+"""Makes messages that name their queue, and the queues that an app declares on RabbitMQ.
 
 From release 4 on RabbitMQ drops a message that came back to a quorum queue 20 times, even if
 workers only prefetched it. Our queues have a limit that no healthy message reaches. What RabbitMQ

@@ -1,4 +1,4 @@
-"""Publishes the links of a success and the next step of its chain (decisions 7).
+"""Publishes the links of a success and the next step of its chain.
 
 Celery sends them after the task body, so a kill at that point would lose them behind a completed
 claim. Here they are sent before the claim is completed. Sending them again uses the same ids.

@@ -155,7 +155,7 @@ class GapResender:
         """Send at most *most* of the events missing in *gap*; return how many that were.
 
         *above_all*: as the latest copies that there are of them. If a claim waits for a copy which
-        was lost, nothing else would pass for a day (10); attempts are counted anew then where they
+        was lost, nothing else would pass for a day; attempts are counted anew then where they
         come from a book. Raises StoreUnavailable, BrokerUnavailable.
         """
         # Minutes: mostly more than copies came to, and more again each time that it is sent.

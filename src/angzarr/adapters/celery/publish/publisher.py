@@ -29,7 +29,7 @@ _log = logging.getLogger("angzarr.schedule")
 
 #: What kombu's 28 levels of delay queues can tell.
 LONGEST_NATIVE = timedelta(seconds=2**28 - 1)
-#: It tells whole seconds; what is shorter waits in the store (decisions 15).
+#: It tells whole seconds; what is shorter waits in the store.
 SHORTEST_NATIVE = timedelta(seconds=1)
 #: Shorter waits than this are sent at once; the clock of two hosts differs by more.
 AT_ONCE = timedelta(milliseconds=5)
@@ -224,7 +224,7 @@ class SingleConnectionPublisher(CeleryPublisher):
 def whole_seconds(copy: Message, delay: timedelta) -> int:
     """The seconds for which RabbitMQ is to hold *copy*: rounded up, but for a last 100 ms.
 
-    A copy says what is left, and its worker sleeps it (15), so none is later than 0.9 s and its
+    A copy says what is left, and its worker sleeps it, so none is later than 0.9 s and its
     way. What only its publisher's ``eta`` delays never comes too early.
     """
     slept = SLEPT if names.ATTEMPT in copy.headers else timedelta(0)

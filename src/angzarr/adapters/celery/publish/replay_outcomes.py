@@ -1,4 +1,4 @@
-"""The broker queue that tells the analysis worker how replays ended (decisions 22)."""
+"""The broker queue that tells the analysis worker how replays ended."""
 
 from __future__ import annotations
 

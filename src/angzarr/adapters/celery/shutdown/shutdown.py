@@ -1,4 +1,4 @@
-"""Ends a worker within its grace, losing nothing and running nothing twice (16).
+"""Ends a worker within its grace, losing nothing and running nothing twice.
 
 The order: stop consuming; give back what has not begun; let running tasks finish until the grace
 (``worker_soft_shutdown_timeout``) ends; cut the rest, free its claims with no start counted, and
@@ -283,7 +283,7 @@ def _no_cold_shutdown(_worker: Any) -> None:
 
 
 def heed_cut(stopping: Stopping) -> None:
-    """Let SIGTERM cut the handler of this prefork child once its worker's grace has ended (16).
+    """Let SIGTERM cut the handler of this prefork child once its worker's grace has ended.
 
     Before that it means what it meant: billiard ends a child by it. But where the whole worker
     stops, as when a service manager signals all its processes, the parent decides.

@@ -1,4 +1,4 @@
-"""Keeps a worker's owner lease, and its entry in the register of the fleet (decisions 2, 23).
+"""Keeps a worker's owner lease, and its entry in the register of the fleet.
 
 The register serves those who judge failures; no message depends on it. A failure there is logged
 and tried again, and the worker goes on.
@@ -78,7 +78,7 @@ class Membership:
             _log.warning("fleet_not_told: %s", error)
 
 
-#: How often an owner gives a sign of life (2).
+#: How often an owner gives a sign of life.
 RENEWED_EVERY = timedelta(seconds=2)
 #: How long after a renewal failed the next is tried: until one works, whatever this worker claims
 #: looks like a dead worker's.

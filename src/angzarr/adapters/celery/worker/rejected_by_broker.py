@@ -1,4 +1,4 @@
-"""Makes dead letters of messages that RabbitMQ itself gave up (decisions 5).
+"""Makes dead letters of messages that RabbitMQ itself gave up.
 
 They lie in a queue of their own on the task broker: a message came back too often, another worker
 rejected it, or its time ran out. A thread in each worker's parent reads the queue on its own

@@ -1,4 +1,4 @@
-"""A delivery in the parent process, which gives it its token (3)."""
+"""A delivery in the parent process, which gives it its token."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class AngzarrRequest(Request):
 
     @property
     def _ended_by_us(self) -> bool:
-        """True if its parent ended its child: such a start is not poison (16).
+        """True if its parent ended its child: such a start is not poison.
 
         Until the grace has ended a worker that stops ends none: who died then died of itself.
         """
@@ -271,7 +271,7 @@ class AngzarrRequest(Request):
         )
 
     def give_back(self) -> None:
-        """Free the claim of what ended, or is let run on by a worker that ends; then give back (3).
+        """Free the claim of what ended, or is let run on by a worker that ends; then give back.
 
         After a lost connection there is nothing to give back to: the broker has it already.
         """

@@ -151,7 +151,7 @@ def check_pool(
 ) -> None:
     """Refuse what a pool would ignore in silence: time limits in threads, coroutines in gevent.
 
-    *limits* are the worker's own, for all tasks: by its command line, or else by the settings (6);
+    *limits* are the worker's own, for all tasks: by its command line, or else by the settings;
     *undos* are the names of undo functions that are async.
     """
     problems = [*_in_one_process(app, pool), *_ignored(app, pool, asynchronous, limits)]

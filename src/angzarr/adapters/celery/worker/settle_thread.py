@@ -1,4 +1,4 @@
-"""A thread of a worker's parent for steps that its event loop must not wait for (1).
+"""A thread of a worker's parent for steps that its event loop must not wait for.
 
 Stores, brokers and dead-letter queues may take seconds or be away. The loop that talks to the
 broker and to the children must go on meanwhile.

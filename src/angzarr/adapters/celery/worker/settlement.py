@@ -1,4 +1,4 @@
-"""Settles deliveries that no child process can settle: D7, decisions 1 to 3.
+"""Settles deliveries that no child process can settle: D7.
 
 These are unreadable messages and deliveries that ended outside their child, never an outcome that
 a child returned. The settle thread does the work. Another thread then calls the asker back, which
@@ -116,7 +116,7 @@ class Settlement:
         then: Callable[[], object],
         back: Callable[[], object],
     ) -> None:
-        """Put a message that came before its time where it holds nothing, then call *then* (15).
+        """Put a message that came before its time where it holds nothing, then call *then*.
 
         What can never be put there is a dead letter. Where that cannot be made either *back* is
         called, which gives the message back.
@@ -160,7 +160,7 @@ class Settlement:
         then: Callable[[], object] | None,
         pause: float = LOST_PAUSE,
     ) -> None:
-        """Free the claim of a process that ended; a start that killed it stays *counted* (3, 4).
+        """Free the claim of a process that ended; a start that killed it stays *counted*.
 
         Then *then* gives the message back, after *pause* seconds unless the worker stops.
         """
@@ -186,7 +186,7 @@ class Settlement:
             self._thread.submit(give_back, what=what, after=pause)
 
     def note_fenced(self, envelope: Envelope) -> None:
-        """Append the fact that a late owner let go of a message (11)."""
+        """Append the fact that a late owner let go of a message."""
         delivery = delivery_of(self._app, envelope, (), {})
         self._thread.submit(
             lambda: self._salvage.note_fenced(delivery), what=f"event {delivery.event.id!r}"

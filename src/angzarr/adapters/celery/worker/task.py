@@ -1,4 +1,4 @@
-"""The Celery task of an `Angzarr` app, which runs deliveries (decisions 1, 7, 8).
+"""The Celery task of an `Angzarr` app, which runs deliveries.
 
 In a worker `__call__` decides and settles. Afterwards Celery's tracer hears only what it needs for
 result, events and acknowledgement. Called directly, a task is the plain function.

@@ -59,7 +59,7 @@ class Stopping:
         return self._page[0] >= _CLOSED or _told_to_stop()
 
     def cut(self) -> None:
-        """Let them know that the grace has ended as well (16)."""
+        """Let them know that the grace has ended as well."""
         self._page[0] = _CUTTING
 
     @property
