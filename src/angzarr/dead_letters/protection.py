@@ -1,7 +1,7 @@
 """Protection: what a letter passes before it leaves its worker, and before it is replayed.
 
-It leaves redacted, sealed (its message travels encrypted, whole, as its own body) and signed, see
-decisions 25. Before a replay `Clearance` verifies and opens it, and gives a letter of another
+It leaves redacted, sealed (its message travels encrypted, whole, as its own body) and signed.
+Before a replay `Clearance` verifies and opens it, and gives a letter of another
 system the message that is sent here.
 """
 

@@ -1,8 +1,9 @@
 """DeliveryExecutor: decides what becomes of one delivery, and has it made true.
 
-`DeliveryExecutor._decide` lists the steps in their order; each is a short function over one
-`DeliveryRun`. The first step that returns an outcome ends the list. Deciding touches nothing
-outside but the claim, the flow control and the handler; `settle` makes the outcome true (spec D6).
+`DeliveryExecutor.decide` lists the steps in their order; each is a short function over one
+`DeliveryRun`. The first step that returns an outcome ends the list. Deciding publishes nothing; it
+touches the claim, the event's lane, the flow control, the handler and its undo functions. `settle`
+makes the outcome true (spec D6).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class DeliveryRun:
     """The state of one delivery that its steps share."""
 
     delivery: Delivery
-    #: How the delivery ended before, or outside, its handler; the handler is not called then.
+    #: Why no handler is to run: revoked, expired, or at its hard time limit. None: run it.
     failed: Exception | None
     #: The permit of its domain, where a guard against poison waves asked for one.
     wave_permit: Permit | None = None
@@ -115,8 +116,8 @@ class DeliveryExecutor:
     def take(self, delivery: Delivery, failed: Exception | None = None) -> Outcome | None:
         """The outcome, once it is true: the message may be acknowledged.
 
-        *failed* is what went wrong before the handler could be called; it counts as its error.
-        None: a successor owns the event, so acknowledge and report nothing.
+        *failed* is why no handler is to run; it counts as the handler's error. None is returned if
+        a successor owns the event: acknowledge and report nothing.
         Raises only GivenBack, if the message must not be acknowledged: the worker stops before the
         handler began or while a server is away, or an unforeseen error broke the steps off.
         """
@@ -153,7 +154,7 @@ class DeliveryExecutor:
         try:
             outcome = (
                 self._ask_wave(run)
-                or self._rest(run)
+                or self._sleep_rest_of_wait(run)
                 or self._find_handler(run)
                 or self._read(run)
                 or self._claim(run)
@@ -163,11 +164,11 @@ class DeliveryExecutor:
                 or self._run_last_start_alone(run)
                 or self._refuse_poison(run)
                 or self._end_failed(run)
-                or self._finish_compensation(run)
+                or self._finish_undo(run)
                 or self._admit(run)
                 or self._call(run)
             )
-            outcome = self._compensate(run, outcome)
+            outcome = self._undo(run, outcome)
             self._leave(run)
         except BaseException:
             try:
@@ -179,7 +180,7 @@ class DeliveryExecutor:
         return outcome if breaker is None else breaker.judged(delivery, outcome, run.wave_permit)
 
     def _ask_wave(self, run: DeliveryRun) -> Outcome | None:
-        """A domain of which nearly all becomes letters is held back."""
+        """A domain of which nearly all becomes letters is held back (ADR 0015)."""
         if self.poison_wave_breaker is not None:
             entered = self.poison_wave_breaker.enter(run.delivery)
             if isinstance(entered, Postponed):
@@ -187,7 +188,7 @@ class DeliveryExecutor:
             run.wave_permit = entered
         return None
 
-    def _rest(self, run: DeliveryRun) -> Outcome | None:
+    def _sleep_rest_of_wait(self, run: DeliveryRun) -> Outcome | None:
         """Sleep what is left of a wait whose whole seconds have passed."""
         if run.failed is None and run.delivery.rest_ms:
             self.clock.sleep(min(timedelta(milliseconds=run.delivery.rest_ms), SLEPT))
@@ -258,9 +259,9 @@ class DeliveryExecutor:
             return None
         runs = run.failed is None and run.skip is None
         outcome = self.ordering.enter(turn, run.delivery, run.handler, runs=runs)
-        asks = run.claimed.steps or run.delivery.redelivered or self._is_last_start(run)
-        if runs and outcome is None and (asks or not self.claimer.is_sure(run.claimed)):
-            turn.leave()  # the run looks again: nothing is to be open while a store is away
+        asks_store = run.claimed.steps or run.delivery.redelivered or self._is_last_start(run)
+        if runs and outcome is None and (asks_store or not self.claimer.is_sure(run.claimed)):
+            turn.leave()  # ends its transaction: a later step may wait; the run looks again
         return outcome
 
     def _is_last_start(self, run: DeliveryRun) -> bool:
@@ -283,11 +284,11 @@ class DeliveryExecutor:
         return None
 
     def _run_last_start_alone(self, run: DeliveryRun) -> Outcome | None:
-        """Its last start runs beside no other one, and so does an undo, which may kill, too."""
+        """The last start before poison, or its undo, runs alone: what it kills blames no other."""
         if run.failed is not None or not self._is_last_start(run):
             return None
         if run.claimed.starts > self.most_starts and not (run.steps and run.steps.known):
-            return None  # nothing runs for its letter
+            return None  # poison without steps to undo: nothing runs any more
         run.alone = (postponed := self.last_starts.begin(run.delivery)) is None
         return postponed
 
@@ -304,14 +305,13 @@ class DeliveryExecutor:
             return None
         return self.failure_policy.ended(run.delivery, run.handler, run.failed)
 
-    def _finish_compensation(self, run: DeliveryRun) -> Outcome | None:
+    def _finish_undo(self, run: DeliveryRun) -> Outcome | None:
         """Finish a compensation that was interrupted, before all else."""
         if not (run.steps and run.steps.known):
             return None
-        failed = self.compensation_runner.resume(run.steps)
-        return (
-            None if failed is None else self.failure_policy.ended(run.delivery, run.handler, failed)
-        )
+        if (failed := self.compensation_runner.resume(run.steps)) is None:
+            return None
+        return self.failure_policy.ended(run.delivery, run.handler, failed)
 
     def _admit(self, run: DeliveryRun) -> Outcome | None:
         """Switches, breakers, the retry budget and limits let it call its handler now."""
@@ -336,14 +336,14 @@ class DeliveryExecutor:
             return self.invoker.stopped(run.delivery, run.handler, run.call, ended.outcome)
         return ended.outcome
 
-    def _compensate(self, run: DeliveryRun, outcome: Outcome) -> Outcome:
+    def _undo(self, run: DeliveryRun, outcome: Outcome) -> Outcome:
         """Undo the finished steps that a failure leaves behind."""
         if run.turn is not None and isinstance(outcome, Handled):
             outcome = replace(outcome, moved=run.turn.moved)
         if not (run.steps and run.steps.known):
             return outcome
         if run.poison and run.claimed.starts > self.most_starts + 1:
-            return self.compensation_runner.leave(run.steps, outcome)  # its undo kills
+            return self.compensation_runner.leave(run.steps, outcome)  # an undo function kills it
         failed = None if run.poison else run.failed
         return self.compensation_runner.after(run.steps, outcome, failed)
 
