@@ -40,7 +40,7 @@ from angzarr.delivery.schedule import read_row, row_of
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Message
 from angzarr.events.received import DamagedEnvelope
-from angzarr.settings.base import MessageSettings
+from angzarr.settings.delivery import MessageSettings
 
 BOUNDS = MessageSettings().bounds
 MOST_UNPACKED = MessageSettings().most_unpacked

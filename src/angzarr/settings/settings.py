@@ -22,21 +22,19 @@ from angzarr.errors import ConfigurationError
 from angzarr.runtime.text import unknown
 from angzarr.runtime.yaml import read_yaml
 from angzarr.settings.analysis import AnalysisSettings
-from angzarr.settings.base import (
+from angzarr.settings.base import HealthSettings, Span, kept
+from angzarr.settings.dashboard import DashboardSettings
+from angzarr.settings.dead_letters import DeadLetterSettings
+from angzarr.settings.delivery import (
     FactSettings,
     FlowSettings,
-    HealthSettings,
     MessageSettings,
     OrderingSettings,
     PoisonWaveSettings,
     RetrySettings,
     Route,
-    Span,
     checked_routes,
-    kept,
 )
-from angzarr.settings.dashboard import DashboardSettings
-from angzarr.settings.dead_letters import DeadLetterSettings
 from angzarr.settings.sagas import SECTION as SAGA
 from angzarr.settings.sagas import VARIABLES, SagaCompensationSettings, with_short
 

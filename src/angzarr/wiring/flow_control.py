@@ -22,7 +22,7 @@ from angzarr.resilience.budget import Budgets
 from angzarr.resilience.limit import Limits
 from angzarr.resilience.switches import SwitchControls, Switches
 from angzarr.resilience.taxonomy import ILLNESS, classify
-from angzarr.settings.base import PoisonWaveSettings
+from angzarr.settings.delivery import PoisonWaveSettings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.context import AppContext

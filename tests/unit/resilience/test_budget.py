@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from angzarr.errors import ConfigurationError
 from angzarr.resilience import budget as rules
 from angzarr.resilience.budget import BudgetSettings
-from angzarr.settings.base import FlowSettings
+from angzarr.settings.delivery import FlowSettings
 from hand_clock import START
 
 SPANS = st.timedeltas(timedelta(seconds=1), timedelta(hours=1))

@@ -12,7 +12,7 @@ from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
 from angzarr.resilience import limit as rules
 from angzarr.resilience.limit import Limit, limits_of
-from angzarr.settings.base import FlowSettings
+from angzarr.settings.delivery import FlowSettings
 
 NOW = 1_800_000_000.0
 EVENT = Event(id="e", type="OrderPlaced", data={}, tenant_id="acme", root="o-1")

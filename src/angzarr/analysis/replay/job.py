@@ -1,7 +1,7 @@
 """ReplayJob: the replay of many entries that begins with a canary and stops itself (spec A4).
 
-How a job goes on is in `job_rules`, its ports are in `job_store`. A job of one entry may carry an
-edit, fixed when the job begins: who approves the job approves these bytes, and no others are
+How a job goes on is in `job_progress`, its ports are in `job_store`. A job of one entry may carry
+an edit, fixed when the job begins: who approves the job approves these bytes, and no others are
 sent.
 """
 

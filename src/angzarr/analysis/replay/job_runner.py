@@ -27,7 +27,7 @@ from angzarr.analysis.replay.job import (
     outdated,
 )
 from angzarr.analysis.replay.job_limits import BARRED, ReplayCapacity, Target, capacity
-from angzarr.analysis.replay.job_rules import altered
+from angzarr.analysis.replay.job_progress import altered
 from angzarr.analysis.replay.job_store import Begun, JobWork, Noted
 from angzarr.analysis.replay.replay import CHANGED, Replayer
 from angzarr.analysis.worker.intake import BATCH

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
 from angzarr.analysis.ledger.entry import Entry, HistoryLine
-from angzarr.analysis.replay import job_rules
+from angzarr.analysis.replay import job_progress
 from angzarr.analysis.replay.job import (
     Candidate,
     ItemState,
@@ -219,7 +219,7 @@ class JobCommands(ABC):
         *,
         redirects_wait: bool,
     ) -> ReplayJob:
-        """Store *fresh* as `job_rules.filled` says, or return the job that has its id."""
+        """Store *fresh* as `job_progress.filled` says, or return the job that has its id."""
 
     @abstractmethod
     def _mark(self, job_id: str, rule: JobRule, by: str, /) -> ReplayJob | None:
@@ -251,19 +251,19 @@ class JobCommands(ABC):
 
     def approve(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Let a proposed job begin."""
-        return self._mark(job_id, _seen_at(revision, job_rules.approved), by)
+        return self._mark(job_id, _seen_at(revision, job_progress.approved), by)
 
     def pause(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Let nothing more begin."""
-        return self._mark(job_id, _seen_at(revision, job_rules.paused), by)
+        return self._mark(job_id, _seen_at(revision, job_progress.paused), by)
 
     def resume(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """Go on in a new canary."""
-        return self._mark(job_id, _seen_at(revision, job_rules.resumed), by)
+        return self._mark(job_id, _seen_at(revision, job_progress.resumed), by)
 
     def cancel(self, job_id: str, *, by: str, revision: int | None = None) -> ReplayJob | None:
         """End a job."""
-        return self._mark(job_id, _seen_at(revision, job_rules.cancelled), by)
+        return self._mark(job_id, _seen_at(revision, job_progress.cancelled), by)
 
 
 def _seen_at(revision: int | None, rule: JobRule) -> JobRule:

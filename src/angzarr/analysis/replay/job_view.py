@@ -28,7 +28,7 @@ from angzarr.analysis.replay.job import (
     Selection,
     outdated,
 )
-from angzarr.analysis.replay.job_rules import altered
+from angzarr.analysis.replay.job_progress import altered
 from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.replay.replay import Replayer
 from angzarr.dead_letters.letter import Refusal

@@ -22,7 +22,7 @@ from angzarr.resilience.idempotency import (
     Conflict,
     InProgress,
 )
-from angzarr.settings.base import MessageSettings
+from angzarr.settings.delivery import MessageSettings
 
 BOUNDS = MessageSettings().bounds
 

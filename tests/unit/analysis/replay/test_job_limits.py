@@ -20,7 +20,7 @@ from angzarr.analysis.replay.job_limits import (
     same_person,
     waits_for,
 )
-from angzarr.analysis.replay.job_rules import filled
+from angzarr.analysis.replay.job_progress import filled
 
 GROUP = Selection(wanted=EntryFilter(fingerprint="g1"))
 OTHER = Selection(wanted=EntryFilter(fingerprint="g2"))

@@ -30,7 +30,7 @@ from angzarr.analysis.ledger.entry import (
 )
 from angzarr.analysis.ledger.ledger import EntryFilter
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, Expectation, ReplayOrder
-from angzarr.analysis.replay import job_rules
+from angzarr.analysis.replay import job_progress
 from angzarr.analysis.replay.job import (
     ItemState,
     JobEdit,
@@ -206,7 +206,7 @@ def save_job(
     row = {name: value for name, value in job_row(after).items() if value != was[name]}
     row["revision"] = before.revision + 1
     connection.execute(update(replay_jobs).where(replay_jobs.c.id == after.id).values(**row))
-    tell(connection, after.id, job_rules.lines(before, after, now, by))
+    tell(connection, after.id, job_progress.lines(before, after, now, by))
     return job_from(
         connection.execute(select(replay_jobs).where(replay_jobs.c.id == after.id)).one()
     )

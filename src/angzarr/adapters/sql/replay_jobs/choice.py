@@ -46,7 +46,7 @@ from angzarr.analysis.replay.job import (
     Selection,
 )
 from angzarr.analysis.replay.job_limits import ADDED_UP, others_matter, same_person
-from angzarr.analysis.replay.job_rules import CHOSEN_BY_DEFAULT
+from angzarr.analysis.replay.job_progress import CHOSEN_BY_DEFAULT
 from angzarr.errors import LedgerUnavailable
 
 #: Entries chosen by one statement.

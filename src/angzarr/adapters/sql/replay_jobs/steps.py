@@ -1,4 +1,4 @@
-"""An engine's work on replay jobs, step by step within a transaction; `job_rules` decides."""
+"""An engine's work on replay jobs, step by step within a transaction; `job_progress` decides."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from angzarr.adapters.sql.ledger.job_rows import (
 from angzarr.adapters.sql.ledger.schema import replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger.tables import ledger_entries
 from angzarr.analysis.ledger.entry import Entry, Hold, Status, read_word
-from angzarr.analysis.replay import job_rules
+from angzarr.analysis.replay import job_progress
 from angzarr.analysis.replay.job import (
     ItemState,
     JobItem,
     JobStatus,
     ReplayJob,
 )
-from angzarr.analysis.replay.job_rules import EntrySnapshot, ItemAnswer
+from angzarr.analysis.replay.job_progress import EntrySnapshot, ItemAnswer
 from angzarr.analysis.replay.job_store import Begun, Noted
 
 #: Entries that one step looks at, most of which may be refused.
@@ -127,15 +127,15 @@ class JobSteps:
             return None
         back = self._put_back(before, self._in_state(ItemState.BEGUN))
         update_items(self.connection, self.job_id, back)
-        fresh = job_rules.noted(before, back, before.said, self.now)
+        fresh = job_progress.noted(before, back, before.said, self.now)
         ended = [
             item_from(row)._replace(state=state)
             for row in self.connection.execute(_answered(self.job_id))
-            if (state := job_rules.ending(_seen(row), row.replay))
+            if (state := job_progress.ending(_seen(row), row.replay))
         ]
         update_items(self.connection, self.job_id, ended)
         answers = [ItemAnswer(item.state, item.round) for item in ended]
-        return self._save(before, job_rules.answered(fresh, answers, self.now))
+        return self._save(before, job_progress.answered(fresh, answers, self.now))
 
     def begin_next(self, limit: int, most_replays: int) -> list[Begun]:
         """The replays that have begun; else begin more and refuse what changed."""
@@ -159,7 +159,7 @@ class JobSteps:
             if item not in back
         ]
         update_items(self.connection, self.job_id, items)
-        return self._save(before, job_rules.noted(before, items, said, self.now))
+        return self._save(before, job_progress.noted(before, items, said, self.now))
 
     def _put_back(self, job: ReplayJob, items: Sequence[JobItem]) -> list[JobItem]:
         """*items*, which had begun, as what their entries say became of them."""
@@ -168,7 +168,9 @@ class JobSteps:
         rows = self.connection.execute(_with_entries(self.job_id, ItemState.BEGUN))
         seen = {row.position: _seen(row) for row in rows}
         return [
-            job_rules.put_back(item, seen[item.position], edit=job.edit, sent=self._sent(job, item))
+            job_progress.put_back(
+                item, seen[item.position], edit=job.edit, sent=self._sent(job, item)
+            )
             for item in items
         ]
 
@@ -181,8 +183,8 @@ class JobSteps:
         rows = self.connection.execute(wanted.limit(LOOKED_AT)).all()
         began, refused = _sorted_out(rows, before, limit, most_replays)
         update_items(self.connection, self.job_id, [*began, *refused])
-        after = job_rules.begun(before, len(began), self.now)
-        self._save(before, job_rules.passed_over(after, len(refused), self.now))
+        after = job_progress.begun(before, len(began), self.now)
+        self._save(before, job_progress.passed_over(after, len(refused), self.now))
         return began
 
     def _in_state(self, state: ItemState) -> list[JobItem]:
@@ -210,7 +212,7 @@ def owners(connection: Connection, entries: Sequence[Entry]) -> Mapping[str, str
     return {
         row.entry_id: row.job_id
         for row in connection.execute(wanted)
-        if job_rules.owns(read_word(JobStatus, row.status), item_from(row), by_id[row.entry_id])
+        if job_progress.owns(read_word(JobStatus, row.status), item_from(row), by_id[row.entry_id])
     }
 
 
@@ -225,11 +227,11 @@ def _sorted_out(
             break
         item, seen = item_from(row), _seen(row)
         chosen_as = read_word(Status, row.chosen_as)
-        reason = job_rules.refusal(item, seen, chosen_as, most_replays, job.edit)
+        reason = job_progress.refusal(item, seen, chosen_as, most_replays, job.edit)
         if seen is None or reason:
             refused.append(item._replace(state=ItemState.REFUSED, reason=reason))
             continue
-        began.append(job_rules.numbered(item, seen, job))
+        began.append(job_progress.numbered(item, seen, job))
     return began, refused
 
 

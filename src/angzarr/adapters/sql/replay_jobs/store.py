@@ -33,7 +33,7 @@ from angzarr.adapters.sql.replay_jobs import steps
 from angzarr.adapters.sql.replay_jobs.choice import EntryChoice, besides, would_choose
 from angzarr.analysis.ledger.entry import Entry, HistoryLine
 from angzarr.analysis.ledger.ledger import Cursor, read_cursor
-from angzarr.analysis.replay import job_rules
+from angzarr.analysis.replay import job_progress
 from angzarr.analysis.replay.job import (
     Candidate,
     ItemState,
@@ -202,7 +202,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
             _keep(connection, edit.entry_id)
         chosen = EntryChoice(connection=connection, job_id=fresh.id)
         chosen.choose(fresh.selection)
-        job = job_rules.filled(
+        job = job_progress.filled(
             fresh,
             total=chosen.total,
             handlers=chosen.handlers,
@@ -218,7 +218,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
             return job
         if edit is not None:
             save_edit(connection, job.id, edit)
-        tell(connection, job.id, [job_rules.first_line(job, edit)])
+        tell(connection, job.id, [job_progress.first_line(job, edit)])
         row_now = job_row(job)
         if edit is not None:
             row_now["leased_until"] = fresh.created_at + steps.EDIT_LEASES

@@ -33,7 +33,7 @@ from angzarr.delivery.schedule import row_of
 from angzarr.errors import DecodeError
 from angzarr.events.received import HEADER_LEVELS, MAX_PRIORITY, DamagedEnvelope
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.settings.base import MessageSettings
+from angzarr.settings.delivery import MessageSettings
 
 BOUNDS = MessageSettings().bounds
 GOOD = b'[["x"], {}, {}]'

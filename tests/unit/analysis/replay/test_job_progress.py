@@ -11,10 +11,10 @@ from tests.hand_clock import START
 
 from angzarr.analysis.classification.evidence import BreakerSeen
 from angzarr.analysis.ledger.entry import Status
-from angzarr.analysis.replay import job_rules
+from angzarr.analysis.replay import job_progress
 from angzarr.analysis.replay.job import ItemState, JobItem, JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.analysis.replay.job_limits import Target, capacity
-from angzarr.analysis.replay.job_rules import WINDOW, EntrySnapshot, ItemAnswer
+from angzarr.analysis.replay.job_progress import WINDOW, EntrySnapshot, ItemAnswer
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.breaker import Phase
 
@@ -39,7 +39,7 @@ class Course:
 
     def begin(self, phase=None, most=10**9):
         count = min(capacity(self.job, self.now, phase and Target(phase)).most, most)
-        self.job = job_rules.begun(self.job, count, self.now)
+        self.job = job_progress.begun(self.job, count, self.now)
         self.out += [(self.job.round, len(self.sent_at) + n) for n in range(count)]
         self.sent_at += [self.now] * count
         self.check()
@@ -48,7 +48,7 @@ class Course:
     def answer(self, count=10**9):
         ended, self.out = self.out[:count], self.out[count:]
         answers = [ItemAnswer(self.fate(number), round_) for round_, number in ended]
-        self.job = job_rules.answered(self.job, answers, self.now)
+        self.job = job_progress.answered(self.job, answers, self.now)
         if self.job.status is JobStatus.HALTED:
             self.halted_with = self.halted_with or len(self.sent_at)
         self.check()
@@ -96,7 +96,7 @@ def test_whatever_happens_a_job_keeps_its_bounds_and_its_count(plan, total, shar
             case 4:
                 course.now += timedelta(seconds=data.draw(st.floats(0, 20)))
             case 5:
-                change = data.draw(st.sampled_from([job_rules.paused, job_rules.resumed]))
+                change = data.draw(st.sampled_from([job_progress.paused, job_progress.resumed]))
                 course.job = change(course.job, course.now, "ann") or course.job
                 course.check()
 
@@ -105,7 +105,7 @@ def test_whatever_happens_a_job_keeps_its_bounds_and_its_count(plan, total, shar
 @given(plans, st.integers(0, 300))
 def test_what_is_well_is_replayed_whole_and_done(plan, total):
     course = Course(job_of(total, replace(plan, rate=None)), lambda _n: HANDLED)
-    job = job_rules.settled(course.job, START) if not total else course.run()
+    job = job_progress.settled(course.job, START) if not total else course.run()
     assert (job.status, job.handled) == (JobStatus.DONE, total)
 
 
@@ -203,8 +203,8 @@ def test_a_resumed_job_begins_with_a_new_canary_that_old_answers_do_not_judge():
     course = Course(job_of(plan=JobPlan(stages=(1,), rate=None, in_flight=20)), lambda n: FAILED)
     course.job = replace(course.job, stage=1)
     course.begin()
-    course.job = job_rules.paused(course.job, START, "ann")
-    course.job = job_rules.resumed(course.job, START, "ann")
+    course.job = job_progress.paused(course.job, START, "ann")
+    course.job = job_progress.resumed(course.job, START, "ann")
     assert (course.job.round, course.job.stage) == (2, 0)
     course.answer()
     assert (course.job.status, course.job.failed) == (JobStatus.RUNNING, 20)
@@ -235,11 +235,11 @@ def test_the_rate_is_kept_over_time():
     ],
 )
 def test_the_entry_tells_how_its_replay_ended(status, replays, letter_replay, ended):
-    assert job_rules.ending(EntrySnapshot(status, replays, letter_replay), 2) is ended
+    assert job_progress.ending(EntrySnapshot(status, replays, letter_replay), 2) is ended
 
 
 def test_an_entry_that_is_gone_is_never_answered():
-    assert job_rules.ending(None, 1) is UNANSWERED
+    assert job_progress.ending(None, 1) is UNANSWERED
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_an_entry_that_is_gone_is_never_answered():
 )
 def test_what_changed_since_it_was_chosen_is_refused_with_the_reason(seen, chosen_as, said):
     item = JobItem(1, "e", ItemState.CHOSEN)
-    reason = job_rules.refusal(item, seen, chosen_as, 10)
+    reason = job_progress.refusal(item, seen, chosen_as, 10)
     assert said in reason
     assert bool(said) == bool(reason)
 
@@ -264,24 +264,24 @@ def test_what_changed_since_it_was_chosen_is_refused_with_the_reason(seen, chose
 @pytest.mark.parametrize(("replays", "said"), [(1, ""), (2, "replayed since the job chose it")])
 def test_what_was_replayed_since_it_was_chosen_is_not_what_was_approved(replays, said):
     item, seen = JobItem(1, "e", ItemState.CHOSEN, 2), EntrySnapshot(Status.HELD, replays, replays)
-    reason = job_rules.refusal(item, seen, Status.HELD, 10)
+    reason = job_progress.refusal(item, seen, Status.HELD, 10)
     assert said in reason
     assert bool(said) == bool(reason)
 
 
 def test_what_was_not_sent_after_all_makes_room_again():
-    job = job_rules.begun(job_of(), 1, START)
+    job = job_progress.begun(job_of(), 1, START)
     item = JobItem(1, "e", ItemState.REFUSED, 1, 1)
-    job = job_rules.noted(job, [item], "", START)
+    job = job_progress.noted(job, [item], "", START)
     assert (job.sent, job.refused, capacity(job, START, None).most) == (0, 1, 1)
 
 
 def test_only_another_person_approves():
     job = job_of(status=JobStatus.PROPOSED)
-    assert job_rules.approved(job, START, "ann") is None
-    assert job_rules.approved(job, START, "Ann@other-host") is None
-    assert job_rules.approved(job, START, "bob").approved_by == "bob"
-    assert job_rules.approved(job_of(), START, "bob") is None
+    assert job_progress.approved(job, START, "ann") is None
+    assert job_progress.approved(job, START, "Ann@other-host") is None
+    assert job_progress.approved(job, START, "bob").approved_by == "bob"
+    assert job_progress.approved(job_of(), START, "bob") is None
 
 
 @pytest.mark.parametrize(
