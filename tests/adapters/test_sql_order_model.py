@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.order_model.broker import POINTS
 from tests.order_model.runs import run
 
-#: Histories in CI; `make bench ONLY=projection_model_runs` plays a thousand.
-RUNS = 60
+from endurance import longer
+
+#: Histories; `make bench ONLY=projection_model_runs` plays a thousand.
+RUNS = longer(20, 60)
 
 
+@pytest.mark.longer
 class OrderModelContract:
     def test_effects_are_there_once_and_in_order_wherever_workers_die(self, engine):
         deaths, parked = Counter(), 0
