@@ -148,7 +148,7 @@ class Angzarr(Celery):
 
     def _hold(self, context: AppContext) -> None:
         """Make the parts; they get what they need of each other, and never the app."""
-        tasks = CeleryTasks(self)
+        self._celery_tasks = tasks = CeleryTasks(self)
         self._context = context
         self._publisher = EventPublisher(context, CelerySender(self, Angzarr.send_task))
         self._escalations = Escalations(context, self.publish)
@@ -268,7 +268,7 @@ class Angzarr(Celery):
         use one name would then run each other's functions. ``shared=True`` brings it back.
         """
         refuse_order(options)
-        check_task_options(options, lambda: options.get("base") or self.Task)
+        check_task_options(options, lambda: self._celery_tasks.base_of(options))
         options.setdefault("shared", False)
         return super().task(*args, **options)
 
@@ -295,7 +295,7 @@ class Angzarr(Celery):
     def _warn_if_duplicate_task_name(self, task: Any, fun: Any, name: str) -> None:
         """Refuse what Celery only warns of: one of two functions would never be called."""
         first = getattr(task, "_decorated_fun", None)
-        if first is None or first is fun or CeleryTasks(self).keeps_first(name, first, fun):
+        if first is None or first is fun or self._celery_tasks.keeps_first(name, first, fun):
             return
         raise DuplicateHandler(twice(name, first, fun))
 

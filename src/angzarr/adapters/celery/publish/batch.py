@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias
 from amqp.exceptions import ChannelError
 from celery import Celery, signals
 from kombu.exceptions import OperationalError
-from kombu.utils.url import maybe_sanitize_url
 
 from angzarr.adapters.celery.publish.amqp import AngzarrAMQP
 from angzarr.adapters.celery.publish.message_template import (
@@ -20,7 +19,7 @@ from angzarr.adapters.celery.publish.message_template import (
     MessageTemplate,
     can_use_templates,
 )
-from angzarr.adapters.celery.publish.publisher import AWAY, unconfirmed
+from angzarr.adapters.celery.publish.publisher import AWAY, broker_shown, unconfirmed
 from angzarr.adapters.celery.publish.wires import OutgoingMessage, Wire, wire_for
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.handlers import Subscription
@@ -115,7 +114,7 @@ def send_batch(
         return False
     if type(app.amqp) is not AngzarrAMQP or not can_use_templates(app):
         return False
-    where = maybe_sanitize_url(str(app.conf.broker_url or "the default address"))
+    where = broker_shown(app)
     connection = app.pool.connection
     away = (*AWAY, *connection.connection_errors, *connection.channel_errors)
     try:
@@ -170,7 +169,7 @@ class CelerySender:
     @property
     def broker_shown(self) -> str:
         """The broker's address without its password."""
-        return str(maybe_sanitize_url(str(self._app.conf.broker_url or "the default address")))
+        return broker_shown(self._app)
 
 
 def chunks(outgoing: Sequence[OutgoingEvent]) -> Iterator[list[OutgoingEvent]]:

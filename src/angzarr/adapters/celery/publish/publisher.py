@@ -129,7 +129,7 @@ class CeleryPublisher:
         try:
             yield
         except away as error:
-            where = maybe_sanitize_url(self._app.conf.broker_url or "the default address")
+            where = broker_shown(self._app)
             msg = f"the broker at {where} did not confirm the message ({error}); is it running?"
             raise unconfirmed(msg, error) from error
 
@@ -229,6 +229,11 @@ def whole_seconds(copy: Message, delay: timedelta) -> int:
     """
     slept = SLEPT if names.ATTEMPT in copy.headers else timedelta(0)
     return max(math.ceil((min(delay, LONGEST_NATIVE) - slept).total_seconds()), 1)
+
+
+def broker_shown(app: Celery) -> str:
+    """The broker's address without its password, for messages."""
+    return str(maybe_sanitize_url(str(app.conf.broker_url or "the default address")))
 
 
 def unconfirmed(msg: str, error: Exception, event_id: str | None = None) -> BrokerUnavailable:
