@@ -138,8 +138,9 @@ def test_the_broker_is_not_asked_to_drop_what_expires(app, sent):
     assert message.headers["expires"]
 
 
-def test_a_countdown_of_a_part_of_a_second_is_a_whole_one_on_rabbitmq(monkeypatch):
-    app = Angzarr("p", broker="amqp://", store="memory://")
+@pytest.mark.parametrize("broker", ["amqp://", None])  # without one Celery takes a RabbitMQ
+def test_a_countdown_of_a_part_of_a_second_is_a_whole_one_on_rabbitmq(monkeypatch, broker):
+    app = Angzarr("p", broker=broker, store="memory://")
     told = []
     monkeypatch.setattr(Celery, "send_task", lambda _app, _name, **options: told.append(options))
     for countdown in (0.2, 2.5, 0, None):
