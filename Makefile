@@ -96,8 +96,9 @@ test: env browser ## all that a change can break in the product: lint, types, pa
 # Whoever has nothing left takes over from another; what ships and what endures is for `make soak`.
 PYTEST := $(BIN)/pytest --dist worksteal -m "not soak"
 REPORT = --junitxml=build/reports/$(@:test-%=%).xml
-# What computes gives way to what waits for servers and workers, and fills the gaps.
-GIVE_WAY := nice -n 10
+# What computes gives way to what waits for servers and workers, and fills the gaps. Not by much: each
+# worker is a session, which Linux gives a share of its own, and these have a part of one.
+GIVE_WAY := nice -n 3
 # Tests that have a step of their own, or are for `make soak`.
 APART := adapters browser chart cluster image system
 # The longest first: they wait, and what computes runs beside them.

@@ -6,6 +6,14 @@ import pytest
 from tests.apps import apps
 
 
+@pytest.fixture(scope="session", autouse=True)
+def patient():
+    """A machine that stalls for half a minute fails no test."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("angzarr.testing.worker.TIMEOUT", 300.0)
+        yield
+
+
 @pytest.fixture(scope="session")
 def facts_url(tmp_path_factory):
     return f"sqlite:///{tmp_path_factory.mktemp('facts')}/facts.db"

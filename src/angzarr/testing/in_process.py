@@ -5,11 +5,13 @@ The alarm uses the signal of pytest-timeout's `signal` method; that timer is kep
 
 from __future__ import annotations
 
+import _weakrefset
 import asyncio
 import signal
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -182,6 +184,10 @@ def on_main_thread() -> bool:
 #: Whose code is not what somebody looks for who wants to know where a handler hangs.
 _OURS: Final = ("angzarr", "celery", "kombu", "billiard")
 _SHORTEST: Final = 0.001
+#: The modules of weak references' callbacks, in which Python drops whatever is raised.
+_CALLBACKS: Final = (_weakrefset.__file__, weakref.__file__)
+#: Seconds after which the alarm rings again, where what it raised would be dropped.
+_AGAIN: Final = 0.05
 
 
 class Hangs(BaseException):
@@ -204,11 +210,14 @@ def alarm(seconds: float, tell: Callable[[str], str]) -> Iterator[None]:
     theirs_first = 0 < left <= seconds
 
     def ring(number: int, frame: FrameType | None) -> None:
-        nonlocal left
+        nonlocal left, theirs_first
         if theirs_first:
-            left = 0.0  # it rings once
+            theirs_first, left = False, 0.0  # it rings once
             if callable(before):
                 before(number, frame)
+        if _is_deaf(frame):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+            return
         raise Hangs(tell(where(frame)))
 
     signal.signal(signal.SIGALRM, ring)
@@ -221,6 +230,13 @@ def alarm(seconds: float, tell: Callable[[str], str]) -> Iterator[None]:
         if left:
             passed = time.monotonic() - begun
             signal.setitimer(signal.ITIMER_REAL, max(left - passed, _SHORTEST))
+
+
+def _is_deaf(frame: FrameType | None) -> bool:
+    """True in a finalizer or a weak reference's callback: what is raised there is dropped."""
+    if frame is None:
+        return False
+    return frame.f_code.co_name == "__del__" or frame.f_code.co_filename in _CALLBACKS
 
 
 def where(frame: FrameType | None) -> str:

@@ -24,7 +24,7 @@ from angzarr.testing.settled import Recorder, Settled, WaitingMessage, waiting_o
 from angzarr.wiring.dead_letters import channel_of
 
 #: Seconds of the machine that a run may take, and how much of the clock's time.
-TIMEOUT: Final = 10.0
+TIMEOUT: Final = 30.0
 WITHIN: Final = timedelta(days=30)
 #: Deliveries of one run; more is a circle.
 MOST: Final = 1_000
@@ -70,23 +70,28 @@ class InProcessWorker:
         ]
 
     def publish(
-        self, event: object, *, timeout: float = TIMEOUT, within: timedelta = WITHIN, **said: Any
+        self,
+        event: object,
+        *,
+        timeout: float | None = None,
+        within: timedelta = WITHIN,
+        **said: Any,
     ) -> list[Settled]:
         """Publish *event* as `app.publish` does and return how all of it ended, retries too."""
         self.app.publish(event, **said)
         return self.run_until_settled(timeout=timeout, within=within)
 
-    def run_due(self, *, timeout: float = TIMEOUT) -> list[Settled]:
+    def run_due(self, *, timeout: float | None = None) -> list[Settled]:
         """Handle the messages due now and return how they ended; later ones wait on."""
         return self._run(lambda: False, timeout)
 
     def run_until_settled(
-        self, *, timeout: float = TIMEOUT, within: timedelta = WITHIN
+        self, *, timeout: float | None = None, within: timedelta = WITHIN
     ) -> list[Settled]:
         """Handle everything, whenever it is due, and return how it ended; moves the clock.
 
         Raises NotSettled if it takes longer than *timeout*, in seconds of the machine, more than
-        1,000 deliveries, or longer than *within* by the clock.
+        1,000 deliveries, or longer than *within* by the clock. Without *timeout* it is 30 s.
         """
         until = self.clock.now() + within
 
@@ -106,7 +111,7 @@ class InProcessWorker:
     async def arun_until_settled(
         self,
         *,
-        timeout: float = TIMEOUT,  # noqa: ASYNC109 - of the run, as in `run_until_settled`
+        timeout: float | None = None,  # noqa: ASYNC109 - of the run, as in `run_until_settled`
         within: timedelta = WITHIN,
     ) -> list[Settled]:
         """Do the same from a coroutine, on a thread of its own; the event loop goes on."""
@@ -141,8 +146,9 @@ class InProcessWorker:
             raise NotSettled(self._what_hangs(TIMEOUT, ""))
         self.run_until_settled()
 
-    def _run(self, move_on: Callable[[], bool], timeout: float) -> list[Settled]:
+    def _run(self, move_on: Callable[[], bool], timeout: float | None) -> list[Settled]:
         _refuse_in_a_loop()
+        timeout = TIMEOUT if timeout is None else timeout
         with self._my_turn(timeout):
             before = len(self.settled)
             deadline = time.monotonic() + timeout

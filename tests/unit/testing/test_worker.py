@@ -243,6 +243,19 @@ def test_the_timer_of_whoever_else_uses_it_runs_on(angzarr_worker):
         signal.setitimer(signal.ITIMER_REAL, left)
 
 
+class Left:
+    """What takes a while to be finalized."""
+
+    def __del__(self) -> None:
+        time.sleep(0.3)
+
+
+def test_a_timeout_that_meets_a_finalizer_is_told_after_it(angzarr_worker):
+    shop.says.append(lambda: (Left() and None, time.sleep(60)))
+    with pytest.raises(NotSettled, match=r"did not return within 0\.1 s"):
+        angzarr_worker.publish(Placed(order_id="o-1"), timeout=0.1)
+
+
 # -- threads and loops -----------------------------------------------------------------------
 
 
