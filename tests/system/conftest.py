@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 
 import journal
+import warm_process
 from polling import wait_until
-from system import warm_start
 from tcp_proxy import LossyProxy
 
 HERE = Path(__file__).parent
@@ -101,9 +101,9 @@ class Site:
     @contextmanager
     def begun_worker(self, *options: str, pool: str = "prefork", **environment: str):
         """A worker that is not waited for: it may die before it is ready."""
-        process = warm_start.begin(
+        process = warm_process.begin(
             [
-                "-A", self.name, "worker", "--pool", pool, "--concurrency", "2",
+                "celery", "-A", self.name, "worker", "--pool", pool, "--concurrency", "2",
                 "--loglevel", "INFO", "--without-mingle", "--without-gossip",
                 "--hostname", f"w{uuid.uuid4().hex[:8]}@%h", *options,  # two of one name cannot be
             ],

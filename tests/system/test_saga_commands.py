@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import pytest
 
+import warm_process
 from angzarr.aggregates import Address, Intent
 from hand_clock import HandClock
 from polling import wait_until
-from system import warm_start
 from system.conftest import HERE, PATH, stop
 from tcp_proxy import unused_port
 
@@ -47,9 +47,9 @@ class Room:
     def worker(self) -> Iterator[None]:
         """One that takes a message after the other."""
         said = len(self.text())
-        process = warm_start.begin(
+        process = warm_process.begin(
             [
-                "-A", "saga_app", "worker", "--pool", "solo", "--loglevel", "INFO",
+                "celery", "-A", "saga_app", "worker", "--pool", "solo", "--loglevel", "INFO",
                 "--without-mingle", "--without-gossip", "--hostname", f"w{uuid.uuid4().hex[:8]}@%h",
             ],
             folder=HERE, environment=self._env(), log=self.log,
@@ -65,9 +65,9 @@ class Room:
 
     def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run `angzarr saga`."""
-        return subprocess.run(
-            [sys.executable, "-m", "angzarr", "-A", "saga_app", "saga", *arguments],
-            cwd=HERE, env=self._env(**more), capture_output=True, text=True, check=False,
+        return warm_process.run(
+            ["angzarr", "-A", "saga_app", "saga", *arguments],
+            folder=HERE, environment=self._env(**more),
         )  # fmt: skip
 
     def said(self, *arguments: str):
