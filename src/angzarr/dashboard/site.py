@@ -124,7 +124,8 @@ def build_api(services: Services, auth: Auth, streams: Streams) -> FastAPI:
     app.state.streams = streams
     app.state.brake_light = BrakeLight(services.brake, services.clock)
     for router in ROUTERS:
-        app.include_router(router)
+        # `include_router` would make each route once more for this application: 50 ms of it.
+        app.router.routes.extend(router.routes)
     app.mount("/static", StaticFiles(packages=[("angzarr.dashboard", "static")]), name="static")
     for kind in (Problem, HTTPException, RequestValidationError, AngzarrError, Exception):
         app.add_exception_handler(kind, _tell)
