@@ -7,6 +7,7 @@ the fixture that needs them.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -44,6 +45,13 @@ hypothesis.settings.register_profile(
     "angzarr", deadline=None, max_examples=endurance.longer(50, 500)
 )
 hypothesis.settings.load_profile("angzarr")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let no later collection of garbage look at the tests themselves."""
+    gc.collect()
+    gc.freeze()
 
 
 # -- where the servers are -------------------------------------------------------------------

@@ -21,6 +21,7 @@ from contracts.ledger import letter_of
 from contracts.waiting_events import step_of
 from dashboard_caller import HOST, api
 from dashboard_world import SALES, World
+from endurance import longer
 
 TOKENS = ("X-API-Key", "Authorization")
 #: The longest path and query, as they are sent, that there is a client for: httpx refuses more.
@@ -51,7 +52,7 @@ def client():
 
 
 @hypothesis.settings(
-    max_examples=12,
+    max_examples=longer(6, 40),
     derandomize=True,
     database=None,
     suppress_health_check=list(hypothesis.HealthCheck),
