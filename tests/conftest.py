@@ -152,27 +152,28 @@ def redis_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgresql_url(session_name: str) -> Iterator[str]:
     """An empty PostgreSQL database of this session's own, as an SQLAlchemy URL for psycopg 3."""
-    with _database(session_name) as url:
+    with own_database(session_name) as url:
         yield url
 
 
 @pytest.fixture
 def ledger_url(session_name: str) -> Iterator[str]:
     """A PostgreSQL database of one test's own: it counts entries, and others leave some."""
-    with _database(f"{session_name}-{uuid.uuid4().hex[:8]}") as url:
+    with own_database(f"{session_name}-{uuid.uuid4().hex[:8]}") as url:
         yield url
 
 
 @contextmanager
-def _database(name: str) -> Iterator[str]:
+def own_database(name: str, like: str = "template1") -> Iterator[str]:
+    """Make a PostgreSQL database with what lies in *like*, which nobody is connected to."""
     import psycopg
     from psycopg import sql
 
     base = urlsplit(_address("postgresql"))
-    database = sql.Identifier(name)
+    database, template = sql.Identifier(name), sql.Identifier(like)
     server = base._replace(scheme="postgresql").geturl()
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(database))
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(database, template))
     yield base._replace(scheme="postgresql+psycopg", path=f"/{name}").geturl()
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))

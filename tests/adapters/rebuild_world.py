@@ -106,7 +106,7 @@ class World:
 
     def __init__(self, url: str, kind: type[Projection] = Balances) -> None:
         self.url, self.kind = url, kind
-        self.engine: Engine = build_engine(url, timeout=PATIENT)
+        self.engine: Engine = build_engine(url, timeout=PATIENT, power_safe=False)
         self.books = SqlEventBooks(self.engine)
         self.store = SqlEventStore(self.engine)
         self.lanes = SqlLanes(self.engine)
