@@ -16,6 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
@@ -221,7 +222,12 @@ def kafka_brokers() -> str:
 
 @pytest.fixture(scope="session")
 def sqs_endpoint() -> Iterator[str]:
-    """LocalStack's address; the credentials set meanwhile name an AWS account of our own."""
+    """LocalStack's address; the credentials set meanwhile name an AWS account of our own.
+
+    botocore reads its data once: for each client anew it would be most of what these tests compute.
+    """
+    from botocore.loaders import JSONFileLoader
+
     account = {
         "AWS_ACCESS_KEY_ID": f"{os.getpid():012d}",  # LocalStack reads twelve digits as an account
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -231,6 +237,7 @@ def sqs_endpoint() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for key, value in account.items():
             patch.setenv(key, value)
+        patch.setattr(JSONFileLoader, "load_file", staticmethod(cache(JSONFileLoader().load_file)))
         yield _address("localstack")
 
 
