@@ -29,7 +29,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify check unit bench chaos fuzz soak ship endure canvas corpus corpus-score chart dist docs image image-check \
+.PHONY: help demo test check unit bench chaos fuzz soak ship endure canvas corpus corpus-score chart dist docs image image-check \
 	cluster-check clean \
 	browser env servers-up servers-down wire wire-check pins
 
@@ -90,8 +90,19 @@ servers-down: ## stop the servers that `make servers-up` started
 browser: ## install Chromium for the tests of the pages, as root (Debian's)
 	@$(SERVERS) browser
 
-test: env browser ## all that a change can break in the product: lint, types, pages, tests on real servers
-	@$(SERVERS) run $(MAKE) --no-print-directory verify
+# Every step runs, also after one that failed, so that one run tells all; each is printed when it
+# ends; the last lines name what failed and give the sum. What needs no server runs while they start.
+test: env $(UV) build/docs/.done ## all that a change can break in the product: lint, types, pages, tests on real servers
+	@rm -rf build/reports; code=0; \
+	{ $(MAKE) --no-print-directory browser && \
+		$(SERVERS) run $(STEPS) --jobs=2 test-system test-adapters; } & served=$$!; \
+	$(STEPS) $(CHECKS) docs test-chart test-unit || code=1; \
+	wait $$served || code=1; \
+	$(BIN)/python tools/closing_line.py build/reports/*.xml || code=1; \
+	exit $$code
+
+STEPS := $(MAKE) --no-print-directory --keep-going --output-sync=target
+.PHONY: test-system test-adapters test-chart test-unit
 
 # Whoever has nothing left takes over from another; what ships and what endures is for `make soak`.
 PYTEST := $(BIN)/pytest --dist worksteal -m "not soak"
@@ -101,17 +112,6 @@ REPORT = --junitxml=build/reports/$(@:test-%=%).xml
 GIVE_WAY := nice -n 3
 # Tests that have a step of their own, or are for `make soak`.
 APART := adapters browser chart cluster image system
-# The longest first: they wait, and what computes runs beside them.
-STEPS = test-system test-adapters $(CHECKS) docs test-chart test-unit
-.PHONY: $(filter test-%,$(STEPS))
-
-# Every step runs, also after one that failed, so that one run tells all; each is printed when it
-# ends; the last line is the sum.
-verify: env $(UV)
-	@rm -rf build/reports; code=0; \
-	$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target $(STEPS) || code=1; \
-	$(BIN)/python tools/closing_line.py build/reports/*.xml || code=1; \
-	exit $$code
 
 test-system: env
 	$(PYTEST) tests/system -n $(SYSTEM_JOBS) $(REPORT)
