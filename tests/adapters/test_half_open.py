@@ -44,9 +44,13 @@ from redis_servers import wait_until
 from tcp_proxy import LossyProxy
 
 #: Seconds. Long for a server beside us, short for a test.
-ASKED, ANSWERED = 0.5, 3.0
+ASKED, ANSWERED = 0.2, 3.0
+#: Seconds that a server is waited for that will say nothing, or is soon called again.
+ANSWERED_SOON = 1.0
+#: Seconds of a line that is well: longer than anyone waits who is not answered.
+REST = 1.3 * (ASKED + ANSWERED)
 #: Seconds after which RabbitMQ itself begins to miss who is gone, and gives back what it had sent.
-HEARTBEAT = 2
+HEARTBEAT = 1
 SOON = timedelta(milliseconds=100)
 
 
@@ -54,7 +58,7 @@ SOON = timedelta(milliseconds=100)
 def line(amqp_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[LossyProxy]:
     """A way to RabbitMQ that can go mute, which is noticed soon."""
     monkeypatch.setattr(hearing, "ASKED_AFTER", ASKED)
-    monkeypatch.setattr(hearing, "ANSWERED_WITHIN", ANSWERED)
+    monkeypatch.setattr(hearing, "ANSWERED_WITHIN", ANSWERED_SOON)
     monkeypatch.setattr(letter_receiver, "_HEARTBEAT", HEARTBEAT)
     monkeypatch.setattr(dropped, "HEARTBEAT", HEARTBEAT)
     monkeypatch.setattr(replay_outcomes, "HEARTBEAT", HEARTBEAT)
@@ -117,12 +121,14 @@ def test_a_receiver_of_letters_says_that_it_reaches_nobody(
 
 
 def test_a_receiver_that_idles_long_on_a_line_that_is_well_keeps_its_connection(
-    line: LossyProxy, unique_name: str
+    line: LossyProxy, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(hearing, "ANSWERED_WITHIN", ANSWERED)
+    monkeypatch.setattr(letter_receiver, "_HEARTBEAT", 60)  # RabbitMQ is not to close it first
     far = RabbitMQDeadLetterQueue(line.url)
     far.receive([unique_name], limit=10, wait=SOON)
     opened = far._receiver._links
-    until = time.monotonic() + 3 * (ASKED + ANSWERED)
+    until = time.monotonic() + REST
     while time.monotonic() < until:
         far.receive([unique_name], limit=10, wait=SOON)
     assert far._receiver._links == opened
@@ -144,10 +150,12 @@ def test_a_publisher_of_letters_finds_out_and_the_next_letter_is_confirmed(
 
 
 def test_a_worker_s_loop_learns_that_rabbitmq_does_not_answer(
-    line: LossyProxy, unique_name: str
+    line: LossyProxy, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(hearing, "ANSWERED_WITHIN", ANSWERED)
     with looped(line.url, unique_name, make=AngzarrConnection) as worker:
-        worker.rest(2 * (ASKED + ANSWERED))  # idle, and well
+        worker.rest(REST)  # idle, and well
+        monkeypatch.setattr(hearing, "ANSWERED_WITHIN", ANSWERED_SOON)
         line.swallow()
         with pytest.raises(worker.connection.connection_errors, match="said nothing"):
             worker.rest(10)
