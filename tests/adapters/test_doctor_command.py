@@ -116,7 +116,7 @@ def test_servers_that_are_away_end_no_roll_out_and_keep_ci_from_being_green(
     server = make_redis()
     url = server.url
     server.kill()
-    dlq = {"backend": "kafka", "kafka_brokers": "127.0.0.1:9"}
+    dlq = {"backend": "amqp", "amqp_url": "amqp://guest:guest@127.0.0.1:9//"}
     with apps(broker=url, dlq=dlq) as make:
         module = types.ModuleType("shop_for_doctor")
         vars(module).update(app=make())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -83,7 +84,8 @@ def test_a_topic_that_deletes_letters_and_one_that_nobody_reads_are_told(
 
 def test_a_kafka_that_is_away_is_one_finding(make_app):
     app = make_app(backend="kafka", kafka_brokers="127.0.0.1:9")
-    assert [one.at for one in found(examined(app), "server-away")] == [
+    soon = timedelta(seconds=1)
+    assert [one.at for one in found(examined(app, timeout=soon), "server-away")] == [
         "Kafka at 127.0.0.1:9 (dead letters)"
     ]
 
