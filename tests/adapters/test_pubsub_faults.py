@@ -15,6 +15,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.cloud.pubsub_v1 import PublisherClient
 from google.cloud.pubsub_v1.publisher._sequencer.ordered_sequencer import OrderedSequencer
 from google.cloud.pubsub_v1.publisher._sequencer.unordered_sequencer import UnorderedSequencer
 from google.protobuf.any_pb2 import Any
@@ -132,8 +133,8 @@ def test_no_letter_overtakes_another_of_its_key_that_is_just_being_refused(
 ):
     """The client fails an assertion between the answer to a request and the pause of its key."""
     queue, answered, over = opened(ordering=True), threading.Event(), threading.Event()
-    paused, publish = OrderedSequencer._batch_done_callback, OrderedSequencer.publish
-    turns = iter([threading.Event(), answered])
+    paused, publish = OrderedSequencer._batch_done_callback, PublisherClient.publish
+    turns, said = iter([threading.Event(), answered]), []
 
     def pause_late(self, success):
         answered.set()
@@ -146,6 +147,9 @@ def test_no_letter_overtakes_another_of_its_key_that_is_just_being_refused(
         try:
             assert answered.wait(60)
             return publish(self, *args, **kwargs)
+        except AssertionError as error:
+            said.append(str(error))
+            raise
         finally:
             over.set()
 
@@ -155,11 +159,12 @@ def test_no_letter_overtakes_another_of_its_key_that_is_just_being_refused(
     faults.codes["Publish"] = [grpc.StatusCode.UNAVAILABLE]
     with monkeypatch.context() as patch:
         patch.setattr(OrderedSequencer, "_batch_done_callback", pause_late)
-        patch.setattr(OrderedSequencer, "publish", publish_in_between)
+        patch.setattr(PublisherClient, "publish", publish_in_between)
         assert queue.put([first, second]) == [
             "Pub/Sub did not take it: no answer (ServiceUnavailable)",
             "Pub/Sub did not take the letter before it, whose ordering key it shares",
         ]
+    assert said == ["Publish after stop() or publish error."]
     assert queue.put([first, second]) == [None, None]
 
 
