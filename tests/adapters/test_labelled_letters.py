@@ -7,6 +7,7 @@ ones are out of date: run ``make corpus``.
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 import pytest
 from tools.corpus.lines import letter_of, line_of, read, scenarios
@@ -48,6 +49,16 @@ NAMES = [
 ]
 
 
+@cache
+def _all():
+    return scenarios()
+
+
+@cache
+def _recorded():
+    return {line["scenario"]: line for line in read()}
+
+
 def test_the_file_has_the_scenarios_and_the_labels_of_the_code():
     recorded = {line["scenario"]: {**line, "letter": None} for line in read()}
     told = {name: line_of(one, None) for name, one in scenarios().items()}
@@ -56,14 +67,14 @@ def test_the_file_has_the_scenarios_and_the_labels_of_the_code():
 
 
 def _marked(name: str):
-    needs = scenarios()[name].needs
+    needs = _all()[name].needs
     return pytest.param(name, marks=[pytest.mark.server(needs)] if needs else [])
 
 
 @pytest.mark.parametrize("name", [_marked(name) for name in NAMES])
 def test_a_recorded_letter_is_what_the_failure_still_writes(name):
-    recorded = letter_of(next(line for line in read() if line["scenario"] == name))
-    now = provoke(scenarios()[name])
+    recorded = letter_of(_recorded()[name])
+    now = provoke(_all()[name])
     assert _said(now) == _said(recorded)
     if sys.version_info[:2] == RECORDED_WITH:
         assert now.fingerprint == recorded.fingerprint

@@ -189,12 +189,12 @@ def test_completed_cache_saves_the_round_trip(redis_url):
 # -- Redis Cluster ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def cluster_node(tmp_path):
+@pytest.fixture(scope="module")
+def cluster_node(tmp_path_factory):
     """The address of a Redis in cluster mode that holds all slots: it refuses mixed ones."""
     program = shutil.which("redis-server") or pytest.skip("needs redis-server on the PATH")
-    port = unused_port()
-    options = f"--port {port} --bind 127.0.0.1 --save '' --dir {tmp_path} --cluster-enabled yes"
+    port, folder = unused_port(), tmp_path_factory.mktemp("cluster")
+    options = f"--port {port} --bind 127.0.0.1 --save '' --dir {folder} --cluster-enabled yes"
     with subprocess.Popen([program, *shlex.split(options)], stdout=subprocess.DEVNULL) as server:
         url = f"redis://127.0.0.1:{port}"
         try:
