@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 from celery import Celery
 
+import warm_process
 from redis_servers import wait_until
 
 
@@ -35,13 +35,12 @@ class Site:
             "CONTROL_OPTIONS": json.dumps(self.options),
         }
         command = [
-            sys.executable, "-m", "celery", "-A", "redis_control_app", "worker", "--pool", "solo",
+            "celery", "-A", "redis_control_app", "worker", "--pool", "solo",
             "--loglevel", "INFO", "--hostname", self.host, "--without-mingle", "--without-gossip",
         ]  # fmt: skip
-        with self.log.open("wb") as log:
-            process = subprocess.Popen(
-                command, cwd=Path(__file__).parent, stdout=log, stderr=log, env=environment
-            )
+        self.log.write_bytes(b"")
+        folder = Path(__file__).parent
+        process = warm_process.begin(command, folder=folder, environment=environment, log=self.log)
         try:
             wait_until(lambda: " ready." in self.text() or process.poll() is not None, "the worker")
             assert process.poll() is None, self.text()

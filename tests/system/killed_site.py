@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import uuid
 from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +15,7 @@ import redis
 from kombu.exceptions import OperationalError
 
 import journal
+import warm_process
 from polling import PATIENCE, wait_until
 from redis_servers import PrivateRedis
 from system.conftest import PATH
@@ -100,22 +99,20 @@ class KilledSite:
         name = f"w{uuid.uuid4().hex[:6]}@here"
         log = self.folder / f"{name}.log"
         command = [
-            sys.executable, "-m", "celery", "-A", "killed_app", "worker", "--pool", pool,
+            "celery", "-A", "killed_app", "worker", "--pool", pool,
             "--concurrency", str(SLOTS), "--loglevel", "INFO", "--hostname", name,
             "--queues", queues, "--without-gossip", "--without-mingle",
         ]  # fmt: skip
         environment = {
+            **os.environ,
             "KILLED_URL": self.server.url,
             "KILLED_LEASE": str(self.lease),
             "KILLED_NAME": name,
             "KILLED_JOURNAL": str(self.file),
             "PYTHONPATH": PATH,
         }
-        with log.open("wb") as words:
-            process = subprocess.Popen(
-                command, cwd=HERE, stdout=words, stderr=words, start_new_session=True,
-                env={**os.environ, **environment},
-            )  # fmt: skip
+        log.touch()
+        process = warm_process.begin(command, folder=HERE, environment=environment, log=log)
         return Worker(process, name, log)
 
     # -- what ran, and what did not ----------------------------------------------------------------

@@ -19,6 +19,7 @@ import redis
 from celery import Celery
 
 import journal
+import warm_process
 from polling import PATIENCE, wait_until
 from system.conftest import PATH, stop
 
@@ -26,7 +27,7 @@ HERE = Path(__file__).parent
 
 
 class Worker(NamedTuple):
-    process: subprocess.Popen[bytes]
+    process: warm_process.Process | subprocess.Popen[bytes]
     name: str
     log: Path
 
@@ -90,15 +91,13 @@ class PlainSite:
         name = f"w{uuid.uuid4().hex[:6]}@here"
         log = self.folder / f"{name}.log"
         command = [
-            sys.executable, "-m", "celery", "-A", "plain_app", "worker", "--pool", self.pool,
+            "celery", "-A", "plain_app", "worker", "--pool", self.pool,
             "--concurrency", str(slots), "--loglevel", "INFO", "--hostname", name,
             "--queues", queue or self.prefix, *options,
         ]  # fmt: skip
-        with log.open("wb") as words:
-            process = subprocess.Popen(
-                command, cwd=HERE, stdout=words, stderr=words, start_new_session=True,
-                env={**os.environ, **environment, "PYTHONPATH": PATH},
-            )  # fmt: skip
+        log.touch()
+        environment = {**os.environ, **environment, "PYTHONPATH": PATH}
+        process = warm_process.begin(command, folder=HERE, environment=environment, log=log)
         worker = Worker(process, name, log)
         try:
             worker.wait_said(" ready.")

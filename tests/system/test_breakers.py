@@ -6,14 +6,13 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from contextlib import ExitStack
 
 import pytest
 
+import warm_process
 from polling import wait_until
 from system.conftest import HERE, PATH
 
@@ -74,11 +73,9 @@ def who_said(site, word):
 
 def angzarr(site, *arguments):
     """Run the command as a person would."""
-    return subprocess.run(
-        [sys.executable, "-m", "angzarr", "-A", "road_app", *arguments], cwd=HERE, text=True,
-        env={**os.environ, **site.environment, **told(), "PYTHONPATH": PATH}, timeout=60,
-        capture_output=True, check=True,
-    ).stdout  # fmt: skip
+    environment = {**os.environ, **site.environment, **told(), "PYTHONPATH": PATH}
+    command = ["angzarr", "-A", "road_app", *arguments]
+    return warm_process.run(command, folder=HERE, environment=environment, check=True).stdout
 
 
 @pytest.mark.parametrize(

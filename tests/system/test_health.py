@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import warm_process
 from endurance import each_once, soak
 from polling import PATIENCE, wait_until
 from redis_servers import free_port
@@ -75,16 +75,21 @@ class HealthSite(Site):
             assert process.poll() is None, self.text()[-3000:]
             yield process
 
+    def begin_analysis(self, **environment: str):
+        return warm_process.begin(
+            ["angzarr", "-A", self.name, "dlq", "analyze"],
+            folder=HERE,
+            environment={**os.environ, **self.environment, **environment, "PYTHONPATH": PATH},
+            log=self.log,
+        )
+
     def harm(self, how: str, **arguments: object) -> None:
         self.app.control.broadcast(how, arguments=arguments, destination=[self.host])
 
     def ask(self, probe: str) -> tuple[int, str]:
         """Run the command as an image's health check does."""
-        done = subprocess.run(
-            [sys.executable, "-m", "angzarr", "health", probe],
-            env={**os.environ, "PYTHONPATH": PATH, "ANGZARR_HEALTH__PORT": str(self.port)},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        environment = {**os.environ, "PYTHONPATH": PATH, "ANGZARR_HEALTH__PORT": str(self.port)}
+        done = warm_process.run(["angzarr", "health", probe], environment=environment)
         return done.returncode, done.stdout + done.stderr
 
 
@@ -266,12 +271,7 @@ def test_an_analysis_worker_is_ready_while_its_servers_are_there(
     ledger, to_ledger = cable(postgresql_url)
     broker, to_broker = cable(amqp_url)
     site = health_site(broker=to_broker, letters=to_broker, ANGZARR_LEDGER=to_ledger)
-    with site.log.open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "angzarr", "-A", site.name, "dlq", "analyze"],
-            cwd=HERE, stdout=log, stderr=log, start_new_session=True,
-            env={**os.environ, **site.environment, "PYTHONPATH": PATH},
-        )  # fmt: skip
+    process = site.begin_analysis()
     try:
         wait_until(site.is_ready, "ready")
         ledger.cut()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 
@@ -13,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from polling import wait_until
-from system.conftest import HERE, PATH, stop
+from system.conftest import stop
 from system.test_health import HealthSite
 
 pytestmark = [pytest.mark.server("redis"), pytest.mark.server("rabbitmq")]
@@ -57,7 +56,7 @@ def measured(make_site, redis_url):
     return make
 
 
-def children(process: subprocess.Popen) -> list[int]:
+def children(process) -> list[int]:
     told = subprocess.run(
         ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
     )
@@ -112,15 +111,7 @@ def test_an_analysis_worker_tells_of_open_entries(measured, ledger_url):
         site.app.publish(site.module.Thing(n=1, fate="give up"), root="1")
         site.wait_ran("handle")
         wait_until(lambda: site.metrics().get("event_handler_dlq_total") == 1, "the letter")
-    with site.log.open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "angzarr", "-A", site.name, "dlq", "analyze"],
-            cwd=HERE, stdout=log, stderr=log, start_new_session=True,
-            env={
-                **os.environ, **site.environment, "PYTHONPATH": PATH,
-                "ANGZARR_ANALYSIS__ALERTS__LOOK_EVERY": "1",
-            },
-        )  # fmt: skip
+    process = site.begin_analysis(ANGZARR_ANALYSIS__ALERTS__LOOK_EVERY="1")
     try:
         wait_until(site.is_ready, "ready")
         wait_until(lambda: site.metrics().get("dlq_open_entries", 0) >= 1, "the entry")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -21,6 +19,7 @@ from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 from kombu import Consumer, Exchange, Queue
 
+import warm_process
 from endurance import soak
 from polling import PATIENCE, wait_until
 from system.conftest import PATH
@@ -165,11 +164,8 @@ def test_a_busy_worker_tells_what_runs_and_what_it_has_reserved(fleet):
 
 @only(FLEETS[:1])
 def test_the_inspect_command_reaches_the_worker(fleet):
-    command = [sys.executable, "-m", "celery", "-A", "plain_app", "inspect", "ping"]
-    environment = {**os.environ, "PYTHONPATH": PATH}
-    said = subprocess.run(
-        command, cwd=HERE, env=environment, capture_output=True, text=True, check=False
-    )  # fmt: skip
+    command = ["celery", "-A", "plain_app", "inspect", "ping"]
+    said = warm_process.run(command, folder=HERE, environment={**os.environ, "PYTHONPATH": PATH})
     assert f"{fleet.worker.name}: OK" in said.stdout
     assert said.returncode == 0
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
 
+import warm_process
 from endurance import soak
 from redis_servers import PrivateRedis, wait_until
 
-#: Seconds that a worker may take to refuse; importing Celery on a busy machine is most of it.
+#: Seconds that a worker may take to refuse.
 PATIENCE = 60
 NOBODY = "redis://127.0.0.1:1/0"
 
@@ -48,11 +47,13 @@ def begun(folder, *arguments, options=MEMORY, conf=None, task=None, asynchronous
     text = APP.format(options=options, conf=conf or {}, task=task or {}, asynchronous=asynchronous)
     (folder / "refused.py").write_text(text)
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-    with (folder / "log").open("wb") as log:
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "refused", "worker", *arguments],
-            cwd=folder, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
+    (folder / "log").touch()
+    worker = warm_process.begin(
+        ["celery", "-A", "refused", "worker", *arguments],
+        folder=folder,
+        environment={**os.environ, "PYTHONPATH": path},
+        log=folder / "log",
+    )
     try:
         yield worker
     finally:
