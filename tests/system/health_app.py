@@ -20,6 +20,8 @@ from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from road_app import Batch, Thing, app, handle  # noqa: F401 - the site's
 
+from angzarr.adapters.redis import fetcher
+
 health = app.settings.health.model_copy(
     update={"stalled_after": timedelta(seconds=float(os.environ["HEALTH_STALLED"]))}
 )
@@ -45,7 +47,8 @@ def block(_state: Any, seconds: float) -> None:
 
 @control_command()
 def deafen(state: Any) -> None:
-    """Let the fetcher ask no more, as a lost callback would."""
+    """Let the fetcher ask no more, as a lost callback would, and count as silent sooner."""
+    fetcher.LONGEST_SILENCE = fetcher.SAFETY_LOOK
     state.consumer.task_consumer.channel.fetcher.turn = lambda: None
 
 

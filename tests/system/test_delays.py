@@ -19,13 +19,13 @@ from redis_servers import PrivateRedis
 from system.conftest import Site
 
 #: Longer than a worker takes to start, so that a wait goes on while there is none.
-DELAY = 8.0
+DELAY = 5.0
 #: A wait is this often as long as one event takes on this machine, and `DELAY` longer.
 SLOWNESS = 8
 #: RabbitMQ tries what it could not move on from a delay again after 3 minutes.
 MOVED_AGAIN = 200
 #: How long a second run would have to show itself.
-AFTERWARDS = 3.0
+AFTERWARDS = 1.5
 
 BROKERS = ["redis", "classic", "quorum", "sqs"]
 
