@@ -16,8 +16,8 @@ import pytest
 SOAKING = os.environ.get("ANGZARR_SOAK") == "1"
 
 
-def longer(number: int, soaking: int) -> int:
-    """How often to do it: *number* times in `make test`, *soaking* times in `make soak`."""
+def longer(number: Any, soaking: Any) -> Any:
+    """How often to do it, or with what: *number* in `make test`, *soaking* in `make soak`."""
     return soaking if SOAKING else number
 
 

@@ -86,7 +86,7 @@ def test_what_is_nested_too_deep_for_a_child_is_a_letter_and_keeps_no_slot(site,
     assert {letter.message.body for letter in letters} == {one.body for one in bad}
 
 
-@pytest.mark.parametrize("site", EVERY_BROKER, indirect=True)
+@pytest.mark.parametrize("site", ["redis", "amqp", soak("classic"), "sqs"], indirect=True)
 def test_what_kills_its_child_is_given_back_counted_and_ends_as_poison(site):
     """The kernel ends who has used up the memory by SIGKILL: to a worker they are the same."""
     with site.worker(ROAD_ASYNC="0"):
@@ -105,7 +105,12 @@ def test_what_kills_its_child_is_given_back_counted_and_ends_as_poison(site):
 
 @pytest.mark.parametrize(
     ("site", "pool"),
-    [(broker, "prefork") for broker in EVERY_BROKER] + [("redis", "threads"), ("amqp", "solo")],
+    [
+        ("classic", "prefork"),
+        ("redis", "threads"),
+        ("amqp", "solo"),
+        *(soak(broker, "prefork") for broker in ("redis", "amqp", "sqs")),
+    ],
     indirect=["site"],
 )
 def test_a_handler_that_exits_needs_more_memory_or_answers_no_json_is_accounted_for(site, pool):
@@ -160,7 +165,7 @@ def test_what_is_too_large_for_its_letter_waits_in_the_schedule(
     assert sorted(line["n"] for line in site.ran("handle")) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("site", EVERY_BROKER, indirect=True)
+@pytest.mark.parametrize("site", ["redis", "amqp", soak("classic"), soak("sqs")], indirect=True)
 def test_time_limits_are_retried_after_their_backoff_and_end_as_letters(site):
     with site.worker(ROAD_LIMITS="1", ROAD_ASYNC="0"):
         hard, soft = (site.app.send_task(f"road_app.{kind}") for kind in ("hard", "soft"))

@@ -16,11 +16,11 @@ from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
 from angzarr.dead_letters.queue import TooLarge
 from angzarr.errors import BrokerUnavailable
 from contracts.dead_letters import a_letter, ids, take
+from endurance import soak
 from polling import wait_until
 from rabbitmq_servers import PrivateRabbitMQ
 
 EVENTS = 30
-POOLS = ["prefork", "solo"]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def handled(site, *numbers):
     wait_until(lambda: {line["n"] for line in site.ran("handled")} >= set(numbers), f"{numbers}")
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ["prefork", soak("solo")])
 def test_workers_drain_a_rabbitmq_that_is_out_of_memory(site, alarm, pool):
     publish(site, *range(EVENTS), fate="slow")
     with site.worker(pool=pool) as worker:
@@ -108,7 +108,7 @@ def test_a_message_held_longer_than_rabbitmq_waits_for_its_acknowledgement_is_ha
     assert [line["n"] for line in site.ran("handled")] == [1, 2]
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", [soak("prefork"), "solo"])
 def test_a_worker_whose_login_is_refused_for_a_while_goes_on(site, server, pool):
     with site.worker(pool=pool) as worker:
         publish(site, 1)

@@ -219,7 +219,7 @@ def test_a_broadcast_reaches_every_consumer_once(fleet):
     fleet.wait_until_told(queue, consumes=False)
 
 
-@only(["prefork", "angzarr", "gevent"])
+@only([*WITH_CHILDREN, soak("gevent")])
 def test_a_pool_that_grew_runs_more_at_once(fleet):
     fleet.tell("pool_grow", 1)
     with fleet.site.closed_gates(fleet.slots + 1):

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from endurance import longer
 from polling import wait_until
 from system.conftest import Site
 
@@ -69,9 +70,14 @@ def wait_end(process) -> None:
     process.wait(FOR_EVER / 10)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("broker", "pools"),
-    [("redis", [*POOLS, "prefork", "threads"]), ("amqp", POOLS), ("sqs", POOLS)],
+    [
+        ("redis", longer(POOLS, [*POOLS, "prefork", "threads"])),
+        ("amqp", longer(["prefork", "threads"], POOLS)),
+        ("sqs", longer(["threads", "prefork"], POOLS)),
+    ],
     ids=["redis", "amqp", "sqs"],
 )
 def test_sigterm_under_load_finishes_or_gives_back_everything(site_on, broker, pools):
@@ -85,8 +91,8 @@ def test_sigterm_under_load_finishes_or_gives_back_everything(site_on, broker, p
             if victims:
                 wait_end(victims[-1])
             wait_until(lambda: len(runs_of(site, 0)) == len(victims) + 1, "the long one to run")
-            publish(site, range(published, published + 40), fate="slow", seconds=0.05)
-            published += 40
+            publish(site, range(published, published + 24), fate="slow", seconds=0.05)
+            published += 24
             if pool != "solo":
                 ran = len(site.ran("handled"))
                 site.wait_ran("handled", ran + 2)
@@ -185,7 +191,7 @@ def test_a_shutdown_by_remote_control_is_as_sigterm(site_on):
 
 def test_a_rolling_update_under_load_loses_and_repeats_nothing(site_on):
     site = site_on()
-    total = 160
+    total = 100
     load = threading.Thread(target=_publish_slowly, args=(site, total))
     with ExitStack() as stack:
         old = stack.enter_context(worker(site, "prefork"))

@@ -10,6 +10,7 @@ import os
 import boto3
 import pytest
 
+from endurance import soak
 from polling import wait_until
 from sqs_gateway import Gateway
 
@@ -34,7 +35,7 @@ def handled(site, n):
     wait_until(lambda: n in {line["n"] for line in site.ran("handled")}, f"thing {n}")
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", soak("solo")])
 def test_a_worker_whose_fetches_are_refused_goes_on_by_itself(site, gateway, pool):
     with site.worker(pool=pool) as worker:
         for n, (status, code) in enumerate(REFUSALS):
