@@ -9,7 +9,8 @@ from html import unescape
 from urllib.parse import urljoin
 
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
-from angzarr.analysis.alerts.alert import BodyFormat, body_of
+from angzarr.analysis.alerts.alert import body_of
+from angzarr.analysis.alerts.alert_form import BodyFormat
 from angzarr.analysis.alerts.alert_raiser import AlertRaiser
 from angzarr.analysis.alerts.alert_state import AlertRules
 from angzarr.analysis.alerts.alert_text import Speaker

@@ -13,7 +13,8 @@ from tools.polling import wait_until
 from tools.tcp_proxy import unused_port
 
 from angzarr.adapters.http.poster import Webhook, signed_headers
-from angzarr.analysis.alerts.alert import BodyFormat, Fate
+from angzarr.analysis.alerts.alert import Fate
+from angzarr.analysis.alerts.alert_form import BodyFormat
 from angzarr.settings.settings import load
 from angzarr.wiring import alerts as alert_wiring
 from angzarr.wiring import ledger as ledger_wiring

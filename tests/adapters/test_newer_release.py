@@ -29,7 +29,8 @@ from angzarr.adapters.sql.ledger.schema import (
 from angzarr.adapters.sql.ledger.tables import METADATA, ledger_entries, ledger_groups
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.alerts.alert import GROUP as GROUP_SUBJECT
-from angzarr.analysis.alerts.alert import AlertKind, AlertSeverity, BodyFormat, body_of
+from angzarr.analysis.alerts.alert import AlertKind, body_of
+from angzarr.analysis.alerts.alert_form import AlertSeverity, BodyFormat
 from angzarr.analysis.ledger.emergency_stop import Scope
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.export import seen_json

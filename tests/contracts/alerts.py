@@ -16,7 +16,6 @@ from angzarr.analysis.alerts.alert import (
     Alert,
     AlertKind,
     Alerts,
-    AlertSeverity,
     DeliveryState,
     EntryCount,
     Fate,
@@ -25,6 +24,7 @@ from angzarr.analysis.alerts.alert import (
     Watch,
     alert_id,
 )
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 
 LEASE = timedelta(minutes=5)
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import angzarr
-from angzarr import aggregates, events, resilience, sagas
+from angzarr import aggregates, analysis, events, resilience, sagas
 
-PACKAGES = (angzarr, aggregates, events, resilience, sagas)
+PACKAGES = (angzarr, aggregates, analysis, events, resilience, sagas)
 
 
 def test_the_front_door_has_about_two_dozen_names():

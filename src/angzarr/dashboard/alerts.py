@@ -20,13 +20,13 @@ from angzarr.analysis.alerts.alert import (
     LONGEST_PAGE,
     Alert,
     AlertKind,
-    AlertSeverity,
     Fate,
     answers_json,
     listed_json,
     still_open,
 )
 from angzarr.analysis.alerts.alert_delivery import chosen, try_alert
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.analysis.ledger.group import group_address
 from angzarr.analysis.ledger.idempotent_requests import RequestBegun, WriteKey, Writes
 from angzarr.clock import Clock

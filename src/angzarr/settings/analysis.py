@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from angzarr.analysis.alerts.alert import AlertSeverity, BodyFormat
-from angzarr.analysis.alerts.alert_text import check_link
-from angzarr.analysis.classification.grouping import Grouping, grouping_rules
-from angzarr.analysis.classification.rules import GROUPING, RULES, WrittenRule, read, rules_from
-from angzarr.analysis.ledger.emergency_stop import QuietHours, place_of, window_of
+from angzarr.analysis.alerts.alert_form import AlertSeverity, BodyFormat
 from angzarr.resilience.backoff import Policy
 from angzarr.settings.base import Keep, Section, Span, kept, said
 from angzarr.settings.webhooks import check_address, keys_of
 
+if TYPE_CHECKING:  # every process reads settings; only some have those that need the analysis
+    from angzarr.analysis.classification.grouping import Grouping
+    from angzarr.analysis.classification.rules import WrittenRule
+    from angzarr.analysis.ledger.emergency_stop import QuietHours
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _NOTHING: Final = timedelta(0)
+_UTC: Final = "UTC"
 
 
 class WebhookSettings(Section):
@@ -91,6 +93,8 @@ class AlertSettings(Section):
     @classmethod
     def _link(cls, given: str | None) -> str | None:
         if given is not None:
+            from angzarr.analysis.alerts.alert_text import check_link
+
             check_link(given)
         return given
 
@@ -118,15 +122,18 @@ class AutomaticSettings(Section):
     #: Local times at which nothing begins, e.g. ``22:00-06:00`` or ``Sat,Sun 00:00-24:00``.
     quiet_hours: tuple[str, ...] = ()
     #: Whose local time that is, as in the tz database.
-    timezone: str = "UTC"
+    timezone: str = _UTC
 
     @model_validator(mode="after")
     def _check(self) -> AutomaticSettings:
-        said(self.quiet)
+        if self.quiet_hours or self.timezone != _UTC:
+            said(self.quiet)
         return self
 
     def quiet(self) -> QuietHours:
         """The quiet hours; raises ConfigurationError for what cannot be read."""
+        from angzarr.analysis.ledger.emergency_stop import QuietHours, place_of, window_of
+
         windows = tuple(window_of(text) for text in self.quiet_hours)
         return QuietHours(windows=windows, place=place_of(self.timezone))
 
@@ -180,21 +187,31 @@ class AnalysisSettings(Section):
     @field_validator("rules")
     @classmethod
     def _check_rules(cls, rules: Any) -> Any:
+        from angzarr.analysis.classification.rules import RULES, rules_from
+
         said(lambda: isinstance(rules, str) or rules_from(rules, RULES))
         return rules
 
     @field_validator("grouping")
     @classmethod
     def _check_grouping(cls, rules: Any) -> Any:
+        from angzarr.analysis.classification.grouping import grouping_rules
+        from angzarr.analysis.classification.rules import GROUPING
+
         said(lambda: isinstance(rules, str) or grouping_rules(rules, GROUPING))
         return rules
 
     def written_rules(self) -> tuple[WrittenRule, ...]:
         """The rules of the settings; raises ConfigurationError naming file, rule and key."""
+        from angzarr.analysis.classification.rules import RULES, read, rules_from
+
         return rules_from(*read(self.rules, RULES))
 
     def letter_grouping(self) -> Grouping:
         """The grouping of letters; raises ConfigurationError as for rules."""
+        from angzarr.analysis.classification.grouping import Grouping, grouping_rules
+        from angzarr.analysis.classification.rules import GROUPING, read
+
         return Grouping(rules=grouping_rules(*read(self.grouping, GROUPING)), in_app=self.in_app)
 
     def replay_backoff(self) -> Policy:

@@ -10,8 +10,6 @@ from typing import Final
 
 from pydantic import Field, SecretStr, field_validator
 
-from angzarr.analysis.replay.job import AUTOMATIC
-from angzarr.analysis.replay.job_limits import is_anybody
 from angzarr.settings.base import Section
 
 #: Shorter ones can be guessed.
@@ -53,6 +51,9 @@ class DashboardToken(Section):
         if not _NAME.match(given):
             msg = "a name has up to 64 letters, digits, dots, dashes, underscores and @"
             raise ValueError(msg)
+        from angzarr.analysis.replay.job import AUTOMATIC
+        from angzarr.analysis.replay.job_limits import is_anybody
+
         if given.partition("@")[0].casefold() == AUTOMATIC or is_anybody(given):
             msg = f"is what angzarr calls itself in the audit: a person has a name besides {given}"
             raise ValueError(msg)

@@ -33,7 +33,7 @@ from angzarr.wiring import protection as protection_wiring
 from angzarr.wiring import startup_checks as checks
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.delivery import open_replay_outcomes
-from angzarr.wiring.dlq_rules import DeadLetterRules, other_apps
+from angzarr.wiring.dlq_rules import DeadLetterRules
 from angzarr.wiring.process import ProcessParts
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class Operations:
 
     def compensations(self) -> Compensations:
         """The compensation of each handler; raises ConfigurationError for one that is unknown."""
-        from angzarr.adapters.celery.publish.outbox import CeleryCompensations
+        from angzarr.adapters.celery.publish.compensations import CeleryCompensations
 
         self._parts.routing.load_tasks()
         checks.check_compensations(self.context.handlers)
@@ -302,6 +302,8 @@ class Operations:
 
     def other_apps(self) -> OtherApps:
         """The rule that tells letters of other apps from those of this one."""
+        from angzarr.wiring.evidence import other_apps
+
         return other_apps(self.context)
 
     def queue_for(self, task: str) -> str:

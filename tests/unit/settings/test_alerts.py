@@ -12,7 +12,8 @@ from tests.contracts.alerts import alert_of
 from tests.contracts.ledger import letter_of
 from tools.polling import wait_until
 
-from angzarr.analysis.alerts.alert import AlertSeverity, BodyFormat, Fate
+from angzarr.analysis.alerts.alert import Fate
+from angzarr.analysis.alerts.alert_form import AlertSeverity, BodyFormat
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.settings.settings import load
 from angzarr.wiring import alerts as alert_wiring

@@ -29,7 +29,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from angzarr.analysis.alerts.alert import Alert, BodyFormat, body_of
+from angzarr.analysis.alerts.alert import Alert, body_of
+from angzarr.analysis.alerts.alert_form import BodyFormat
 from angzarr.clock import Clock, SystemClock
 from angzarr.resilience.retry_after import from_header
 from angzarr.webhooks import PostResult

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from angzarr.adapters.structlog.logs import Line, bound_logger, complete, is_ours
-from angzarr.analysis.alerts.alert import Alert, AlertSeverity
+from angzarr.analysis.alerts.alert import Alert
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.facts import Fact
 from angzarr.webhooks import PostResult
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
+from angzarr.analysis.alerts.alert_form import AlertSeverity, BodyFormat
 from angzarr.webhooks import PostResult
 
 
@@ -33,20 +34,6 @@ class AlertKind(StrEnum):
     DEAD_LETTER = "dead_letter"
     STORM = "storm"  # many groups are new, back or poison at once
     TEST = "test"  # a person tries whether alerts arrive
-
-
-class AlertSeverity(StrEnum):
-    """How urgent an alert is; also the level of its log line."""
-
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class BodyFormat(StrEnum):
-    """What a receiver of webhooks understands."""
-
-    GENERIC = "generic"
-    SLACK = "slack"
 
 
 #: Said once; there is nothing that could be gone.

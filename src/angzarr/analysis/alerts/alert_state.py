@@ -11,14 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from angzarr.analysis.alerts.alert import (
-    NOTICES,
-    STORM,
-    AlertKind,
-    AlertSeverity,
-    EntryCount,
-    Watch,
-)
+from angzarr.analysis.alerts.alert import NOTICES, STORM, AlertKind, EntryCount, Watch
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.analysis.ledger.entry import is_known
 from angzarr.analysis.ledger.group import Group, GroupFilter, GroupPage, Groups
 

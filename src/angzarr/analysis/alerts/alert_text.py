@@ -15,16 +15,8 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import quote
 
-from angzarr.analysis.alerts.alert import (
-    GROUP,
-    JOB,
-    LEDGER,
-    STORM,
-    Alert,
-    AlertKind,
-    AlertSeverity,
-    alert_id,
-)
+from angzarr.analysis.alerts.alert import GROUP, JOB, LEDGER, STORM, Alert, AlertKind, alert_id
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.analysis.alerts.alert_state import AlertFinding
 from angzarr.analysis.ledger.entry import Entry, counted
 from angzarr.analysis.ledger.failure import UNREADABLE

@@ -13,13 +13,13 @@ from rich.table import Table
 from angzarr.analysis.alerts.alert import (
     LONGEST_PAGE,
     Alert,
-    AlertSeverity,
     Listed,
     answers_json,
     listed_json,
     still_open,
 )
 from angzarr.analysis.alerts.alert_delivery import Sink, chosen, try_alert
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.analysis.alerts.alert_text import when
 from angzarr.analysis.ledger.emergency_stop import (
     Brake,

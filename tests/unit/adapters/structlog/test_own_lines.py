@@ -16,7 +16,7 @@ from tests.contracts.facts import AT, a_fact
 
 from angzarr.adapters.structlog.logs import IN_HAND, bound_logger, dress, formatter
 from angzarr.adapters.structlog.own_lines import LogSink, OwnLines, StructlogFactLog
-from angzarr.analysis.alerts.alert import AlertSeverity
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 
 NAME = "angzarr.facts"
 FIELDS = {

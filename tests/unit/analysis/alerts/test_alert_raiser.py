@@ -17,7 +17,8 @@ from tests.unit.analysis.alerted import (
     job_of,
 )
 
-from angzarr.analysis.alerts.alert import AlertKind, AlertSeverity
+from angzarr.analysis.alerts.alert import AlertKind
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.analysis.alerts.alert_raiser import (
     JOB_PAGES,
     JOBS,

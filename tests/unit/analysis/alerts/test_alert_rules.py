@@ -9,7 +9,8 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 from tests.unit.analysis.alerted import HOUR, MINUTE, group_of, grown, job_of, new_watch
 
-from angzarr.analysis.alerts.alert import JOB, LEDGER, AlertKind, AlertSeverity, Watch
+from angzarr.analysis.alerts.alert import JOB, LEDGER, AlertKind, Watch
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.analysis.alerts.alert_rules import (
     see_group,
     see_job,

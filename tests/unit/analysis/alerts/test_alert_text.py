@@ -12,15 +12,8 @@ from tests.contracts.ledger import letter_of
 from tests.hand_clock import START
 from tests.unit.analysis.alerted import HOUR, group_of, job_of
 
-from angzarr.analysis.alerts.alert import (
-    AlertKind,
-    AlertSeverity,
-    BodyFormat,
-    as_text,
-    body_of,
-    generic_json,
-    slack_json,
-)
+from angzarr.analysis.alerts.alert import AlertKind, as_text, body_of, generic_json, slack_json
+from angzarr.analysis.alerts.alert_form import AlertSeverity, BodyFormat
 from angzarr.analysis.alerts.alert_state import AlertFinding
 from angzarr.analysis.alerts.alert_text import Speaker, check_link, link_of, trial_alert
 from angzarr.analysis.ledger.failure import UNREADABLE

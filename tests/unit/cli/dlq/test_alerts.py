@@ -7,7 +7,7 @@ import pytest
 from tests.contracts.alerts import LEASE, sighting_of
 from tests.hand_clock import START
 
-from angzarr.analysis.alerts.alert import AlertSeverity
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.webhooks import PostResult
 
 

@@ -1,4 +1,4 @@
-"""Sends what follows from decisions, compensations and gaps, as events and tasks of the app.
+"""Sends what follows from decisions and gaps, as events and tasks of the app.
 
 `SingleConnectionEvents` and `GapResender` send from threads beside which others fork. Celery's own
 way to send takes locks that a child would inherit in the state of that moment.
@@ -16,9 +16,8 @@ from celery import Celery
 from angzarr.adapters.celery.publish.routing import Routes
 from angzarr.aggregates.book import EventStore, Head
 from angzarr.aggregates.command import Command, origin_headers, task_of
-from angzarr.analysis.replay.compensation import Call, Compensations
 from angzarr.clock import Clock
-from angzarr.delivery.handlers import Handlers, subscriptions
+from angzarr.delivery.handlers import subscriptions
 from angzarr.delivery.schedule import read_row
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Message, task_id_for
@@ -101,29 +100,6 @@ class SingleConnectionEvents:
         task_id = task_id_for(event.id, handler)
         message = celery_message(handler, task_id, addressed, queue, origin=_ORIGIN)
         self._publisher.publish(message)
-
-
-class CeleryCompensations(Compensations):
-    """The compensations that the handlers of *app* name."""
-
-    def __init__(self, app: Celery, handlers: Handlers) -> None:
-        self._app = app
-        self._handlers = handlers
-
-    def of(self, handler: str) -> str:
-        """The task that undoes what *handler* does."""
-        found = self._handlers.get(handler)
-        return (found and found.compensation) or ""
-
-    def send(self, call: Call) -> None:
-        """Publish *call*, confirmed; it goes where the app routes its task."""
-        self._app.send_task(
-            call.task,
-            args=call.args,
-            kwargs=dict(call.kwargs),
-            task_id=call.task_id,
-            headers=OwnHeaders(call.headers),
-        )
 
 
 #: Events that are sent for one gap at a time; what is missing after these is found later.

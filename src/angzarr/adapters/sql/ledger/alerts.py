@@ -24,7 +24,6 @@ from angzarr.analysis.alerts.alert import (
     Alert,
     AlertKind,
     Alerts,
-    AlertSeverity,
     DeliveryState,
     DueAlert,
     EntryCount,
@@ -34,6 +33,7 @@ from angzarr.analysis.alerts.alert import (
     Raised,
     Watch,
 )
+from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.analysis.ledger.entry import is_known, read_word
 from angzarr.clock import Clock, SystemClock
 
