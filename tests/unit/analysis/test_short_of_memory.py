@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 
 import pytest
@@ -37,7 +38,7 @@ def filed():
 
 @pytest.fixture
 def queue():
-    return MemoryDeadLetterQueue()
+    return MemoryDeadLetterQueue(uuid.uuid4().hex)  # others leave letters in the usual channel
 
 
 @pytest.fixture
