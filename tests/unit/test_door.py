@@ -10,6 +10,37 @@ import pytest
 import angzarr
 from angzarr import aggregates, analysis, events, resilience, sagas
 
+#: What belongs to an analysis worker, to people and to their tools, and to no publisher or worker.
+_ELSEWHERE = ("angzarr.analysis", "angzarr.cli", "angzarr.dashboard", "angzarr.doctor_probes")
+#: What every process reads the settings of alerts by.
+_SETTINGS_OF_ALERTS = {
+    "angzarr.analysis",
+    "angzarr.analysis.alerts",
+    "angzarr.analysis.alerts.alert_form",
+}
+_APP = """
+import sys
+from angzarr import Angzarr
+
+app = Angzarr("shop", broker="memory://")
+
+@app.handler("OrderPlaced", domain="order")
+def note(data, ctx):
+    pass
+
+app.publish({"id": "o-1"}, type="OrderPlaced", domain="order", root="o-1")
+"""
+_WORKER = """
+life = app._runtime
+life.check_worker("solo")
+life.begin_work("solo")
+life.executor()
+life.end_work()
+"""
+_SAY_MODULES = """
+print("modules:", *sys.modules)
+"""
+
 PACKAGES = (angzarr, aggregates, analysis, events, resilience, sagas)
 
 
@@ -45,3 +76,17 @@ def test_import_alone_loads_no_dependency():
     ).stdout
     assert "'angzarr'" in said
     assert not any(f"'{name}'" in said for name in ("celery", "kombu", "pydantic", "sqlalchemy"))
+
+
+@pytest.mark.parametrize("program", [_APP, _APP + _WORKER], ids=["publisher", "worker"])
+def test_neither_a_publisher_nor_a_worker_loads_the_analysis(program):
+    said = subprocess.run(
+        [sys.executable, "-c", program + _SAY_MODULES], capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    last = said.stdout.splitlines()[-1]
+    assert last.startswith("modules:")
+    loaded = set(last.split())
+    assert "angzarr.app.angzarr" in loaded
+    assert {name for name in loaded if name.startswith(_ELSEWHERE)} == _SETTINGS_OF_ALERTS
+    assert not loaded & {"alembic", "fastapi", "httpx", "jinja2", "uvicorn"}

@@ -9,18 +9,20 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from angzarr.adapters.opentelemetry.meters import SCOPE, label
-from angzarr.analysis.alerts.alert import Alert
-from angzarr.analysis.alerts.alert_raiser import Depth
 from angzarr.clock import Clock, SystemClock
 from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.spool_forwarder import SpoolTally
 from angzarr.errors import Unavailable
+
+if TYPE_CHECKING:  # a worker has other meters of these, and no analysis
+    from angzarr.analysis.alerts.alert import Alert
+    from angzarr.analysis.alerts.alert_raiser import Depth
 
 #: Seconds; a reader asks for all gauges at once.
 _KNOWN_FOR: Final = 1.0

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from angzarr.adapters.structlog.logs import Line, bound_logger, complete, is_ours
-from angzarr.analysis.alerts.alert import Alert
 from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.facts import Fact
 from angzarr.webhooks import PostResult
+
+if TYPE_CHECKING:  # every worker logs facts, and only an analysis worker alerts
+    from angzarr.analysis.alerts.alert import Alert
 
 _WORDS = {logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
 
