@@ -187,7 +187,7 @@ ship: env $(UV) build/docs/.done ## the short half of soak, which CI runs: relea
 	exit $$code
 
 endure: env # the long half of soak
-	@export ANGZARR_SOAK=1; code=0; \
+	@export ANGZARR_TEST_SOAK=1; code=0; \
 	$(BIN)/pytest --ignore=tests/image --ignore=tests/cluster $(SHIPPED:%=--ignore=%) -m "soak or longer" \
 		-n $(JOBS) --dist worksteal --junitxml=build/reports/endure.xml || code=1; \
 	$(MAKE) --no-print-directory fuzz SECONDS=$(SECONDS) SEED=$(SEED) || code=1; \

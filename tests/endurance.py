@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 #: Set by `make soak`.
-SOAKING = os.environ.get("ANGZARR_SOAK") == "1"
+SOAKING = os.environ.get("ANGZARR_TEST_SOAK") == "1"
 
 
 def longer(number: Any, soaking: Any) -> Any:
