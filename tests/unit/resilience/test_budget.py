@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from angzarr.errors import ConfigurationError
@@ -48,6 +48,10 @@ def test_settings_that_cannot_work_are_refused(budgets):
         FlowSettings(budgets=budgets)
 
 
+@example(
+    window=timedelta(seconds=2, microseconds=999_985),
+    now=datetime(2026, 1, 1, 12, 0, 0, 499_985, tzinfo=UTC),
+)
 @given(window=SPANS, now=MOMENTS)
 def test_the_oldest_slice_lies_wholly_within_the_window(window, now):
     settings = BudgetSettings(window=window)
