@@ -13,10 +13,11 @@ from contextlib import ExitStack
 import pytest
 
 import warm_process
+from endurance import soak
 from polling import wait_until
 from system.conftest import HERE, PATH
 
-EVENTS = 60
+EVENTS = 40
 #: Calls below which nothing is judged.
 MIN_CALLS = 10
 SETTINGS = {
@@ -34,14 +35,15 @@ def told(**more):
 
 
 def fleet(site, stack, number=2, pool="prefork", **environment):
-    """Start workers of two slots each."""
-    prefix = site.module.PREFIX
-    return [
-        stack.enter_context(
-            site.worker("-Q", f"{prefix},{prefix}-dep", pool=pool, **told() | environment)
-        )
+    """Start workers of two slots each, side by side."""
+    queues = f"{site.module.PREFIX},{site.module.PREFIX}-dep"
+    had = site.text().count(" ready.")
+    workers = [
+        stack.enter_context(site.begun_worker("-Q", queues, pool=pool, **told() | environment))
         for _ in range(number)
     ]
+    wait_until(lambda: site.text().count(" ready.") == had + number, "all to be ready")
+    return workers
 
 
 def publish(site, number=EVENTS):
@@ -80,7 +82,7 @@ def angzarr(site, *arguments):
 
 @pytest.mark.parametrize(
     ("site", "pool"),
-    [("redis", "prefork"), ("redis", "threads"), ("amqp", "prefork"), ("sqs", "threads")],
+    [("redis", "prefork"), soak("redis", "threads"), ("amqp", "prefork"), ("sqs", "threads")],
     indirect=["site"],
 )
 def test_an_outage_costs_few_calls_no_attempt_and_no_event(site, pool):
@@ -126,12 +128,13 @@ def test_a_queue_is_not_consumed_while_the_probe_is_out(site):
 
     beside(site, "ill").touch()
     with ExitStack() as stack:
-        fleet(site, stack, 1, **told(pause_queues=True, probe_lease=60.0))
+        (only,) = fleet(site, stack, 1, **told(pause_queues=True, probe_lease=60.0))
         publish(site)
         wait_until(lambda: turns()[0], "the queue to be stopped")
         beside(site, "mute").touch()
         wait_until(lambda: [line for line in site.ran("call") if line["mute"]], "a probe")
         wait_until(lambda: turns()[0] == turns()[1] + 1, "the queue to be stopped meanwhile")
+        os.killpg(only.pid, signal.SIGKILL)  # it would wait for the probe, which stays out
     assert len([line for line in site.ran("call") if line["mute"]]) == 1
 
 
