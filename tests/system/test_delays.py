@@ -13,6 +13,7 @@ import boto3
 import pytest
 import redis
 
+from endurance import soak
 from polling import PATIENCE, wait_until
 from rabbitmq_servers import PrivateRabbitMQ
 from redis_servers import PrivateRedis
@@ -187,7 +188,7 @@ def private(kind, folder):
             yield server
 
 
-@pytest.mark.parametrize("kind", ["redis", "classic", "quorum"])
+@pytest.mark.parametrize("kind", ["redis", soak("classic"), "quorum"])
 def test_a_retry_outlives_a_restart_of_the_broker_and_of_every_worker(make_delayed, kind, tmp_path):
     with private(kind, tmp_path) as server:
         store = {"store": server.url} if kind == "redis" else {}

@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from endurance import soak
 from polling import wait_until
 from system.conftest import stop
 from system.test_health import HealthSite
@@ -63,7 +64,7 @@ def children(process) -> list[int]:
     return [int(pid) for pid in told.stdout.split()]
 
 
-@pytest.mark.parametrize("broker", ["redis", "amqp"])
+@pytest.mark.parametrize("broker", ["redis", soak("amqp")])
 def test_counts_add_up_after_children_were_killed(request, measured, broker):
     site = measured(broker=request.getfixturevalue(f"{broker}_url"))
     with site.probed_worker() as process:
