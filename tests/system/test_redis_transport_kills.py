@@ -210,6 +210,10 @@ def road(tmp_path, monkeypatch, unique_name, amqp_url):
         site.close()
 
 
+#: A lease of 2 s, so that others take over soon.
+SOON = {"ROAD_LEASE": "2"}
+
+
 def handled(site) -> Counter[int]:
     return Counter(line["n"] for line in site.ran("handled"))
 
@@ -217,7 +221,7 @@ def handled(site) -> Counter[int]:
 def test_sigkill_of_an_angzarr_worker_handles_every_event_and_repeats_only_what_ran(road):
     published = 0
     for _ in range(KILLS):
-        with road.worker() as victim:
+        with road.worker(**SOON) as victim:
             before = len(handled(road))
             for n in range(published, published + 25):
                 road.app.publish(road.module.Thing(n=n, fate="slow", seconds=0.03), id=f"e{n}")
@@ -226,19 +230,19 @@ def test_sigkill_of_an_angzarr_worker_handles_every_event_and_repeats_only_what_
             time.sleep(random.random() * 0.1)
             os.killpg(victim.pid, signal.SIGKILL)
             victim.wait()
-    with road.worker():
+    with road.worker(**SOON):
         wait_until(lambda: set(handled(road)) == set(range(published)), "all to be handled")
     twice = [n for n, times in Counter(x["n"] for x in road.ran("handle")).items() if times > 1]
     assert len(twice) <= KILLS * SLOTS, "only what ran when its worker was killed may run again"
 
 
 def test_a_frozen_angzarr_worker_whose_event_was_taken_over_is_fenced(road):
-    with road.worker() as frozen:
+    with road.worker(**SOON) as frozen:
         road.app.publish(road.module.Thing(n=1, fate="slow", seconds=1.0), id="frozen")
         road.wait_ran("handle")
         os.killpg(frozen.pid, signal.SIGSTOP)
         try:
-            with road.worker():
+            with road.worker(**SOON):
                 road.wait_ran("handled")
                 assert "fenced" not in road.text()
                 os.killpg(frozen.pid, signal.SIGCONT)

@@ -176,7 +176,7 @@ def test_sigterm_to_all_processes_of_a_worker_lets_handlers_finish(site_on):
 
 
 def test_a_shutdown_by_remote_control_is_as_sigterm(site_on):
-    site = site_on(ROAD_GRACE="5")
+    site = site_on(ROAD_GRACE="3")
     with worker(site, "threads") as first:
         publish(site, [0], fate="long", seconds=FOR_EVER)
         publish(site, [1], fate="slow", seconds=0.7)
