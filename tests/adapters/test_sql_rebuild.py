@@ -112,10 +112,11 @@ def test_the_space_is_gone_afterwards(world):
 
 
 def test_live_events_keep_arriving_and_none_is_lost_or_counted_twice(world):
-    before = world.fill(60, 10)
+    before = world.fill(30, 10)
     world.handle(before)
     spoil(world)
     with Writers(world) as writers:
+        wait_until(lambda: writers.events or writers.errors, "a live event")
         world.rebuild(batch=20)
     assert not writers.errors
     assert writers.events
@@ -196,7 +197,7 @@ def test_a_rebuild_in_place_that_is_killed_anywhere_goes_on(world):
 
 
 def test_live_events_during_a_rebuild_in_place_have_their_effects_once(world):
-    before = world.fill(40, 10)
+    before = world.fill(25, 10)
     world.handle(before)
     right = sum(event.data for event in before if event.type == "Booked")
     with Writers(world) as writers:
