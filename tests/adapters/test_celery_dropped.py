@@ -133,6 +133,7 @@ def test_what_came_back_too_often_is_a_letter_with_its_bytes(make_app, unique_na
 
 
 def test_what_rabbitmq_gave_up_ends_the_chain_behind_it(app, reading, monkeypatch):
+    declare_dropped(app)
     backend = CacheBackend(app, backend="memory://")
     monkeypatch.setattr(app._local, "backend", backend, raising=False)
     monkeypatch.setattr(app.tasks["one"], "backend", backend)
@@ -150,6 +151,7 @@ def test_what_rabbitmq_gave_up_ends_the_chain_behind_it(app, reading, monkeypatc
 
 
 def test_what_a_stranger_rejected_is_told_with_its_queue(app, reading):
+    declare_dropped(app)
     publish(app, 1, compression="zlib")
     take(app, requeue=False)
     taken = reading()
@@ -161,6 +163,7 @@ def test_what_a_stranger_rejected_is_told_with_its_queue(app, reading):
 
 
 def test_what_is_no_task_is_read_as_it_is(app, reading):
+    declare_dropped(app)
     queue = app.amqp.queues[app.conf.task_default_queue]
     with app.connection_for_write() as connection:
         queue(connection.default_channel).declare()
