@@ -256,7 +256,7 @@ def test_a_frozen_angzarr_worker_whose_event_was_taken_over_is_fenced(road):
 
 def test_a_worker_that_wakes_begins_nothing_that_others_took_over(road):
     """It had claimed with its fetch what was behind the two that it ran when it was frozen."""
-    with road.worker("--prefetch-multiplier", "4") as frozen:
+    with road.worker("--prefetch-multiplier", "4", **SOON) as frozen:
         for n in range(6):
             fate = {"fate": "slow", "seconds": 1.0} if n < SLOTS else {}
             road.app.publish(road.module.Thing(n=n, **fate), id=f"frozen-{n}")
@@ -264,7 +264,7 @@ def test_a_worker_that_wakes_begins_nothing_that_others_took_over(road):
         wait_until(lambda: road.text().count("] received") == 6, "all to be fetched")
         os.killpg(frozen.pid, signal.SIGSTOP)
         try:
-            with road.worker():
+            with road.worker(**SOON):
                 wait_until(lambda: len(handled(road)) == 6, "the other to handle all")
                 os.killpg(frozen.pid, signal.SIGCONT)
                 road.wait_ran("handled", 6 + SLOTS)

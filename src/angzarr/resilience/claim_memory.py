@@ -58,15 +58,16 @@ class Tenure:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._leases = leases
-        self._span = span
+        #: How long a lease runs after each renewal.
+        self.span = span
         self._monotonic = monotonic
         self._known = ("", float("-inf"))
 
     def renew(self, owner: str) -> float:
         """Renew *owner*'s lease and return until when it runs at least; raises StoreUnavailable."""
         began = self._monotonic()  # the store counts from when it hears of it, which is later
-        self._leases.renew(owner, self._span)
-        until = began + self._span.total_seconds()
+        self._leases.renew(owner, self.span)
+        until = began + self.span.total_seconds()
         self._known = (owner, until)
         return until
 
@@ -82,7 +83,7 @@ class Tenure:
         """
         known, until = self._known
         left = until - self._monotonic()
-        if known == owner and left * 2 >= self._span.total_seconds():
+        if known == owner and left * 2 >= self.span.total_seconds():
             return until
         return self.renew(owner)
 

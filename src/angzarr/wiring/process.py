@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from celery import Celery
@@ -11,7 +12,7 @@ from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
 from angzarr.facts import FactLog
 from angzarr.projections.checkpoint import OrderingStores
-from angzarr.resilience.claim_memory import Tenure
+from angzarr.resilience.claim_memory import LEASE, Tenure
 from angzarr.runtime.processes import OncePerProcess
 from angzarr.sagas.outbox import Outbox
 from angzarr.settings.sagas import SECTION, SagaCompensationSettings
@@ -49,7 +50,7 @@ class ProcessParts:
         self._claims = OncePerProcess(
             lambda: wiring.open_claims(context.settings, context.broker_url)
         )
-        self._tenure = OncePerProcess(lambda: Tenure(self.claims.leases))
+        self._tenure = OncePerProcess(lambda: Tenure(self.claims.leases, span=lease_of(celery)))
         self._flow = OncePerProcess(lambda: open_flow(context, lambda: self.facts))
         self._facts = OncePerProcess(
             lambda: wiring.open_facts(context.settings, context.broker_url)
@@ -100,6 +101,15 @@ class ProcessParts:
         for made in (kept.forget() for kept in closed):
             if made is not None:
                 made.close()
+
+
+def lease_of(celery: Celery) -> timedelta:
+    """How long a worker counts as alive after its last sign of life.
+
+    A Redis broker's shorter `lease` counts for the claims too: both may renew the same key.
+    """
+    given = (celery.conf.broker_transport_options or {}).get("lease")
+    return LEASE if given is None else min(LEASE, timedelta(seconds=float(given)))
 
 
 def open_poster(given: SagaCompensationSettings) -> Any:

@@ -19,7 +19,7 @@ from typing import Final
 
 from angzarr.errors import StoreUnavailable
 from angzarr.fleet import SAID_AGAIN, Fleet, Member
-from angzarr.resilience.claim_memory import LEASE, Tenure
+from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.clock_watch import ClockWatch
 from angzarr.runtime.failures import LogThrottle
 
@@ -78,8 +78,8 @@ class Membership:
             _log.warning("fleet_not_told: %s", error)
 
 
-#: How often an owner gives a sign of life.
-RENEWED_EVERY = timedelta(seconds=2)
+#: How often an owner gives a sign of life within the span of one lease.
+RENEWALS = 4
 #: How long after a renewal failed the next is tried: until one works, whatever this worker claims
 #: looks like a dead worker's.
 RETRIED_EVERY = timedelta(milliseconds=250)
@@ -145,7 +145,7 @@ class LeaseKeeper:
         try:
             self._tenure.end(self._owner)
         except StoreUnavailable:
-            _log.warning("owner_lease_not_ended: it expires within %s", LEASE)
+            _log.warning("owner_lease_not_ended: it expires within %s", self._tenure.span)
 
     def _keep(self) -> None:
         held, begun = True, self._monotonic()
@@ -163,7 +163,8 @@ class LeaseKeeper:
 
     def _pause(self, begun: float) -> float:
         """The seconds until the next renewal, whatever else was done since the last one."""
-        return max(begun + RENEWED_EVERY.total_seconds() - self._monotonic(), 0.0)
+        every = self._tenure.span.total_seconds() / RENEWALS
+        return max(begun + every - self._monotonic(), 0.0)
 
     def _stay_member(self) -> None:
         if self._membership is not None:

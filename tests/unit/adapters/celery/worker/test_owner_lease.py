@@ -12,7 +12,7 @@ from angzarr.adapters.celery.worker import owner_lease
 from angzarr.adapters.celery.worker.owner_lease import LEFT_ALONE, LeaseKeeper, Membership
 from angzarr.errors import StoreUnavailable
 from angzarr.fleet import SAID_AGAIN, SAID_LIFE, Member
-from angzarr.resilience.claim_memory import Tenure
+from angzarr.resilience.claim_memory import LEASE, Tenure
 from hand_clock import START, HandClock
 
 TURN = timedelta(seconds=2)
@@ -161,9 +161,16 @@ def test_a_lease_that_could_not_be_renewed_is_tried_again_soon():
     keeper = LeaseKeeper(Tenure(Leases(failures=2)), "me", monotonic=lambda: 0.0)
     keeper._ended = waits = Waits(4)
     keeper._keep()
-    usual = owner_lease.RENEWED_EVERY.total_seconds()
+    usual = LEASE.total_seconds() / owner_lease.RENEWALS
     soon = owner_lease.RETRIED_EVERY.total_seconds()
     assert waits.seconds == [usual, soon, soon, usual, usual]
+
+
+def test_a_shorter_lease_is_renewed_more_often():
+    keeper = LeaseKeeper(Tenure(Leases(), span=TURN), "me", monotonic=lambda: 0.0)
+    keeper._ended = waits = Waits(1)
+    keeper._keep()
+    assert waits.seconds == [0.5, 0.5]
 
 
 def test_an_outage_is_one_line_a_minute(caplog):
