@@ -9,10 +9,13 @@ import sys
 
 import pytest
 
+import warm_process
+
 #: Runs the command with one command of a saga taken away from the broker.
 THIEF = """
 import sys
 from kombu.transport.memory import Channel
+import warm_process
 from angzarr.cli.main import main
 
 honest, stolen = Channel._put, []
@@ -59,15 +62,18 @@ CHAIN = {
 }
 
 
-def demo(*options, tmp_path, script=None, timeout=110):
-    program = ["-c", script] if script else ["-m", "angzarr"]
+def demo(*options, tmp_path, script=None, timeout=300):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    if script is None:
+        command = ["angzarr", "demo", *options]
+        return warm_process.run(command, environment=environment, timeout=timeout)
     return subprocess.run(
-        [sys.executable, *program, "demo", *options],
+        [sys.executable, "-c", script, "demo", *options],
         capture_output=True,
         text=True,
         timeout=timeout,
         check=False,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env=environment,
     )
 
 

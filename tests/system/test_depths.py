@@ -10,6 +10,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from endurance import soak
 from polling import wait_until
 from redis_servers import free_port
 from system.test_health import HealthSite
@@ -35,7 +36,7 @@ def told(port: int, name: str) -> dict[str, float] | None:
     }
 
 
-@pytest.mark.parametrize("store", ["redis", "postgresql"])
+@pytest.mark.parametrize("store", ["redis", soak("postgresql")])
 def test_one_worker_tells_of_unread_letters_and_another_one_once_it_is_dead(
     request, make_site, unique_name, store
 ):

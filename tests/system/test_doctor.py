@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import uuid
 from collections import Counter
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import warm_process
 from doctoring import virtual_host
 from polling import wait_until
 from redis_servers import PrivateRedis
@@ -50,11 +49,9 @@ def environment(request, tmp_path, amqp_url, unique_name):
 @contextmanager
 def worker(name, environment, log):
     options = ["--concurrency", "1", "--hostname", f"w{uuid.uuid4().hex[:8]}@%h", "-l", "INFO"]
-    command = [sys.executable, "-m", "celery", "-A", name, "worker", *options]
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            command, cwd=HERE, stdout=out, stderr=out, env=environment, start_new_session=True
-        )
+    log.touch()
+    command = ["celery", "-A", name, "worker", *options]
+    process = warm_process.begin(command, folder=HERE, environment=environment, log=log)
     try:
         wait_until(lambda: " ready." in log.read_text(errors="replace"), log.read_text())
         yield
@@ -63,10 +60,8 @@ def worker(name, environment, log):
 
 
 def doctor(name, environment, *options):
-    command = [sys.executable, "-m", "angzarr", "-A", name, "doctor", "--timeout", "20s", *options]
-    return subprocess.run(
-        command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=100, check=False
-    )
+    command = ["angzarr", "-A", name, "doctor", "--timeout", "20s", *options]
+    return warm_process.run(command, folder=HERE, environment=environment)
 
 
 def examined(name, environment):

@@ -11,6 +11,7 @@ from collections import Counter
 
 import pytest
 
+import warm_process
 from polling import wait_until
 from postgresql_servers import PrivatePostgreSQL
 from system.conftest import PATH, stop
@@ -198,9 +199,6 @@ def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_pat
 
     One of the events is so large that its letter leaves its body in the payload store.
     """
-    import subprocess
-    import sys
-
     payloads = {"url": f"file://{tmp_path}/payloads", "over": 10_000}
     letters = {"backend": "amqp", "amqp_url": amqp_url, "payloads": payloads}
     site = make_site(ROAD_DLQ=json.dumps(letters))
@@ -209,22 +207,20 @@ def test_the_whole_loop_from_failure_to_replay_and_resolution(make_site, tmp_pat
         **os.environ, **site.environment, "ANGZARR_LEDGER": ledger,
         "ANGZARR_ANALYSIS__FIRST_DELAY": "1", "PYTHONPATH": PATH,
     }  # fmt: skip
-    analyze = [sys.executable, "-m", "angzarr", "-A", "road_app", "dlq", "analyze"]
+    analyze = ["angzarr", "-A", "road_app", "dlq", "analyze"]
     with site.worker():
-        analyst = subprocess.Popen(
-            analyze, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+        analyst = warm_process.begin(
+            analyze, folder=tmp_path, environment=environment, log=tmp_path / "analyst.log"
         )
         try:
             publish(site, [1], fate="down")
             publish(site, [3], fate="down", filler="x" * 10_000)
             publish(site, [2], fate="give up")
             site.wait_ran("handled", 2)
-            told = [sys.executable, "-m", "angzarr", "-A", "road_app", "dlq", "stats", "--json"]
+            told = ["angzarr", "-A", "road_app", "dlq", "stats", "--json"]
 
             def statuses():
-                said = subprocess.run(
-                    told, env=environment, capture_output=True, text=True, timeout=60, check=True
-                )
+                said = warm_process.run(told, environment=environment, check=True)
                 by = json.loads(said.stdout)["by_status"]
                 return by.get("resolved") == 2 and "held" in by
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
+import warm_process
 from polling import wait_until
 from system.conftest import HERE, PATH
 
@@ -24,11 +23,9 @@ def site(make_site, redis_url):
 
 def told(site, *arguments):
     """Run the command as a person does, in a process of its own; return what it told."""
-    command = [sys.executable, "-m", "angzarr", "-A", "road_app", "fleet", *arguments, "--json"]
-    done = subprocess.run(
-        command, cwd=HERE, env={**os.environ, **site.environment, "PYTHONPATH": PATH},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    command = ["angzarr", "-A", "road_app", "fleet", *arguments, "--json"]
+    environment = {**os.environ, **site.environment, "PYTHONPATH": PATH}
+    done = warm_process.run(command, folder=HERE, environment=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -41,8 +41,11 @@ def site(request, tmp_path, monkeypatch, unique_name, postgresql_url):
     site.close()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
-    ("site", "roots"), [("redis", 40), ("amqp", 40), ("sqs", 12)], indirect=["site"]
+    ("site", "roots"),
+    [("redis", longer(20, 40)), ("amqp", longer(20, 40)), ("sqs", longer(8, 12))],
+    indirect=["site"],
 )
 def test_many_workers_keep_the_order_of_every_aggregate(site, roots):
     roots = [f"a{number}" for number in range(roots)]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
+import warm_process
 from polling import wait_until
 from system.conftest import HERE, PATH
 
@@ -56,11 +55,10 @@ def test_a_wave_that_a_person_ends_is_over_at_once(site):
             site.app.publish(site.module.Batch(n=n))
         wait_until(lambda: "consuming_stopped" in site.text(), "the queue to be closed")
         ill.unlink()
-        subprocess.run(
-            [sys.executable, "-m", "angzarr", "-A", "road_app", "breaker", "reset",
-             f"wave:{prefix}-batch"],
-            cwd=HERE, env={**os.environ, **site.environment, **long, "PYTHONPATH": PATH},
-            timeout=60, check=True,
+        warm_process.run(
+            ["angzarr", "-A", "road_app", "breaker", "reset", f"wave:{prefix}-batch"],
+            folder=HERE, environment={**os.environ, **site.environment, **long, "PYTHONPATH": PATH},
+            check=True,
         )  # fmt: skip
         wait_until(lambda: "consuming_resumed" in site.text(), "the queue to be opened")
         site.app.publish(site.module.Batch(n=EVENTS))

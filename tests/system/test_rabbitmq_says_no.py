@@ -21,6 +21,7 @@ from polling import wait_until
 from rabbitmq_servers import PrivateRabbitMQ
 
 EVENTS = 30
+WATERMARK = "vm_memory_monitor:set_vm_memory_high_watermark"
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,8 @@ def server(tmp_path_factory):
 @pytest.fixture
 def alarm(server):
     """Let RabbitMQ be out of memory: it reads nothing more from who publishes."""
-    yield lambda: server.command("set_vm_memory_high_watermark", "0.00001")
-    server.command("set_vm_memory_high_watermark", "0.6")
+    yield lambda: server.evaluate(f"{WATERMARK}(0.00001).")
+    server.evaluate(f"{WATERMARK}(0.6).")
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_who_publishes_while_rabbitmq_is_out_of_memory_is_told(site, server, ala
     for send in (lambda: publish(site, 2), lambda: site.module.add.delay(1, 1)):
         with pytest.raises(BrokerUnavailable, match="out of memory or disk"):
             send()
-    server.command("set_vm_memory_high_watermark", "0.6")
+    server.evaluate(f"{WATERMARK}(0.6).")
     publish(site, 3)
     with site.worker(pool="solo"):
         handled(site, 1, 3)
@@ -88,8 +89,7 @@ def test_who_publishes_while_rabbitmq_is_out_of_memory_is_told(site, server, ala
 def test_a_message_held_longer_than_rabbitmq_waits_for_its_acknowledgement_is_handled_once(
     make_site, server, cable, redis_url
 ):
-    server.command(
-        "eval",
+    server.evaluate(
         "application:set_env(rabbit, channel_tick_interval, 500),"
         " application:set_env(rabbit, consumer_timeout, 3000).",
     )
@@ -104,8 +104,14 @@ def test_a_message_held_longer_than_rabbitmq_waits_for_its_acknowledgement_is_ha
         proxy.mend()
         handled(site, 2)
         assert worker.poll() is None
-    server.command("eval", "application:set_env(rabbit, consumer_timeout, 1800000).")
+    server.evaluate("application:set_env(rabbit, consumer_timeout, 1800000).")
     assert [line["n"] for line in site.ran("handled")] == [1, 2]
+
+
+def change_password(server, password):
+    server.evaluate(
+        f'rabbit_auth_backend_internal:change_password(<<"guest">>, <<"{password}">>, <<"test">>).'
+    )
 
 
 @pytest.mark.parametrize("pool", [soak("prefork"), "solo"])
@@ -113,11 +119,11 @@ def test_a_worker_whose_login_is_refused_for_a_while_goes_on(site, server, pool)
     with site.worker(pool=pool) as worker:
         publish(site, 1)
         handled(site, 1)
-        server.command("change_password", "guest", "another")
-        server.command("close_all_connections", "test")
+        change_password(server, "another")
+        server.evaluate('rabbit_networking:close_all_connections(<<"test">>).')
         wait_until(lambda: "ACCESS_REFUSED" in site.text(), "the login to be refused")
         time.sleep(3)
-        server.command("change_password", "guest", "guest")
+        change_password(server, "guest")
         refused = site.text().count("ACCESS_REFUSED")
         publish(site, 2)
         handled(site, 2)
@@ -129,12 +135,14 @@ def test_a_worker_whose_vhost_takes_no_connection_asks_seldom(site, server):
     with site.worker(pool="solo") as worker:
         publish(site, 1)
         handled(site, 1)
-        server.command("set_vhost_limits", '{"max-connections": 0}')
-        server.command("close_all_connections", "test")
+        server.evaluate(
+            'rabbit_vhost_limit:set(<<"/">>, [{<<"max-connections">>, 0}], <<"test">>).'
+        )
+        server.evaluate('rabbit_networking:close_all_connections(<<"test">>).')
         wait_until(lambda: "NOT_ALLOWED" in site.text(), "the connection to be refused")
         time.sleep(3)
         refused = site.text().count("NOT_ALLOWED")
-        server.command("clear_vhost_limits")
+        server.evaluate('rabbit_vhost_limit:clear(<<"/">>, <<"test">>).')
         with Connection(server.url) as connection:
             connection.ensure_connection(max_retries=20, interval_start=0.1)
         publish(site, 2)
@@ -144,11 +152,11 @@ def test_a_worker_whose_vhost_takes_no_connection_asks_seldom(site, server):
 
 
 def test_a_letter_larger_than_rabbitmq_takes_is_too_large_and_keeps_no_other_back(server):
-    server.command("eval", "application:set_env(rabbit, max_message_size, 16384).")
+    server.evaluate("application:set_env(rabbit, max_message_size, 16384).")
     queue = RabbitMQDeadLetterQueue(server.url)
     large = a_letter("sizes", 1, metadata={"large": "x" * 16384})
     answers = queue.put([a_letter("sizes", 0), large, a_letter("sizes", 2)])
-    server.command("eval", "application:set_env(rabbit, max_message_size, 134217728).")
+    server.evaluate("application:set_env(rabbit, max_message_size, 134217728).")
     assert (answers[0], answers[2]) == (None, None)
     assert isinstance(answers[1], TooLarge), answers
     assert "larger than configured max size 16384" in answers[1]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
+import warm_process
 from angzarr.adapters.sql.delivery.facts import SqlFactLog
 from angzarr.adapters.sql.engine.engine import build_engine
 from polling import wait_until
@@ -35,11 +34,9 @@ def site(make_site, redis_url, tmp_path):
 
 def flow(site, *arguments):
     """Run the command as a person does, in a process of its own; return what it told."""
-    command = [sys.executable, "-m", "angzarr", "-A", "road_app", "flow", *arguments, "--json"]
-    done = subprocess.run(
-        command, cwd=HERE, env={**os.environ, **site.environment, "PYTHONPATH": PATH},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    command = ["angzarr", "-A", "road_app", "flow", *arguments, "--json"]
+    environment = {**os.environ, **site.environment, "PYTHONPATH": PATH}
+    done = warm_process.run(command, folder=HERE, environment=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

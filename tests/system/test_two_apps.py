@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import subprocess
-import sys
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import journal
+import warm_process
 from angzarr.adapters.rabbitmq.dead_letters import RabbitMQDeadLetterQueue
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
@@ -45,11 +45,10 @@ class Pair:
     def process(self, app: str, *words: str, ready: str, **more: str):
         """Run a command of *app* until the block is left."""
         log = self.folder / f"{app}-{words[-1]}.log"
-        with log.open("wb") as said:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *words[:-1]], cwd=HERE, stdout=said, stderr=said,
-                env=self._environment(app, **more), start_new_session=True,
-            )  # fmt: skip
+        log.touch()
+        process = warm_process.begin(
+            words[:-1], folder=HERE, environment=self._environment(app, **more), log=log
+        )
         try:
             wait_until(lambda: ready in log.read_text(errors="replace"), f"{words} of {app}")
             yield
@@ -69,18 +68,17 @@ class Pair:
         )
 
     def say(self, app: str, *words: str) -> None:
-        """Run Python with *words* in the place of *app*, to its end."""
-        done = subprocess.run(
-            [sys.executable, *words], cwd=HERE, env=self._environment(app), check=False,
-            capture_output=True, text=True, timeout=PATIENCE,
-        )  # fmt: skip
+        """Run a command of *app* to its end."""
+        done = warm_process.run(
+            words, folder=HERE, environment=self._environment(app), timeout=PATIENCE
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     def fail_tasks(self) -> None:
         """Send tasks of both apps and wait until each has failed once."""
-        for app in self.apps:
-            send = f"import two_apps; [two_apps.charge.delay({app!r}) for _ in range({TASKS})]"
-            self.say(app, "-c", send)
+        for app in self.apps * TASKS:
+            sent = ("call", "tasks.charge", "--args", json.dumps([app]))
+            self.say(app, "celery", "-A", "two_apps", *sent)
         wait_until(lambda: len(self.runs()) == 2 * TASKS, "all to fail")
 
     def runs(self) -> list[tuple[str, str]]:
@@ -104,7 +102,7 @@ class Pair:
         (self.folder / "fixed").touch()
         for app in self.apps:
             for entry in self.wait_entries(app, TASKS, Status.HELD):
-                self.say(app, "-m", "angzarr", "-A", "two_apps", "dlq", "replay", entry.id, "--yes")
+                self.say(app, "angzarr", "-A", "two_apps", "dlq", "replay", entry.id, "--yes")
         for app in self.apps:
             self.wait_entries(app, TASKS, Status.RESOLVED)
         once = sorted((app, app) for app in self.apps for _ in range(TASKS))
