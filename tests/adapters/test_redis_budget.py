@@ -72,7 +72,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(
     steps=st.lists(STEPS, max_size=40),
     share=st.sampled_from([0.0, 0.2, 1 / 3]),

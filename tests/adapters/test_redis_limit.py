@@ -69,7 +69,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, max_size=30))
 def test_redis_says_what_the_rules_say(open_limits, steps):
     """Time stands still for the rules and nearly so for Redis: its waits are seconds and more."""

@@ -104,7 +104,7 @@ VALUES_OF = ("id", "order", "said", "at", "body", "small", "large")
 
 
 @given(st.lists(VALUES, max_size=5))
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 def test_rows_are_stored_as_an_insert_stores_them(engine, rows):
     rows = [{"id": f"r{number}", **row} for number, row in enumerate(rows)]
     with engine.begin() as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.server
 import os
 import subprocess
@@ -30,13 +31,25 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, docs_python):
-    """The site, built anew."""
-    folder = tmp_path_factory.mktemp("site")
-    build = [docs_python, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
-    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(build, cwd=CHECKOUT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    """The site, built anew by the first of the processes that share the tests."""
+    mine = tmp_path_factory.getbasetemp()
+    shared = mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine
+    folder = shared / "site"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            build(docs_python, folder)
     return folder
+
+
+def build(python, folder):
+    command = [python, "-m", "mkdocs", "build", "--strict", "--site-dir", f"{folder}.part"]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        command, cwd=CHECKOUT, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    Path(f"{folder}.part").rename(folder)
 
 
 @pytest.fixture(scope="module")

@@ -242,7 +242,7 @@ def test_a_context_of_no_app_refuses(world):
         context.retry(Step(world.clock))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     failures=st.integers(0, 40),
     policy=st.sampled_from(list(POLICIES.values())),
