@@ -15,7 +15,6 @@ import warm_process
 THIEF = """
 import sys
 from kombu.transport.memory import Channel
-import warm_process
 from angzarr.cli.main import main
 
 honest, stolen = Channel._put, []
