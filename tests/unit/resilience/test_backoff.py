@@ -17,7 +17,7 @@ SECOND = timedelta(seconds=1)
 TICK = timedelta(microseconds=2)  # timedelta rounds to microseconds
 
 chances = st.floats(0, 1, exclude_max=True)
-attempts = st.integers(1, most)
+attempts = st.integers(1, 10_000)
 
 
 @st.composite
