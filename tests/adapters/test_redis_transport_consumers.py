@@ -11,6 +11,7 @@ from kombu import Consumer, Queue
 from tests.adapters.redis_sides import connect, consuming, each_side, held, publish
 
 from adapters.redis_loop import looped
+from angzarr.adapters.redis import fetcher, poller
 from angzarr.adapters.redis.damaged import Damaged
 from angzarr.adapters.redis.keyspace_listener import KeyspaceListener
 from lateness import lateness
@@ -191,6 +192,26 @@ def test_without_a_bell_a_loop_goes_on_looking_for_room(redis_broker, unique_nam
                 took = time.monotonic() - freed[-1]
             assert took < SOON + late.seconds
             timer.join()
+
+
+@pytest.mark.parametrize("let_go", ["ack", "reject", "requeue"])
+def test_who_waits_in_drain_events_hears_that_another_thread_made_room(
+    redis_broker, unique_name, monkeypatch, let_go
+):
+    """As in a gevent worker, whose greenlets acknowledge while its consumer waits."""
+    monkeypatch.setattr(poller, "LONGEST_WAIT", 300.0)
+    monkeypatch.setattr(fetcher, "SAFETY_LOOK", 300.0)
+    with connect(redis_broker, lease=3600) as connection:
+        publish(connection, unique_name, range(10))
+        with consuming(connection, unique_name, prefetch=1, ack=False) as inbox:
+            for n in range(1, 11):
+                while len(inbox.messages) < n:
+                    connection.drain_events(timeout=120)
+                timer = threading.Timer(0.05, getattr(inbox.messages[-1], let_go))
+                timer.start()
+            timer.join()
+        made_room = {"requeue": {0}}.get(let_go, set(range(10)))
+        assert made_room <= set(inbox.bodies)
 
 
 @pytest.mark.usefixtures("no_bell")

@@ -159,15 +159,20 @@ class HoldingChannel(LinkedChannel):
             self._fetch_for_takers()
         fetcher = cast("Fetcher", self.fetcher)
         fetcher.let_go(tag, ending)
-        if self.connection.cycle.looped and self._takers:
-            self.connection.cycle.turn_soon(fetcher)
-        else:
+        if not self.connection.cycle.looped or not self._takers:
             fetcher.flush()
+        self._tell_of_room()
 
     def give_back(self, tags: Sequence[str], *, last: bool = False) -> None:
         """Give messages back now; if Redis is away they come back with the end of the session."""
         if self._session is not None and tags:
             self._session.give_back(tags, last=last)
+            self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
+        """Let who waits for messages come round: there is room for more."""
+        if self.is_fetching:
+            self.connection.cycle.turn_soon(self.fetcher)
 
     def end_session(self) -> None:
         """End fetching and give back what was neither acknowledged nor even delivered."""

@@ -1,9 +1,12 @@
 """Poller: turns the channels of one connection, in Celery's event loop or under drain_events.
 
+Under drain_events another thread or greenlet may acknowledge: that ends the wait, for there is room
+for more messages then.
+
 In a loop a lost Redis raises nothing: Celery would restart its consumer and cancel running tasks.
 The channels come back by themselves (see Fetcher). Under drain_events it raises, as stock does.
 
-Nudge: makes a loop come round at once that is about to wait.
+Nudge: makes whoever is about to wait come round at once.
 """
 
 from __future__ import annotations
@@ -77,6 +80,8 @@ class Poller(MultiChannelPoller):
 
     #: The event loop that turns this poller, if one does.
     loop: Any = None
+    #: Whether a wait of `drain_events` listens to the nudge.
+    _hears_nudge = False
     _deaf_until = 0.0
     _turning_soon = False
 
@@ -132,6 +137,9 @@ class Poller(MultiChannelPoller):
         if self.loop is not None:
             self.loop.on_tick.discard(self.tick)
             self.loop.remove(self._nudge.fileno())
+        elif self._hears_nudge:
+            self._hears_nudge = False
+            self.poller.unregister(self._nudge.fileno())
         self._nudge.close()
 
     def _deliver_the_rest(self) -> None:
@@ -141,11 +149,14 @@ class Poller(MultiChannelPoller):
             channel.deliver(MOST_A_TURN)
 
     def turn_soon(self, fetcher: Any) -> None:
-        """Wake the loop when *fetcher* is to turn. Not from within `tick`.
+        """Wake the loop when *fetcher* is to turn, or `drain_events` now. Not from within `tick`.
 
-        The loop has decided by then how long it waits. Without one, `drain_events` turns it.
+        The loop has decided by then how long it waits. From any thread without a loop.
         """
-        if self._turning_soon or self.loop is None:
+        if self.loop is None:
+            self._nudge.now()
+            return
+        if self._turning_soon:
             return
         delay = fetcher.turn_in()
         if delay is not None:
@@ -212,12 +223,18 @@ class Poller(MultiChannelPoller):
             if channel.active_fanout_queues:
                 self._register_LISTEN(channel)
             if channel.is_fetching:
+                self._hear_nudge()
                 self._or_lost(channel, self._turn)
                 wait = min(wait, channel.fetcher.turn_in() or wait)
         events = self.poller.poll(wait) or ()
         if not events:
             self._raise_overdue()
         return any(event & (READ | ERR) and self._handle(fileno) for fileno, event in events)
+
+    def _hear_nudge(self) -> None:
+        if not self._hears_nudge:
+            self._hears_nudge = True
+            self.poller.register(self._nudge.fileno(), READ)
 
     def _raise_overdue(self) -> None:
         for channel in self._overdue():
@@ -226,6 +243,8 @@ class Poller(MultiChannelPoller):
     def _handle(self, fileno: int) -> bool:
         channel, kind = self._fd_to_chan.get(fileno, (None, ""))
         if channel is None:
+            if self._hears_nudge and fileno == self._nudge.fileno():
+                self._nudge.answer()
             return False
         if kind == LISTEN:
             return bool(channel.handlers[LISTEN]())
