@@ -102,7 +102,7 @@ test: env $(UV) build/docs/.done ## all that a change can break in the product: 
 	exit $$code
 
 STEPS := $(MAKE) --no-print-directory --keep-going --output-sync=target
-.PHONY: test-system test-adapters test-chart test-unit
+.PHONY: test-system test-adapters test-chart test-unit ship-release
 
 # Whoever has nothing left takes over from another; what ships and what endures is for `make soak`.
 PYTEST := $(BIN)/pytest --dist worksteal -m "not soak"
@@ -180,11 +180,12 @@ SMOKE ?= test_tutorial.py
 SHIPPED := tests/system/test_release.py tests/system/test_site.py
 ship: env $(UV) build/docs/.done ## the short half of soak, which CI runs: release, site, image, the tutorial on a cluster
 	@code=0; \
-	$(MAKE) --no-print-directory dist || code=1; \
-	$(BIN)/pytest $(SHIPPED) -m soak -n $(JOBS) --dist worksteal --junitxml=build/reports/ship.xml || code=1; \
-	$(MAKE) --no-print-directory image-check || code=1; \
+	$(STEPS) --jobs=2 ship-release image-check || code=1; \
 	$(MAKE) --no-print-directory cluster-check ONLY=$(SMOKE) || code=1; \
 	exit $$code
+
+ship-release: dist
+	$(BIN)/pytest $(SHIPPED) -m soak -n $(JOBS) --dist worksteal --junitxml=build/reports/ship.xml
 
 endure: env # the long half of soak
 	@export ANGZARR_TEST_SOAK=1; code=0; \
