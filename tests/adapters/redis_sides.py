@@ -31,8 +31,9 @@ def connect(url: str, side: str | None = OURS, *, ssl: Any = False, **options: A
     None is ours as well, for addresses whose scheme says it.
     """
     if side == STOCK:
-        # The longest BRPOP: stock waits for its end when it closes, and else it is a second.
-        options = {"polling_interval": 0.05, **options}
+        # The longest BRPOP: stock waits for its end when it closes, and else it is a second. On a
+        # slow machine its health check is due amid a test, and waits for a paused server for ever.
+        options = {"polling_interval": 0.05, "health_check_interval": 0, **options}
     connection = Connection(url, transport=side, ssl=ssl, transport_options=options)
     used = connection.get_transport_cls()
     assert used.__module__ == (side or OURS).partition(":")[0]  # some addresses say which

@@ -141,8 +141,10 @@ def test_what_is_under_way_at_the_end_is_delivered_or_goes_back(
             inbox.turn()
             publish(connection, unique_name, ["x"])
             private_redis.pause()
-            inbox.turn(0.2)  # asks, and leaves before the answer is there
-            private_redis.resume()
+            try:
+                inbox.turn(0.2)  # asks, and leaves before the answer is there
+            finally:
+                private_redis.resume()
             wait_until(lambda: not raw.llen(unique_name), "the message to be on its way")
         assert raw.llen(unique_name) + (len(inbox.messages) if no_ack else 0) == 1
 
