@@ -223,7 +223,8 @@ class Poller(MultiChannelPoller):
             if channel.active_fanout_queues:
                 self._register_LISTEN(channel)
             if channel.is_fetching:
-                self._hear_nudge()
+                if not channel.room():
+                    self._hear_nudge()  # before the turn, which looks for room once more
                 self._or_lost(channel, self._turn)
                 wait = min(wait, channel.fetcher.turn_in() or wait)
         events = self.poller.poll(wait) or ()
