@@ -6,7 +6,7 @@ for more messages then.
 In a loop a lost Redis raises nothing: Celery would restart its consumer and cancel running tasks.
 The channels come back by themselves (see Fetcher). Under drain_events it raises, as stock does.
 
-Nudge: makes whoever is about to wait come round at once.
+Nudge: makes a loop, or a wait of drain_events, come round at once.
 """
 
 from __future__ import annotations
