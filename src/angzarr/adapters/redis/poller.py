@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from contextlib import suppress
 from queue import Empty
@@ -28,10 +29,12 @@ from angzarr.runtime.failures import LogThrottle
 class Nudge:
     """A pipe to oneself, made when first needed.
 
-    A loop that has decided how long it waits listens to file descriptors only.
+    A loop that has decided how long it waits listens to file descriptors only. Any thread may call
+    `now`, also while another one closes the pipe, whose number may be another's a moment later.
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._pipe: tuple[int, int] | None = None
         self._pending = False
 
@@ -43,9 +46,10 @@ class Nudge:
 
     def now(self) -> None:
         """Let the loop come round once more."""
-        if self._pipe is not None and not self._pending:
-            self._pending = True
-            os.write(self._pipe[1], b"x")
+        with self._lock:
+            if self._pipe is not None and not self._pending:
+                self._pending = True
+                os.write(self._pipe[1], b"x")
 
     def answer(self) -> None:
         """Take note."""
@@ -55,10 +59,11 @@ class Nudge:
 
     def close(self) -> None:
         """Close the pipe."""
-        if self._pipe is not None:
-            for end in self._pipe:
-                os.close(end)
-            self._pipe = None
+        with self._lock:
+            if self._pipe is not None:
+                for end in self._pipe:
+                    os.close(end)
+                self._pipe, self._pending = None, False
 
 
 _log = logging.getLogger("angzarr.transport")
