@@ -106,10 +106,20 @@ class ProcessParts:
 def lease_of(celery: Celery) -> timedelta:
     """How long a worker counts as alive after its last sign of life.
 
-    A Redis broker's shorter `lease` counts for the claims too: both may renew the same key.
+    A Redis broker's shorter `lease` counts for the claims too: both may renew the same key. Raises
+    ConfigurationError for a `lease` that is no number above 0.
     """
     given = (celery.conf.broker_transport_options or {}).get("lease")
-    return LEASE if given is None else min(LEASE, timedelta(seconds=float(given)))
+    if given is None:
+        return LEASE
+    try:
+        seconds = float(given)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not seconds > 0:
+        msg = f"broker_transport_options['lease'] must be seconds, more than 0; got {given!r}"
+        raise ConfigurationError(msg)
+    return timedelta(seconds=min(seconds, LEASE.total_seconds()))
 
 
 def open_poster(given: SagaCompensationSettings) -> Any:
