@@ -98,6 +98,11 @@ class Handlers:
         """The handler registered as *name*."""
         return self._by_name.get(name)
 
+    def compensation_of(self, name: str) -> str:
+        """The task that undoes what the handler *name* does; empty: none, or it is unknown."""
+        found = self.get(name)
+        return (found and found.compensation) or ""
+
     def of_type(self, event_type: str) -> Sequence[Handler]:
         """Every handler of *event_type* that takes events as they come, in order."""
         return tuple(self._by_type.get(event_type, ()))

@@ -78,13 +78,8 @@ class EvidenceSources:
             breakers=self._breaker_look(replayer.clock),
             releases=self._newer_releases,
             decodes=self._fit,
-            undone_by=self._undone_by,
+            undone_by=self._context.handlers.compensation_of,
         )
-
-    def _undone_by(self, handler: str) -> str:
-        """The compensation that *handler* names, or an empty string."""
-        found = self._context.handlers.get(handler)
-        return (found and found.compensation) or ""
 
     def _newer_releases(self) -> NewerRuns:
         """Look at the fleet once; a release is newer if all that run the handler run such a one.

@@ -18,8 +18,7 @@ class CeleryCompensations(Compensations):
 
     def of(self, handler: str) -> str:
         """The task that undoes what *handler* does."""
-        found = self._handlers.get(handler)
-        return (found and found.compensation) or ""
+        return self._handlers.compensation_of(handler)
 
     def send(self, call: Call) -> None:
         """Publish *call*, confirmed; it goes where the app routes its task."""
