@@ -215,7 +215,7 @@ def alarm(seconds: float, tell: Callable[[str], str]) -> Iterator[None]:
             theirs_first, left = False, 0.0  # it rings once
             if callable(before):
                 before(number, frame)
-        if _is_deaf(frame):
+        if _drops_errors(frame):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN)
             return
         raise Hangs(tell(where(frame)))
@@ -232,7 +232,7 @@ def alarm(seconds: float, tell: Callable[[str], str]) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, max(left - passed, _SHORTEST))
 
 
-def _is_deaf(frame: FrameType | None) -> bool:
+def _drops_errors(frame: FrameType | None) -> bool:
     """True in a finalizer or a weak reference's callback: what is raised there is dropped."""
     if frame is None:
         return False
