@@ -26,7 +26,7 @@ SLOWNESS = 8
 #: RabbitMQ tries what it could not move on from a delay again after 3 minutes.
 MOVED_AGAIN = 200
 #: How long a second run would have to show itself.
-AFTERWARDS = 1.5
+AFTERWARDS = 3.0
 
 BROKERS = ["redis", "classic", "quorum", "sqs"]
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
-import warm_process
+from system.test_demo import run as demo
 
 #: Runs the command with one command of a saga taken away from the broker.
 THIEF = """
@@ -59,21 +56,6 @@ CHAIN = {
     ],
     "orders": ["FulfilmentStarted", "ReserveStock", "out of stock", "FulfilmentFailed"],
 }
-
-
-def demo(*options, tmp_path, script=None, timeout=300):
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    if script is None:
-        command = ["angzarr", "demo", *options]
-        return warm_process.run(command, environment=environment, timeout=timeout)
-    return subprocess.run(
-        [sys.executable, "-c", script, "demo", *options],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        env=environment,
-    )
 
 
 def counted(said, end):

@@ -22,7 +22,7 @@ from redis_servers import PrivateRedis
 from system.conftest import Site
 from system.killed_site import PREFETCH, SLOTS, KilledSite, signal_group
 
-KILLS = int(os.environ.get("ANGZARR_KILLS", longer(2, 50)))
+KILLS = int(os.environ.get("ANGZARR_KILLS", longer(3, 50)))
 POOLS = ["prefork", "threads", "solo"]
 
 pytestmark = [pytest.mark.longer, pytest.mark.timeout((KILLS + 1) * PATIENCE * 2)]
@@ -68,7 +68,7 @@ def test_sigkill_of_a_worker_under_load_loses_nothing(make_site, pool):
             victim = heir
         victim.wait_said(" ready.")
         site.wait_ended(site.confirmed, KILLS * PATIENCE)
-    assert left >= KILLS / 2, "too few held anything when they were killed: nothing was tried"
+    assert left > KILLS / 2, "too few held anything when they were killed: nothing was tried"
     assert len(site.twice()) <= KILLS * PREFETCH, "only what a victim held may run again"
 
 
