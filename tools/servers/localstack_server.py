@@ -36,10 +36,7 @@ def _environment_folder() -> Path:
 
 
 def _fill(folder: Path, python: str) -> None:
-    downloads.run([python, "-m", "venv", folder / "venv"])
-    pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet"]
-    downloads.run([*pip, "--upgrade", "pip"])
-    downloads.run([*pip, "--require-hashes", "--requirement", REQUIREMENTS])
+    downloads.run([python, CHECKOUT / "tools/environment.py", folder / "venv", REQUIREMENTS])
 
 
 def _python() -> str:
