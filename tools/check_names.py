@@ -26,14 +26,7 @@ FIELD_WORDS: Final = frozenset(
         "paging", "polling", "pricing", "routing", "signing", "staging",
     }
 )  # fmt: skip
-#: Packages whose texts are in plain English, and the words that they do without.
-PLAIN: Final = (
-    "adapters/files/", "adapters/grpc/", "adapters/http/", "adapters/jose/", "adapters/kafka/",
-    "adapters/memory/",
-    "adapters/opentelemetry/", "adapters/prometheus/", "adapters/pubsub/", "adapters/rabbitmq/",
-    "adapters/redis/", "adapters/s3/", "adapters/sql/", "adapters/sqs/", "adapters/structlog/",
-    "cli/", "dashboard/", "demo/", "doctor/", "doctor_probes/", "settings/", "testing/",
-)  # fmt: skip
+#: Words that a plain sentence does without.
 DIALECT: Final = re.compile(r"\b(nobody|whoever|mend|mends|mended)\b", re.IGNORECASE)
 
 #: Class names that still stand in several modules.
@@ -63,8 +56,7 @@ def problems(sources: Mapping[str, str], known: Known) -> list[str]:
         for name in {one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}:
             homes[name].append(path)
         wrong += _of_file(path, text)
-        if path.startswith(PLAIN):
-            wrong += _dialect(path, tree)
+        wrong += _dialect(path, tree)
     for name, paths in sorted(homes.items()):
         if len(paths) > 1:
             sentence = (

@@ -3,7 +3,7 @@
 A worker that registered is a member while its owner lease runs: renewals cost
 nothing more for it, and a killed worker is gone when its lease is. A release is remembered long
 after its last worker, so that it can be told which of two came later: by when each was first seen,
-never by its name. What cannot be told is unknown, and nobody's word is taken for it.
+never by its name. What the register does not show is unknown: a release's own word does not count.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Fleet(Protocol):
     def register(self, member: Member, /) -> None:
         """Keep what *member* says, in place of what its owner said before; see its release now.
 
-        Forgets what others said long ago, and releases that nobody ran for long.
+        Forgets what others said long ago, and releases that have not run for long.
         """
 
     def members(self) -> Sequence[Member]:

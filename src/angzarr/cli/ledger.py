@@ -224,7 +224,7 @@ def recount(app_name: str | None, *, dry_run: bool, as_json: bool) -> None:
     """
     groups, wrong = 0, list[str]()
     with _opened(app_name) as upkeep:
-        for step in upkeep.recount(mend=not dry_run):
+        for step in upkeep.recount(fix=not dry_run):
             groups += step.groups
             wrong += step.wrong
             if step.wrong and not as_json:

@@ -1,4 +1,4 @@
-"""Pruning: removes what nobody needs any more, a batch at a time."""
+"""Pruning: removes records that are no longer needed, a batch at a time."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_it_names_the_file_and_the_cure(sources, said):
         {"a/one.py": "class Thing: ...\nclass Thing: ..."},
         {"a/exact.py": "x = 1\n" * MOST_LINES},
         {"a/routing.py": FEW, "a/letter_signing.py": FEW, "a/ring_buffer.py": FEW},
-        {"cli/a.py": 'x = {"mended": 1}', "app/b.py": '"""Nobody."""'},
+        {"cli/a.py": 'x = {"mended": 1}', "wire/b.py": '"""Nobody."""'},
         {"adapters/sql/migrations/ledger/r0011_waking.py": "x = 1\n" * 900},
     ],
 )

@@ -32,8 +32,8 @@ class LedgerUpkeep(TablesUpkeep, Protocol):
     """The ledger as a database to look after; every verb raises LedgerUnavailable."""
 
     @abstractmethod
-    def recount(self, *, mend: bool) -> Iterator[Recounted]:
-        """Compare the counts with the entries, and fix them if *mend* is true, step by step."""
+    def recount(self, *, fix: bool) -> Iterator[Recounted]:
+        """Compare the counts with the entries, and fix them if *fix* is true, step by step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

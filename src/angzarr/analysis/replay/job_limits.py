@@ -51,8 +51,8 @@ def besides(others: Iterable[ReplayJob], job: ReplayJob) -> int:
     """Count the entries that *job*'s proposer has replayed, or will, without a second person.
 
     Of a person: by all other jobs that are unfinished or ended within `ADDED_UP`, under any of the
-    person's names. Of the automatic recovery, which goes round nobody: by unfinished ones over the
-    same group.
+    person's names. Of the automatic recovery, which needs no second person: by unfinished ones
+    over the same group.
     """
     counted = (one for one in others if one.id != job.id and _adds_up(one, job))
     return sum(one.total - one.refused if one.ended_at is None else one.sent for one in counted)

@@ -175,7 +175,7 @@ def write_counts(connection: Connection, counted: Mapping[CountKey, Amounts]) ->
 _STEP: Final = 200
 
 
-def recount(engine: Engine, *, mend: bool = True) -> Iterator[Recounted]:
+def recount(engine: Engine, *, fix: bool = True) -> Iterator[Recounted]:
     """Compare all groups with their entries, step by step; fix them if asked to."""
     last: str | None = None
     while True:
@@ -183,8 +183,8 @@ def recount(engine: Engine, *, mend: bool = True) -> Iterator[Recounted]:
         names, wrong = in_transaction(_snapshot(engine), compare, away=LedgerUnavailable)
         if not names:
             return
-        for name in wrong if mend else ():
-            in_transaction(engine, partial(_mend, name=name), away=LedgerUnavailable)
+        for name in wrong if fix else ():
+            in_transaction(engine, partial(_fix, name=name), away=LedgerUnavailable)
         yield Recounted(groups=len(names), wrong=tuple(wrong))
         last = names[-1]
 
@@ -275,7 +275,7 @@ def _lock(connection: Connection, name: str) -> bool:
     return True
 
 
-def _mend(connection: Connection, name: str) -> None:
+def _fix(connection: Connection, name: str) -> None:
     """Count one group anew, with its row locked."""
     if not _lock(connection, name):
         _remove_counts(connection, name)

@@ -45,11 +45,11 @@ class SqlUpkeep(SqlTablesUpkeep, LedgerUpkeep):
     def __init__(self, database: LedgerDatabase) -> None:
         super().__init__(LEDGER, database.engine, database.close)
 
-    def recount(self, *, mend: bool) -> Iterator[Recounted]:
+    def recount(self, *, fix: bool) -> Iterator[Recounted]:
         """Compare and fix; refuses tables that are not those of this release."""
         LEDGER.make_ready(self._engine, migrate=False)
         with patient(self._engine) as slow:
-            yield from recount(slow, mend=mend)
+            yield from recount(slow, fix=fix)
 
 
 _columns = ledger_entries.c
