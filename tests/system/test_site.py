@@ -52,23 +52,31 @@ def test_the_pages_as_they_are_make_a_site(build, checkout):
     assert [page for page in pages if page.with_suffix(".html") not in built] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("see [x](nowhere.md)\n", "nowhere.md"),
-        ("see [x](guarantees.md#no-such-heading)\n", "no-such-heading"),
-        ("see [x](../nowhere.py)\n", "nowhere.py cannot be shown"),
-        ("see [x](/why.html)\n", "/why.html"),
-        ("| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n", "raw markup: | 3 | 4 |"),
-        ("| a | b |\n|---|---|\n| 1 | 2 |\n## Gone\n", "raw markup: ## Gone"),
-        ("```mermaid\ngraph LR\n```\n", "why.md has a Mermaid diagram"),
-        ('<img src="https://cdn.example/x.png">\n', "fetches https://cdn.example/x.png"),
-    ],
-)
-def test_a_fault_of_a_page_is_named_and_ends_the_build(build, checkout, text, said):
-    page = checkout / "docs" / "why.md"
-    page.write_text(page.read_text() + "\n" + text)
-    assert said in build()
+#: One fault goes into each of these.
+PAGES = ("why", "guarantees", "tutorial", "glossary", "architecture")
+#: What a page says → what the build says of it. mkdocs finds these …
+BUILD_FAULTS = {
+    "see [x](nowhere.md)\n": "nowhere.md",
+    "see [x](guarantees.md#no-such-heading)\n": "no-such-heading",
+    "see [x](/why.html)\n": "/why.html",
+    "see [x](../nowhere.py)\n": "nowhere.py cannot be shown",
+    "```mermaid\ngraph LR\n```\n": "architecture.md has a Mermaid diagram",
+}
+#: … and these are found in the site that it built.
+SITE_FAULTS = {
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n": "raw markup: | 3 | 4 |",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n## Gone\n": "raw markup: ## Gone",
+    '<img src="https://cdn.example/x.png">\n': "fetches https://cdn.example/x.png",
+}
+
+
+@pytest.mark.parametrize("faults", [BUILD_FAULTS, SITE_FAULTS], ids=["build", "site"])
+def test_every_fault_of_a_page_is_named_and_ends_the_build(build, checkout, faults):
+    for name, text in zip(PAGES, faults, strict=False):
+        page = checkout / "docs" / f"{name}.md"
+        page.write_text(page.read_text() + "\n" + text)
+    said = build()
+    assert [text for text, sentence in faults.items() if sentence not in said] == [], said
 
 
 def test_a_page_that_the_index_does_not_list_ends_the_build(build, checkout):
