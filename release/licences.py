@@ -1,6 +1,6 @@
 """Which licences may be shipped with an Apache-2.0 project, and which of them oblige whom. Pure.
 
-Nothing passes that this module does not name: a licence nobody looked at stops the release.
+Nothing passes that this module does not name: a licence that was never reviewed stops the release.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def wrong(package: str, declared: list[str]) -> str:
         return f"{package} declares no licence: read its files and name it in release/licences"
     for one in declared:
         if one not in OPEN and not _allowed(CLASSIFIERS.get(one, one), package):
-            return f"{package} is under {one}: nobody looked at that yet (release/licences)"
+            return f"{package} is under {one}: review it and name it in release/licences.py"
     return ""
 
 

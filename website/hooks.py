@@ -51,7 +51,9 @@ def on_page_markdown(text: str, page: Page, **_: object) -> str:
     """Make GitHub's Markdown the site's."""
     here = page.file.src_uri
     if markdown.drawn_elsewhere(text):
-        _log.warning("%s has a Mermaid diagram, which nobody draws here: draw it as text", here)
+        _log.warning(
+            "%s has a Mermaid diagram, which this site does not draw: draw it as text", here
+        )
     text = outside.rewrite(text, _SOURCES.get(here, f"docs/{here}"), here)
     return markdown.widen_lists(text)
 

@@ -145,7 +145,7 @@ class _told:  # noqa: N801 - used as a function
                 " a profile, or a role; --dry-run needs none"
             ) from error
         if isinstance(error, aws.ProfileNotFound):
-            raise Mistake(f"{error}: mend --profile or AWS_PROFILE") from error
+            raise Mistake(f"{error}: correct --profile or AWS_PROFILE") from error
         if isinstance(error, aws.BotoCoreError | ValueError):
             raise self._no_answer(error) from error
 
@@ -166,8 +166,8 @@ class _told:  # noqa: N801 - used as a function
     def _no_answer(self, error: Exception) -> Mistake:
         if self._endpoint:
             return Mistake(
-                f"nobody answers at {_without_password(self._endpoint)}"
-                f" ({type(error).__name__}): start LocalStack, or mend --endpoint-url"
+                f"no answer from {_without_password(self._endpoint)}"
+                f" ({type(error).__name__}): start LocalStack, or correct --endpoint-url"
             )
         return Mistake(
             f"no answer from AWS in {self._region} ({type(error).__name__}):"

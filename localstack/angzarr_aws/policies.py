@@ -31,7 +31,7 @@ _TASKS = (*_ANALYSIS_SQS, "sqs:SendMessage")
 
 
 def from_topic(queue_arn: str, topic_arn: str) -> str:
-    """Return the policy of a queue that lets the topic, and nobody else's, send to it.
+    """Return the policy of a queue that lets that topic alone send to it.
 
     *topic_arn* may end in ``*``, for all of one account.
     """

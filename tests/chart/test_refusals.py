@@ -82,7 +82,7 @@ SENTENCES = [
     ("keda-rabbitmq", {"secretEnv__ANGZARR_STORE": None}, "a rabbitmq broker keeps no claims"),
     ("beat", {"migrations": {"enabled": True}}, "migrations need a database"),
     ("beat", {"migrations__exclusive": True}, "migrations.exclusive forbids"),
-    ("minimal", {"dashboard": {"enabled": True}}, "the dashboard serves nobody without tokens"),
+    ("minimal", {"dashboard": {"enabled": True}}, "the dashboard needs a token"),
     (
         "many-pools",
         {"dashboard": {"enabled": True}},

@@ -233,7 +233,7 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- with .Values.dashboard -}}
 {{- if .enabled -}}
 {{- if not (include "angzarr.says" (dict "root" $ "path" (list "dashboard" "tokens") "variable" "ANGZARR_DASHBOARD__TOKENS")) -}}
-{{ fail "the dashboard serves nobody without tokens: make one with `angzarr dashboard token NAME --role operator` and put its line under config.dashboard.tokens" }}
+{{ fail "the dashboard needs a token: make one with `angzarr dashboard token NAME --role operator` and put its line under config.dashboard.tokens" }}
 {{- end -}}
 {{- if not (or (include "angzarr.dashboardHosts" $ | fromJsonArray) (include "angzarr.says" (dict "root" $ "path" (list "dashboard" "hosts") "variable" "ANGZARR_DASHBOARD__HOSTS"))) -}}
 {{ fail "the dashboard must know by which names people reach it: set dashboard.hosts, or dashboard.ingress.hosts" }}

@@ -221,7 +221,7 @@ def test_domains_of_the_environment_stand_in_for_the_files(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--endpoint-url", "http://u:s3cret@127.0.0.1:1"], "nobody answers at http://127.0.0.1:1"),
+        (["--endpoint-url", "http://u:s3cret@127.0.0.1:1"], "no answer from http://127.0.0.1:1"),
         (["--profile", "nobodys"], "nobodys"),
         (["nowhere.json"], "nowhere.json cannot be read"),
     ],
