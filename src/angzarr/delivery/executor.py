@@ -61,7 +61,7 @@ MOST_STARTS = 3
 
 @dataclass(slots=True)
 class DeliveryRun:
-    """The state of one delivery that its steps share."""
+    """The state of one delivery that its steps share; each reads what earlier ones have set."""
 
     delivery: Delivery
     #: Why no handler is to run: revoked, expired, or at its hard time limit. None: run it.
@@ -379,7 +379,7 @@ class DeliveryExecutor:
         )
 
     def complete(self, delivery: Delivery, completion: claims.Complete) -> None:
-        """Complete *delivery* here; raises GivenBack if the worker stops first."""
+        """End the claim of a success that no acknowledgement ends; raises as `take`."""
         self.retry.until_done(
             lambda: self.settler.complete(delivery, completion),
             what="complete it",

@@ -1,6 +1,6 @@
 """Job limits: how many replays of a job may begin now, and who must approve it (A4, A5). Pure.
 
-Many small jobs of one person add up to a large one.
+Many small jobs of one person add up to a large one. What halts a job is in `job_progress`.
 """
 
 from __future__ import annotations

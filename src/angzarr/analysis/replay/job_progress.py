@@ -1,4 +1,4 @@
-"""Job rules: how a replay job goes on, and when it stops itself (spec A4). Pure.
+"""Job rules: how a replay job goes on, and when it halts itself: the canary (spec A4). Pure.
 
     proposed ─approved─► running ──all sent and answered──► done
         │                 │  ▲ │
@@ -9,9 +9,7 @@
 
 A round goes through the stages: each begins once all replays of the one before were answered. One
 failure in the first, the canary, halts the job. Later it halts once more of the last answers
-failed than the plan's share allows.
-
-The story of a replay job: what its history says of a change. Pure.
+failed than the plan's share allows. Each change adds a line to the job's history.
 """
 
 from __future__ import annotations
