@@ -86,7 +86,7 @@ class Player(Aggregate[Funds]):
         return Registered(bankroll=command.bankroll)
 
     @handles(ReserveFunds)
-    @merge_strategy(MergeStrategy.STRICT)  # money: whoever looked first looks again himself
+    @merge_strategy(MergeStrategy.STRICT)  # money: a sender that looked first looks again itself
     def reserve(self, command: ReserveFunds) -> FundsReserved:
         if command.reservation_id in self.state.reserved:
             raise CommandRejectedError("that is reserved already")

@@ -96,7 +96,7 @@ class Order(Aggregate[Placed]):
 
     @rejected("customer", "FileReceipt")
     def not_filed(self, _refused: CompensationContext) -> Flags:
-        # The parcel is on its way, so nothing is undone: people are told, and whoever listens.
+        # The parcel is on its way, so nothing is undone: people are told, and every listener.
         reason = "the receipt must be sent on paper"
         return Flags(escalate=True, emit_system_revocation=True, reason=reason)
 
