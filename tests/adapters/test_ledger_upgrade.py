@@ -119,7 +119,7 @@ class UpgradeContract:
         ledger = Both(LedgerDatabase(engine), HandClock())
         assert_counts_are_exact(ledger)
         assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
-        assert [step.wrong for step in SqlUpkeep(LedgerDatabase(engine)).recount(mend=False)] == [
+        assert [step.wrong for step in SqlUpkeep(LedgerDatabase(engine)).recount(fix=False)] == [
             ()
         ]
         with engine.connect() as connection:
@@ -217,7 +217,7 @@ class UpgradeContract:
         with engine.connect() as connection:
             left = set(connection.scalars(select(ledger_entries.c.fingerprint)))
         assert others == left != set()
-        list(SqlUpkeep(LedgerDatabase(engine)).recount(mend=True))  # as the how-to asks for
+        list(SqlUpkeep(LedgerDatabase(engine)).recount(fix=True))  # as the how-to asks for
         assert_counts_are_exact(ledger)
 
     def test_entries_that_go_and_come_while_they_are_counted_stop_no_upgrade(
@@ -234,7 +234,7 @@ class UpgradeContract:
             r0004_counted.fill(connection)
         ledger = Both(LedgerDatabase(engine))
         assert ledger.open_group(uncounted) is None
-        list(SqlUpkeep(LedgerDatabase(engine)).recount(mend=True))
+        list(SqlUpkeep(LedgerDatabase(engine)).recount(fix=True))
         assert ledger.open_group(uncounted).entries == len(mine)
         assert_counts_are_exact(ledger)
 
@@ -343,5 +343,5 @@ class TestPostgresqlUpgrade(UpgradeContract):
         with engine.begin() as connection:  # it knows nothing of counts
             connection.execute(insert(ledger_entries), filled[ledger_entries])
             assert connection.scalar(select(func.count()).select_from(ledger_counts)) == 0
-        assert all(step.wrong for step in SqlUpkeep(LedgerDatabase(engine)).recount(mend=True))
+        assert all(step.wrong for step in SqlUpkeep(LedgerDatabase(engine)).recount(fix=True))
         assert_counts_are_exact(Both(LedgerDatabase(engine)))

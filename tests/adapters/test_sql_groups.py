@@ -26,7 +26,7 @@ class SqlGroupsContract(GroupsContract):
         hand = Hand(ledger, seed=5)
         for _ in range(15):
             hand.move()
-        (step,) = upkeep.recount(mend=True)
+        (step,) = upkeep.recount(fix=True)
         assert step.wrong == ()
         assert step.groups == len(ledger.get_groups(ALL).groups)
 
@@ -48,16 +48,16 @@ class SqlGroupsContract(GroupsContract):
             decide(ledger, entry)
         with engine.begin() as connection:
             connection.execute(damage)
-        (told,) = upkeep.recount(mend=False)
+        (told,) = upkeep.recount(fix=False)
         assert told.wrong == ("f1",)
-        assert [step.wrong for step in upkeep.recount(mend=True)] == [("f1",)]
-        assert [step.wrong for step in upkeep.recount(mend=True)] == [()]
+        assert [step.wrong for step in upkeep.recount(fix=True)] == [("f1",)]
+        assert [step.wrong for step in upkeep.recount(fix=True)] == [()]
         assert_counts_are_exact(ledger)
 
     def test_recount_goes_on_step_by_step(self, ledger, upkeep, monkeypatch):
         monkeypatch.setattr("angzarr.adapters.sql.ledger.counts._STEP", 2)
         ledger.add_failed_events([letter_of(f"e{n}", fingerprint=f"f{n}") for n in range(5)])
-        assert [step.groups for step in upkeep.recount(mend=True)] == [2, 2, 1]
+        assert [step.groups for step in upkeep.recount(fix=True)] == [2, 2, 1]
 
 
 class TestSqliteGroups(OnSqlite, SqlGroupsContract):

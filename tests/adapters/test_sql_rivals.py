@@ -212,7 +212,7 @@ def test_counts_of_a_first_letter_survive_a_mend(database, open_database, ledger
         return found
 
     monkeypatch.setattr(ledger_recount, "_counted", counted)
-    list(recount(database.engine, mend=True))
+    list(recount(database.engine, fix=True))
     assert len(calls) >= 2
     monkeypatch.undo()
-    assert [step.wrong for step in recount(database.engine, mend=False)] == [()]
+    assert [step.wrong for step in recount(database.engine, fix=False)] == [()]
