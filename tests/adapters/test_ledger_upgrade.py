@@ -119,9 +119,7 @@ class UpgradeContract:
         ledger = Both(LedgerDatabase(engine), HandClock())
         assert_counts_are_exact(ledger)
         assert SqlUpkeep(LedgerDatabase(engine)).differences() == []
-        assert [step.wrong for step in SqlUpkeep(LedgerDatabase(engine)).recount(fix=False)] == [
-            ()
-        ]
+        assert [step.wrong for step in SqlUpkeep(LedgerDatabase(engine)).recount(fix=False)] == [()]
         with engine.connect() as connection:
             for table in FIRST:
                 key = next(iter(table.primary_key))
