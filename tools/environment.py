@@ -1,6 +1,6 @@
 """Fills a virtual environment with what is pinned: `python tools/environment.py FOLDER FILE…`.
 
-uv does it, in a twentieth of pip's time; it compiles nothing, so that only what is imported is
+uv does it, with a sixth of pip's work; it compiles nothing, so that only what is imported is
 compiled. Every file's packages are compared with its hashes. Where uv does not get through, pip
 tries: it knows of mirrors, proxies and certificates from its own configuration. The folder's
 environment is made by the Python that runs this, unless it is there.
