@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
-import redis
 from harness import servers
-from harness.drain import DrainFailed, drain
+from harness.drain import drain
 from harness.figure import Figure, Measured
+from harness.guarantees import expect_all
 from harness.pairs import Pair, alternate, medians, ratios
 from harness.private_redis import private_redis
 from harness.site import Load, Side
 
 from figures.sides import EVENTS, PAIRS, PREFETCH_IN, STOCK, load, pool_of, prefetch_of
-
-#: How a fact says that its event was handled, as text or as JSON.
-HANDLED = re.compile(r"""outcome['"]: ['"]handled""")
 
 
 def measure_rabbitmq() -> Measured:
@@ -76,24 +72,8 @@ def _measured(pairs: list[Pair], pool: str, where: dict[str, str]) -> Measured:
 def _ours(work: Load, store: servers.Store, more: dict[str, str] | None = None) -> float:
     place = {"ANGZARR_STORE": store.url, "ANGZARR_PREFIX": store.prefix, **(more or {})}
     drained = drain(Side(app="workers.noop_angzarr", environment=place), work)
-    _expect(_completed(store), "have a completed record")
-    _expect(len(HANDLED.findall(drained.log)), "have their fact in the log")
+    expect_all(store, drained.log, EVENTS)
     return drained.rate
-
-
-def _completed(store: servers.Store) -> int:
-    with redis.Redis.from_url(store.url, decode_responses=True) as client:
-        pipeline = client.pipeline(transaction=False)
-        for key in client.scan_iter(f"{store.prefix}:idempotency:*", count=1000):
-            pipeline.hget(key, "status")
-        return int(pipeline.execute().count("completed"))
-
-
-def _expect(events: int, what: str) -> None:
-    """Refuse a rate that was reached without the guarantees."""
-    if events != EVENTS:
-        msg = f"{events} of {EVENTS} events {what}"
-        raise DrainFailed(msg)
 
 
 _HOW = (
