@@ -8,6 +8,7 @@ CHART_JOBS ?= 2
 UNIT_JOBS ?= 2
 ARGS ?=
 ONLY ?=
+PEERS ?=
 # Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,
 # and which guarantee to break on purpose.
 DURATION ?= 600
@@ -29,7 +30,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit bench chaos fuzz soak ship endure canvas corpus corpus-score chart dist docs image image-check \
+.PHONY: help demo test check unit bench bench-peers peers-env chaos fuzz soak ship endure canvas corpus corpus-score chart dist docs image image-check \
 	cluster-check clean \
 	browser env servers-up servers-down wire wire-check pins
 
@@ -67,6 +68,8 @@ pins: $(UV) ## write requirements/*.txt anew from pyproject.toml, every file wit
 	$(COMPILE) --no-deps --upgrade requirements/chart.in -o requirements/chart.txt
 	$(COMPILE) --upgrade requirements/docs.in -o requirements/docs.txt
 	$(COMPILE) --upgrade requirements/uv.in -o requirements/uv.txt
+	$(COMPILE) --upgrade requirements/peers.in -o requirements/peers.txt
+	$(COMPILE) --upgrade requirements/peers-older.in -o requirements/peers-older.txt
 	$(COMPILE) --upgrade requirements/release.in -c requirements/build.txt -o requirements/release.txt
 
 $(UV): requirements/uv.txt
@@ -147,7 +150,7 @@ types: env
 	MYPYPATH=localstack $(BIN)/mypy -p angzarr_aws
 	$(BIN)/mypy --explicit-package-bases -p release -p website
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases \
-		-p bare -p figures -p harness -p profiles -p workers
+		-p bare -p figures -p harness -p peers -p profiles -p workers -m compare -m page -m run
 
 types-tests: env # calls that a changed signature breaks
 	$(GIVE_WAY) $(BIN)/mypy --config-file tests/mypy.ini tests tools
@@ -161,8 +164,19 @@ names: env
 unit: env ## the tests without any server
 	$(BIN)/pytest tests/unit
 
-bench: env ## measure the figures into build/bench.json (ONLY=key,key for some)
+# All figures need the peers; who names some has them, or is told how to get them.
+bench: env $(if $(ONLY),,peers-env) ## measure the figures into build/bench.json (ONLY=key,key for some)
 	@$(SERVERS) run $(BIN)/python benchmarks/run.py --only "$(ONLY)"
+
+bench-peers: env peers-env ## other task queues and ours side by side (ONLY=noop,latency PEERS=celery,rq BROKER=redis)
+	@$(SERVERS) run $(BIN)/python benchmarks/compare.py --only "$(ONLY)" --peers "$(PEERS)" --broker "$(BROKER)"
+
+peers-env: build/peers/.done build/peers-older/.done ## the environments of the other task queues
+
+build/peers/.done build/peers-older/.done: build/%/.done: requirements/%.txt
+	@rm -rf build/$*
+	$(ENVIRONMENT) build/$* $<
+	@touch $@
 
 fuzz: env ## give hostile bytes to every decoder of queue bytes (SECONDS=60 SEED=1)
 	@$(BIN)/python tests/fuzz $(SECONDS) $(SEED)

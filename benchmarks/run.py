@@ -11,8 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from figures import FIGURES
-from harness import book, machine, plot, report
+from harness import book, machine, report
 from harness.figure import Aim, Figure, NotMeasured
+
+import page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,11 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench: {error.args[0]}", file=sys.stderr)
         return 2
     failed = [figure.key for figure in chosen if not _measure(figure)]
-    entries = book.read()
-    report.REPORT.write_text(report.render(entries, FIGURES.values()), encoding="utf-8")
-    for entry in entries.values():
-        if "plot" in entry:
-            plot.draw(entry["plot"])
+    page.write(book.read(), FIGURES.values())
     if failed:
         print(f"bench: not measured: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

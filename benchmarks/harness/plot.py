@@ -1,8 +1,9 @@
-"""Plot: an SVG of what a figure saw second by second, drawn from its entry and nothing else."""
+"""Plot: an SVG of what was measured, drawn from its entry and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,19 @@ from harness.report import REPORT
 FOLDER = REPORT.parent / "figures"
 #: Told apart by those who see no red or green too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73")
+#: Of more curves than there are colours.
+STYLES = ("-", "--")
 SHADE, LEVEL = "#bbbbbb", "#555555"
 
 
 def draw(plot: Mapping[str, Any], folder: Path = FOLDER) -> Path:
-    """Write the plot and return its file; the same numbers make the same file.
+    """Write the plot of a course, second by second; return its file.
 
-    One panel a line, with the same axes, so that none hides another.
+    The same numbers make the same file. One panel a line, with the same axes, so that none hides
+    another.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     lines: Mapping[str, list[int]] = plot["lines"]
-    with mpl.rc_context({"svg.hashsalt": plot["file"], "svg.fonttype": "none"}):
-        figure = Figure(figsize=(8, 1.2 + 1.6 * len(lines)), layout="constrained")
+    with _saved(plot["file"], 1.2 + 1.6 * len(lines), folder) as figure:
         panels = figure.subplots(len(lines), sharex=True, sharey=True, squeeze=False)[:, 0]
         for panel, (name, values), colour in zip(panels, lines.items(), COLOURS, strict=False):
             _panel(panel, plot, name, values, colour)
@@ -34,10 +34,57 @@ def draw(plot: Mapping[str, Any], folder: Path = FOLDER) -> Path:
         panels[-1].set_xlabel(plot["x"])
         handles, names = panels[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
+    return folder / str(plot["file"])
+
+
+def draw_bars(plot: Mapping[str, Any], folder: Path = FOLDER) -> Path:
+    """Write one bar for each of the plot's ``values``, the first on top; return its file."""
+    values: Mapping[str, float] = plot["values"]
+    with _saved(plot["file"], 1.0 + 0.32 * len(values), folder) as figure:
+        axes = figure.subplots()
+        names = list(values)[::-1]
+        bars = axes.barh(names, [values[name] for name in names], color=COLOURS[0])
+        axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=8)
+        axes.margins(x=0.12)
+        axes.set_xlabel(plot["x"])
+        axes.set_title(plot["title"])
+        axes.spines[["top", "right"]].set_visible(False)
+    return folder / str(plot["file"])
+
+
+def draw_curves(plot: Mapping[str, Any], folder: Path = FOLDER) -> Path:
+    """Write each of the plot's ``curves`` over a logarithmic axis of sizes; return its file."""
+    curves: Mapping[str, Mapping[float, float]] = plot["curves"]
+    with _saved(plot["file"], 5.0, folder) as figure:
+        axes = figure.subplots()
+        for number, (name, points) in enumerate(curves.items()):
+            style = STYLES[number // 10 % len(STYLES)]
+            axes.plot(list(points), list(points.values()), style, marker=".", label=name)
+        sizes = sorted({size for points in curves.values() for size in points})
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(plot["x"])
+        axes.set_ylabel(plot["y"])
+        axes.set_title(plot["title"])
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    return folder / str(plot["file"])
+
+
+@contextmanager
+def _saved(file: str, height: float, folder: Path) -> Iterator[Any]:
+    """Lend a figure, which is written at the end."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": file, "svg.fonttype": "none"}):
+        figure = Figure(figsize=(8, height), layout="constrained")
+        yield figure
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / str(plot["file"])
-        figure.savefig(path, metadata={"Date": None})
-    return path
+        figure.savefig(folder / file, metadata={"Date": None})
 
 
 def _panel(panel: Any, plot: Mapping[str, Any], name: str, values: list[int], colour: str) -> None:

@@ -22,14 +22,17 @@ TRIES = 5
 
 
 @contextmanager
-def private_redis() -> Iterator[str]:
-    """Lend the URL of a fresh Redis, nothing on disk, which ends with the block."""
+def private_redis(*, appendonly: bool = False) -> Iterator[str]:
+    """Lend the URL of a fresh Redis, which ends with the block.
+
+    Nothing of it is on disk, unless it writes its file, once a second, with *appendonly*.
+    """
     binary = shutil.which("redis-server")
     if binary is None:
         msg = "no redis-server to start: install Redis, e.g. `apt install redis-server`"
         raise NotMeasured(msg)
     with tempfile.TemporaryDirectory(prefix="angzarr-bench-redis-") as folder:
-        server, port = _started(binary, Path(folder))
+        server, port = _started(binary, Path(folder), "yes" if appendonly else "no")
         try:
             yield f"redis://{LOOPBACK}:{port}/0"
         finally:
@@ -37,10 +40,10 @@ def private_redis() -> Iterator[str]:
             server.wait()
 
 
-def _started(binary: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+def _started(binary: str, folder: Path, appendonly: str) -> tuple[subprocess.Popen[bytes], int]:
     for _ in range(TRIES):
         port = _free_port()
-        server = _start(binary, folder, port)
+        server = _start(binary, folder, port, appendonly)
         if _answers(server, port):
             return server, port
         server.kill()
@@ -49,11 +52,11 @@ def _started(binary: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
     raise NotMeasured(msg)
 
 
-def _start(binary: str, folder: Path, port: int) -> subprocess.Popen[bytes]:
+def _start(binary: str, folder: Path, port: int, appendonly: str) -> subprocess.Popen[bytes]:
     options = ["--port", str(port), "--bind", LOOPBACK, "--dir", str(folder), "--save", ""]
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(
-            [binary, *options, "--appendonly", "no"],
+            [binary, *options, "--appendonly", appendonly],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
 

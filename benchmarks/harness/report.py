@@ -13,11 +13,11 @@ REPORT = CHECKOUT / "docs" / "benchmarks.md"
 _HEAD = """\
 # Benchmarks
 
-Written by `make bench` from `build/bench.json`: do not edit. Every figure is measured beside its
-counterpart in one run (ours, theirs, ours, theirs, …); the value is the median over the pairs
-unless the worst run counts, the spread its smallest and largest pair. A ratio is ours divided by
-theirs. A figure is shown whether or not it reaches its aim; the load at
-its start tells how busy the machine was with other things.
+Written by `make bench` and `make bench-peers` from `build/bench.json`: do not edit. Every figure is
+measured beside its counterpart in one run (ours, theirs, ours, theirs, …); the value is the median
+over the pairs unless the worst run counts, the spread its smallest and largest pair. A ratio is
+ours divided by theirs. A figure is shown whether or not it reaches its aim; the load at its start
+tells how busy the machine was with other things.
 """
 
 

@@ -64,7 +64,11 @@ class Worker:
 
     def pss_mib(self) -> float:
         """Return the memory of its processes, each shared page counted once."""
-        return sum(_pss_kib(process) for process in self._family()) / 1024
+        return self._memory_mib("Pss")
+
+    def rss_mib(self) -> float:
+        """Return the memory of its processes, shared pages counted in each."""
+        return self._memory_mib("Rss")
 
     def stop(self) -> None:
         """Ask it to stop; what does not within STOPS_WITHIN is killed."""
@@ -95,6 +99,9 @@ class Worker:
             time.sleep(0.005)
         return moment
 
+    def _memory_mib(self, what: str) -> float:
+        return sum(_memory_kib(process, what) for process in self._family()) / 1024
+
     def _family(self) -> Iterator[Path]:
         """Yield /proc/PID of each living process of the session."""
         for process in Path("/proc").glob("[0-9]*"):
@@ -113,11 +120,11 @@ def _run_ns(process: Path) -> int:
     return total
 
 
-def _pss_kib(process: Path) -> int:
-    """Return the proportional set size; none of a process that has just ended."""
+def _memory_kib(process: Path, what: str) -> int:
+    """Return a line of the memory's sums; nothing of a process that has just ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in (process / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith(f"{what}:"):
                 return int(line.split()[1])
     return 0
 

@@ -35,3 +35,17 @@ class Stamps:
     def seconds(self) -> list[float]:
         """Return the moments of all events that have started, unordered."""
         return [slot / 1e9 for (slot,) in _SLOT.iter_unpack(self._page) if slot]
+
+    def has(self, event: int) -> bool:
+        """True if *event* is stamped."""
+        return self.moment(event) > 0
+
+    def count(self) -> int:
+        """How many events are stamped: cheap enough to ask again and again of a million."""
+        import numpy as np
+
+        return int(np.count_nonzero(np.frombuffer(self._page, dtype=np.int64)))
+
+    def moment(self, event: int) -> float:
+        """The moment of *event* in seconds; 0: not started yet."""
+        return float(_SLOT.unpack_from(self._page, event * _SLOT.size)[0]) / 1e9

@@ -29,5 +29,7 @@ def test_the_copy_in_the_repository_is_what_the_page_shows():
     from figures import FIGURES
     from harness import report
 
+    import page
+
     written = report.REPORT.read_text(encoding="utf-8")
-    assert report.render(book.read(book.COPY), FIGURES.values()) == written
+    assert page.render(book.read(book.COPY), FIGURES.values()) == written

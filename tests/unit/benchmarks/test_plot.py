@@ -34,3 +34,16 @@ def test_the_report_shows_the_plot_of_a_figure_that_has_one():
     seen = only.entry(Measured(values=[1.0], plot=PLOT))
     assert "![Calls of it](figures/calls.svg)" in report.render({"only": seen}, [only])
     assert "![" not in report.render({"only": only.entry(Measured(values=[1.0]))}, [only])
+
+
+def test_bars_are_named_and_have_their_numbers(tmp_path):
+    bars = {"file": "b.svg", "title": "No-op", "x": "a second", "values": {"ours": 4000, "x": 2}}
+    said = re.findall(r"<text [^>]*>([^<]+)</text>", plot.draw_bars(bars, tmp_path).read_text())
+    assert {"No-op", "a second", "ours", "x", "4,000"} <= set(said)
+
+
+def test_curves_are_named_and_their_sizes_are_ticks(tmp_path):
+    curves = {f"peer {number}": {1.0: 10.0, 8.0: 20.0} for number in range(12)}
+    told = {"file": "c.svg", "title": "Growth", "x": "processes", "y": "rate", "curves": curves}
+    said = re.findall(r"<text [^>]*>([^<]+)</text>", plot.draw_curves(told, tmp_path).read_text())
+    assert {"Growth", "processes", "rate", "1", "8", *curves} <= set(said)

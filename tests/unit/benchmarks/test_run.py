@@ -51,7 +51,7 @@ def test_a_figure_that_cannot_be_measured_leaves_the_others_alone(monkeypatch, t
     kept: dict[str, object] = {}
     monkeypatch.setattr(run.book, "merge", kept.update)
     monkeypatch.setattr(run.book, "read", lambda: kept)
-    monkeypatch.setattr(run.report, "REPORT", tmp_path / "benchmarks.md")
+    monkeypatch.setattr(run.page.report, "REPORT", tmp_path / "benchmarks.md")
     told = {"title": "t", "unit": "ms", "aim": "≤ 5 ms", "against": "x", "how": "y"}
 
     def fails():
