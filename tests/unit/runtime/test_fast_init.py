@@ -6,10 +6,13 @@ from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 
 import pytest
 
+from angzarr.analysis.classification.evidence import Evidence
+from angzarr.analysis.ledger.entry import Entry, HistoryLine
+from angzarr.analysis.ledger.transition import EntryDecision
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Receipt
 from angzarr.events.event import Event, Message
-from angzarr.runtime.fast_init import fast_init
+from angzarr.runtime.fast_init import fast_init, fast_replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +20,7 @@ class Slow:
     name: str
     count: int = 3
     tags: list[str] = field(default_factory=list)
+    own: str = field(default="", init=False, compare=False)
 
 
 @fast_init
@@ -25,6 +29,7 @@ class Quick:
     name: str
     count: int = 3
     tags: list[str] = field(default_factory=list)
+    own: str = field(default="", init=False, compare=False)
 
 
 @pytest.mark.parametrize("given", [{}, {"count": 4}, {"tags": ["a"]}, {"count": None, "tags": []}])
@@ -56,6 +61,24 @@ def test_the_signature_and_replace_stay():
     assert replace(Quick(name="a"), count=1) == Quick(name="a", count=1)
 
 
-@pytest.mark.parametrize("cls", [Event, Message, DeadLetter, Receipt])
+@pytest.mark.parametrize("copy", [replace, fast_replace])
+@pytest.mark.parametrize("changes", [{}, {"count": 4}, {"name": "b", "tags": ["t"]}])
+def test_a_copy_has_the_changes_and_nothing_that_is_the_originals_own(copy, changes):
+    one = Quick(name="a", count=2, tags=["x"])
+    object.__setattr__(one, "own", "this very value")
+    made = copy(one, **changes)
+    assert made == Quick(**{"name": "a", "count": 2, "tags": ["x"], **changes})
+    assert (made.own, one.own, one.count) == ("", "this very value", 2)
+
+
+@pytest.mark.parametrize("name", ["other", "own"])
+def test_a_copy_refuses_what_is_not_a_field_of_its_class(name):
+    with pytest.raises(TypeError, match=name):
+        fast_replace(Quick(name="a"), **{name: 1})
+
+
+@pytest.mark.parametrize(
+    "cls", [Event, Message, DeadLetter, Receipt, Entry, HistoryLine, Evidence, EntryDecision]
+)
 def test_the_classes_that_are_built_most_have_it(cls):
     assert cls.__init__.__wrapped__ is not cls.__init__

@@ -8,7 +8,7 @@ and old or unsigned failures need a person.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -29,6 +29,7 @@ from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.analysis.replay.compensation import no_compensation
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.resilience.backoff import Policy, delay
+from angzarr.runtime.fast_init import fast_replace
 from angzarr.runtime.text import printable
 
 #: An entry that waits is replayed later; what is too old for that needs a person now.
@@ -256,7 +257,7 @@ def _speaker(verdict: RuleVerdict) -> str:
 
 def _instead(verdict: RuleVerdict, action: Action, why: str) -> tuple[RuleVerdict, str]:
     said = f"{verdict.evidence}; {why}" if verdict.evidence else why
-    return replace(verdict, action=action, evidence=said, delay=Pause.BACKOFF), why
+    return fast_replace(verdict, action=action, evidence=said, delay=Pause.BACKOFF), why
 
 
 def _distrusted(evidence: Evidence) -> EntryDecision:

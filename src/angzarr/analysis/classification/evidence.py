@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from string import Formatter
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ from angzarr.analysis.ledger.failure import UNREADABLE, Failure, explanation_of,
 from angzarr.dead_letters.fingerprint import raised_in_app
 from angzarr.dead_letters.letter import DeadLetter, Distrusted, NoTarget
 from angzarr.resilience.breaker import Phase
+from angzarr.runtime.fast_init import fast_init
 from angzarr.runtime.text import printable
 
 #: The share of failures up to which a closed breaker says that its dependency is well.
@@ -96,6 +98,7 @@ class Fit:
     why: str = ""
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All that is known. Times are UTC-aware."""
@@ -374,10 +377,16 @@ def check_saying(given: Any) -> str:
     return ""
 
 
+@lru_cache
+def _parts(saying: str) -> tuple[tuple[str, str | None], ...]:
+    """The texts of a rule's sentence, each with the name of what follows; rules are few."""
+    return tuple((text, name) for text, name, _, _ in Formatter().parse(saying))
+
+
 def say(saying: str, evidence: Evidence) -> str:
     """The sentence; what it repeats is one printable line of a bounded length."""
     said = ""
-    for text, name, _, _ in Formatter().parse(saying):
+    for text, name in _parts(saying):
         said += text
         if name:
             said += printable(" ".join(SAID[name](evidence)[:_LONGEST].split()))

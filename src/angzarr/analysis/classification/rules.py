@@ -24,6 +24,7 @@ from angzarr.analysis.ledger.entry import FailureClass
 from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import ConfigurationError
+from angzarr.runtime.fast_init import fast_init
 from angzarr.runtime.text import printable
 from angzarr.runtime.yaml import read_yaml
 
@@ -40,6 +41,7 @@ class Pause(StrEnum):
     SOON = "soon"  # spread over a short while, so that not all come at once
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleVerdict:
     """The verdict of a rule: `delay` is the time, for a replay or a wait only."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -22,6 +22,7 @@ from angzarr.dead_letters.letter import (
     Mismatch,
     holds_up,
 )
+from angzarr.runtime.fast_init import fast_init, fast_replace
 
 
 class Status(StrEnum):
@@ -77,6 +78,7 @@ class FailureClass(StrEnum):
     UNKNOWN = "unknown"
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """An entry without its letter. Times are UTC-aware; absent texts are empty."""
@@ -138,6 +140,7 @@ class Entry:
         return holds_up(self.component_type)
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLine:
     """A change of an entry, its author and its time."""
@@ -231,7 +234,7 @@ def changed_to(entry: Entry, **fields: object) -> Entry:
     """*entry* with *fields*, one revision on; a hold ends with the status that it held."""
     if "status" in fields:
         fields = {"hold": None, **fields}
-    return replace(entry, revision=entry.revision + 1, **fields)  # type: ignore[arg-type]
+    return fast_replace(entry, revision=entry.revision + 1, **fields)
 
 
 _log = logging.getLogger("angzarr.analysis")

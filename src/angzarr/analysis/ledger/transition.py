@@ -52,6 +52,7 @@ from angzarr.analysis.ledger.operator_actions import (
 )
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.runtime.fast_init import fast_init
 
 #: A filed entry not classified by then is looked at again: its worker died.
 UNDECIDED: Final = timedelta(minutes=1)
@@ -105,6 +106,7 @@ WAKES: Final = frozenset(
 )
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDecision:
     """An action on an entry and its reason; `delay` starts at the decision, for replay and wait."""
