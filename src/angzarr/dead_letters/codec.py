@@ -73,6 +73,8 @@ def encode(letter: Outgoing, form: Form = Form.JSON) -> Encoded:
         return Encoded(body, RECORD_CONTENT_TYPE)
     if isinstance(letter, RawLetter):
         return Encoded(letter.raw, letter.content_type)
+    if form is Form.JSON and letter.canonical:  # it would come to the same
+        return Encoded(letter.canonical, JSON_CONTENT_TYPE)
     only_json = letter.envelope.startswith(b"{")
     if (form is Form.JSON or only_json) and (text := write_json(letter)) is not None:
         return Encoded(text, JSON_CONTENT_TYPE)

@@ -126,6 +126,9 @@ class DeadLetter:
     envelope: bytes = field(default=b"", repr=False)
     #: What such a letter says of its payload, to be searched and shown; never acted on.
     cover: ForeignCover | None = None
+    #: The canonical JSON that it was read from, if that says no more and no less; a changed copy
+    #: has none. Its code sets it: `own_json`.
+    canonical: bytes = field(default=b"", init=False, repr=False, compare=False)
 
     @property
     def holds_up(self) -> bool:

@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from angzarr.dead_letters.letter import DeadLetter, Reason, cut_message, cut_stack
+from angzarr.dead_letters.letter import (
+    MAX_MESSAGE,
+    MAX_STACK,
+    DeadLetter,
+    Reason,
+    cut_message,
+    cut_stack,
+)
 from angzarr.events.event import Event, Message
 
 ID: Final = "id"
@@ -85,6 +92,19 @@ def read_facts(metadata: Mapping[str, str]) -> FactsRead:
     return FactsRead(fields, rest)
 
 
+def is_restated(metadata: Mapping[str, str], ours: Mapping[str, str]) -> bool:
+    """True if *metadata* have all that `write_metadata` would say, and nothing that it would cut.
+
+    *ours* are what `derived` says of the letter that was read from them.
+    """
+    return (
+        ours.items() <= metadata.items()
+        and metadata.keys() >= _ALWAYS
+        and len(metadata.get("error_message", "")) <= MAX_MESSAGE
+        and len(metadata.get("error_stack", "")) <= MAX_STACK
+    )
+
+
 def derived(letter_id: str, message: Message, event: Event | None) -> dict[str, str]:
     """The keys that repeat what message and event say, for readers of metadata only."""
     said = {ID: f"dlq_{message.id or (event.id if event else '') or letter_id}"}
@@ -144,6 +164,7 @@ _FACTS: Final = (
 )
 #: Plain tuples, which are unpacked faster; beside them, the values of those fields of a letter.
 _WRITTEN: Final = tuple((one.key, one.default, one.write, one.always) for one in _FACTS)
+_ALWAYS: Final = frozenset({LETTER_ID, *(one.key for one in _FACTS if one.always)})
 _values: Final = operator.attrgetter(*(fact.key for fact in _FACTS))
 #: The facts that are texts, by the names of their fields in DeadLetter, and how others are read.
 _TEXTS: Final = {LETTER_ID: "id"} | {fact.key: fact.key for fact in _FACTS if fact.read is str}

@@ -26,8 +26,8 @@ from uuid import UUID
 import orjson
 
 from angzarr.dead_letters.bounds import check_texts
-from angzarr.dead_letters.letter import DeadLetter, Mismatch, cut_message
-from angzarr.dead_letters.metadata import derived, read_facts, write_metadata
+from angzarr.dead_letters.letter import MAX_MESSAGE, DeadLetter, Mismatch, cut_message
+from angzarr.dead_letters.metadata import derived, is_restated, read_facts, write_metadata
 from angzarr.dead_letters.task_message import (
     EVENT_TEXTS,
     MAX_UINT32,
@@ -241,14 +241,15 @@ _PRIORITIES: Final[Mapping[str, Priority]] = {priority.value: priority for prior
 def read_own(raw: bytes, bounds: Bounds) -> DeadLetter | None:
     """The letter in *raw*, or None where `json_form` must read it; raises DecodeError."""
     try:
-        return _read(orjson.loads(raw), bounds)
+        return _read(raw, bounds)
     except DecodeError:  # it holds too much: the careful way would read as much of it
         raise
     except Exception:  # noqa: BLE001  hostile or foreign: the careful way says what is wrong
         return None
 
 
-def _read(data: dict[str, Any], bounds: Bounds) -> DeadLetter | None:
+def _read(raw: bytes, bounds: Bounds) -> DeadLetter | None:
+    data = orjson.loads(raw)
     metadata = data.pop("metadata")
     told = [data.pop(key, "") for key in _TOLD]
     task, domain = data["rejectedEvents"]["pages"][0]["event"], data["cover"].get("domain", "")
@@ -272,7 +273,11 @@ def _read(data: dict[str, Any], bounds: Bounds) -> DeadLetter | None:
         metadata={key: value for key, value in rest.items() if ours.get(key) != value},
         **facts,
     )
-    return letter if _says_no_more(data, task, letter, first) else None
+    if not _says_no_more(data, task, letter, first):
+        return None
+    if len(letter.explanation) <= MAX_MESSAGE and is_restated(metadata, ours):
+        object.__setattr__(letter, "canonical", raw)  # nothing else sees it yet
+    return letter
 
 
 def _says_no_more(

@@ -124,6 +124,7 @@ def test_no_field_can_borrow_from_its_neighbour():
 
 #: Every field of a letter that is in neither form, and why.
 NOT_SIGNED = {
+    "canonical": "what the letter was read from; no copy with another content has one",
     "cover": "what others say of their payload, read from it; no letter of ours has one",
     "envelope": "no letter of ours has one when it is signed; a letter with one is never replayed",
     "payload": "the digest of the body is signed, wherever that lies",
