@@ -6,7 +6,6 @@ reads them all. `PeerStats` says how other events of the same handler or group f
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -170,14 +169,6 @@ class PeerStats:
     #: Those whose replay was handled lately.
     handled: int = 0
 
-    def plus(self, other: PeerStats, times: int = 1) -> PeerStats:
-        """The sum, *other* taken *times*, and no more than `MOST` of anything."""
-        return PeerStats(
-            events=_bounded(self.events + times * other.events),
-            failed=_bounded(self.failed + times * other.failed),
-            handled=_bounded(self.handled + times * other.handled),
-        )
-
     def __str__(self) -> str:
         events = f"{self.events} or more" if self.events >= MOST else self.events
         noun = "event" if self.events == 1 else "events"
@@ -194,32 +185,50 @@ class PeerReport:
     groups: Mapping[str, PeerStats] = field(default_factory=dict)
 
 
-def stats_of_one(entry: Entry, since: datetime) -> PeerStats:
-    """The statistics of one *entry*; lately is *since*."""
-    if entry.status is not Status.RESOLVED:
-        return PeerStats(events=1, failed=int(entry.last_failed_at >= since))
-    lately = entry.resolved_at is not None and entry.resolved_at >= since
-    return PeerStats(events=1, handled=int(lately and entry.resolved_by.startswith(BY_REPLAY)))
-
-
 def counting_in(seen: PeerReport, steps: Iterable[CountStep], since: datetime) -> PeerReport:
-    """The statistics *seen* in a ledger as they will be after *steps*.
+    """The statistics *seen* in a ledger as they will be after *steps*; lately is *since*.
 
     Exact up to `MOST` entries. Beyond that older ones may count that newer ones would push out.
     """
-    handlers, groups = defaultdict(PeerStats, seen.handlers), defaultdict(PeerStats, seen.groups)
+    handlers, groups = _Sums(seen.handlers), _Sums(seen.groups)
     for step in steps:
         for entry, times in ((step.before, -1), (step.after, 1)):
             if entry is not None:
-                alone = stats_of_one(entry, since)
-                for found, name in ((handlers, entry.handler_name), (groups, entry.fingerprint)):
-                    if name:
-                        found[name] = found[name].plus(alone, times)
-    return PeerReport(handlers=handlers, groups=groups)
+                failed, handled = _lately(entry, since)
+                handlers.add(entry.handler_name, times, failed, handled)
+                groups.add(entry.fingerprint, times, failed, handled)
+    return PeerReport(handlers=handlers.stats(), groups=groups.stats())
 
 
-def _bounded(number: int) -> int:
-    return min(max(number, 0), MOST)
+def _lately(entry: Entry, since: datetime) -> tuple[bool, bool]:
+    """True if *entry* failed, and if a replay of it was handled, at *since* or later."""
+    if entry.status is not Status.RESOLVED:
+        return entry.last_failed_at >= since, False
+    lately = entry.resolved_at is not None and entry.resolved_at >= since
+    return False, lately and entry.resolved_by.startswith(BY_REPLAY)
+
+
+class _Sums:
+    """The statistics of names, counted on; no more than `MOST` of anything."""
+
+    def __init__(self, seen: Mapping[str, PeerStats]) -> None:
+        self._sums = {name: [one.events, one.failed, one.handled] for name, one in seen.items()}
+
+    def add(self, name: str, times: int, failed: bool, handled: bool) -> None:  # noqa: FBT001 - counted
+        """Count an entry of *name*, or take it away; what has no name is not counted."""
+        if not name:
+            return
+        sums = self._sums.setdefault(name, [0, 0, 0])
+        for which, counts in enumerate((True, failed, handled)):
+            if counts:
+                sums[which] = min(max(sums[which] + times, 0), MOST)
+
+    def stats(self) -> dict[str, PeerStats]:
+        """All of them."""
+        return {
+            name: PeerStats(events=events, failed=failed, handled=handled)
+            for name, (events, failed, handled) in self._sums.items()
+        }
 
 
 class Peers(Protocol):
