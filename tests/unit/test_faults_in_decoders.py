@@ -145,7 +145,7 @@ def test_a_record_on_kafka_that_there_is_no_memory_for_is_read_again(monkeypatch
     headers = [(letter_consumer.CONTENT_TYPE, b"application/json")]
     said |= {"value": b"{}", "headers": headers}
     message = SimpleNamespace(**{name: lambda value=value: value for name, value in said.items()})
-    receipt = consumer._receipt(message)
+    receipt = consumer._receipt(consumer._placed(message))
     assert (receipt.to_read_again, receipt.raw) == (True, b"{}")
     assert receipt.content_type == "application/json"
 

@@ -1,4 +1,4 @@
-"""What a letter was read from is kept where it says no more and no less, and is not written anew."""
+"""What a letter was read from is kept where it says just that, and is not written anew."""
 
 from __future__ import annotations
 

@@ -2,105 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future, wait
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from angzarr.dead_letters.queue import Receipt, Room
 from angzarr.dead_letters.record import ForeignRecord
-
-
-class FetchedAhead:
-    """The next messages, in order; *read* makes a receipt of a message."""
-
-    def __init__(self, read: Callable[[Any], Receipt]) -> None:
-        self._read = read
-        self._messages: deque[Any] = deque()
-        self._letters: list[Receipt] = []
-
-    def __len__(self) -> int:
-        return len(self._messages) + len(self._letters)
-
-    @property
-    def unread(self) -> bool:
-        """Whether there is something to read."""
-        return bool(self._messages)
-
-    def add(self, messages: Sequence[Any]) -> None:
-        """Keep *messages*, to be read later."""
-        self._messages += messages
-
-    def read(self) -> None:
-        """Read what was not read yet; where that is interrupted, none is passed over."""
-        while self._messages:
-            self._letters.append(self._read(self._messages[0]))
-            self._messages.popleft()
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes of messages and letters are here."""
-        unread = sum(len(one.value() or b"") for one in self._messages)
-        return unread + sum(len(one.raw) for one in self._letters)
-
-    def take(self, room: Room, topics: Collection[str]) -> list[Receipt]:
-        """Give letters of *topics* while there is *room*; others may be asked for later."""
-        self.read()
-        wanted: list[Receipt] = []
-        kept: list[Receipt] = []
-        for one in self._letters:
-            fits = bool(room) and one.handle.topic in topics
-            if fits:
-                room.take(len(one.raw))
-            (wanted if fits else kept).append(one)
-        self._letters = kept
-        return wanted
-
-    def count(self, topic: str) -> int:
-        """The number of letters of *topic* that were read."""
-        return sum(one.handle.topic == topic for one in self._letters)
-
-    def drop(self, places: Collection[tuple[str, int]]) -> None:
-        """Forget what comes from *places*: topics with a partition."""
-        messages = [m for m in self._messages if (m.topic(), m.partition()) not in places]
-        self._messages = deque(messages)
-        self._letters = [one for one in self._letters if one.handle[:2] not in places]
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._messages.clear()
-        self._letters.clear()
-
-
-_Answer = TypeVar("_Answer")
-
-
-def meanwhile(ask: Callable[[], _Answer], work: Callable[[], None]) -> _Answer:
-    """The result of *ask*, or its error; *work* is done while it waits.
-
-    It begins first: a new thread keeps the interpreter until it waits. If *work* fails, that is
-    raised once the answer is there: no other code may use the client beside *ask*.
-    """
-    answer: Future[_Answer] = Future()
-
-    def asked() -> None:
-        try:
-            answer.set_result(ask())
-        except BaseException as error:  # noqa: BLE001  raised where it is awaited
-            answer.set_exception(error)
-
-    try:
-        threading.Thread(target=asked, name="angzarr-kafka-commit", daemon=True).start()
-    except RuntimeError:  # no more threads
-        return ask()
-    try:
-        work()
-    finally:
-        wait([answer])
-    return answer.result()
 
 
 class PartitionProgress:
@@ -138,6 +49,99 @@ class KafkaHandle(NamedTuple):
     partition: int
     offset: int
     progress: PartitionProgress
+
+
+class FetchedMessage(NamedTuple):
+    """A message of confluent-kafka and its place."""
+
+    message: Any
+    handle: KafkaHandle
+
+
+class FetchedAhead:
+    """The next messages, in order; *read* makes a receipt of one, in any thread.
+
+    `begin` has them read in a thread beside, while the ledger and Kafka are waited for. Safe to
+    use while that goes on.
+    """
+
+    def __init__(self, read: Callable[[FetchedMessage], Receipt]) -> None:
+        self._read = read
+        #: Held while one is read: none is seen in both places, or in neither.
+        self._lock = threading.Lock()
+        self._messages: deque[FetchedMessage] = deque()
+        self._letters: list[Receipt] = []
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._messages) + len(self._letters)
+
+    def add(self, messages: Iterable[FetchedMessage]) -> None:
+        """Keep *messages*, to be read later."""
+        with self._lock:
+            self._messages += messages
+
+    def begin(self) -> None:
+        """Read them in a thread beside; what that does not come to is read when it is taken."""
+
+        def read() -> None:
+            with contextlib.suppress(Exception):  # raised where it is taken
+                self.read()
+
+        with contextlib.suppress(RuntimeError):  # no more threads
+            threading.Thread(target=read, name="angzarr-kafka-read", daemon=True).start()
+
+    def read(self) -> None:
+        """Read what was not read yet; where that is interrupted, none is passed over."""
+        while self._read_next():
+            pass
+
+    def _read_next(self) -> bool:
+        with self._lock:
+            if self._messages:
+                self._letters.append(self._read(self._messages[0]))
+                self._messages.popleft()
+            return bool(self._messages)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of messages and letters are here."""
+        with self._lock:
+            unread = sum(len(one.message.value() or b"") for one in self._messages)
+            return unread + sum(len(one.raw) for one in self._letters)
+
+    def take(self, room: Room, topics: Collection[str]) -> list[Receipt]:
+        """Give letters of *topics* while there is *room*; others may be asked for later."""
+        self.read()
+        wanted: list[Receipt] = []
+        kept: list[Receipt] = []
+        for one in self._letters:
+            fits = bool(room) and one.handle.topic in topics
+            if fits:
+                room.take(len(one.raw))
+            (wanted if fits else kept).append(one)
+        self._letters = kept
+        return wanted
+
+    def count(self, topic: str) -> int:
+        """The number of letters of *topic* that are here, read or not."""
+        with self._lock:
+            topics = [one.handle.topic for one in self._messages]
+            topics += [one.handle.topic for one in self._letters]
+        return topics.count(topic)
+
+    def drop(self, places: Collection[tuple[str, int]]) -> None:
+        """Forget what comes from *places*: topics with a partition."""
+        with self._lock:
+            messages = [one for one in self._messages if one.handle[:2] not in places]
+            self._messages = deque(messages)
+            self._letters = [one for one in self._letters if one.handle[:2] not in places]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._messages.clear()
+            self._letters.clear()
 
 
 def record_of(message: Any, headers: Sequence[tuple[str, bytes | None]]) -> ForeignRecord:

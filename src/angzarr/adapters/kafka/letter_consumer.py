@@ -8,7 +8,7 @@ import logging
 import operator
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -25,9 +25,9 @@ from angzarr.adapters.kafka.client import (
 )
 from angzarr.adapters.kafka.fetched_messages import (
     FetchedAhead,
+    FetchedMessage,
     KafkaHandle,
     PartitionProgress,
-    meanwhile,
     record_of,
 )
 from angzarr.adapters.kafka.letter_producer import CONTENT_TYPE
@@ -180,7 +180,8 @@ class LetterConsumer:
         ) | {"error_cb": self._on_error}
 
     def _read(self, consumer: Consumer, room: Room, wait: float) -> list[Receipt]:
-        return list(map(self._receipt, self._fetch(consumer, room, wait)))
+        messages = self._fetch(consumer, room, wait)
+        return [self._receipt(self._placed(message)) for message in messages]
 
     def _fetch(self, consumer: Consumer, room: Room, wait: float) -> list[Any]:
         """Messages while there is *room*, in parts, as large as the last one's messages."""
@@ -219,13 +220,17 @@ class LetterConsumer:
             return []
 
     def _fetch_ahead(self, consumer: Consumer, limit: int) -> None:
-        """Have *limit* messages at hand, to be read while the next commit is waited for.
+        """Have *limit* messages at hand, read while those handed out are filed and committed.
 
         Not fetched then: a partition could be taken away before what is done in it is committed.
         """
         if room := Room(limit - len(self._ahead), BATCH_BYTES - self._ahead.bytes):
-            with contextlib.suppress(Exception):  # noted, as in `_more`
-                self._ahead.add(self._fetch(consumer, room, 0))
+            try:
+                messages = self._fetch(consumer, room, 0)
+                self._ahead.add([self._placed(message) for message in messages])
+            except Exception as error:  # noqa: BLE001  noted: commits would pass over what is lost
+                self._ended = self._ended or repr(error)
+            self._ahead.begin()
 
     def _is_letter(self, message: Any) -> bool:
         error = message.error()
@@ -235,12 +240,17 @@ class LetterConsumer:
             self._ended = error  # what stands beside it is handed out first
         return False  # told to `_on_error` as well, or over by itself
 
-    def _receipt(self, message: Any) -> Receipt:
+    def _placed(self, message: Any) -> FetchedMessage:
+        """*message* with its place, where it is in hand from now on."""
         place = (message.topic(), message.partition())
         progress = self._progress.setdefault(place, PartitionProgress())
         progress.take(message.offset())
-        handle = KafkaHandle(*place, message.offset(), progress)
-        domain, body, kind = self._domains[message.topic()], message.value() or b"", ""
+        return FetchedMessage(message, KafkaHandle(*place, message.offset(), progress))
+
+    def _receipt(self, fetched: FetchedMessage) -> Receipt:
+        """The receipt of a message; nothing else changes by it, so that any thread may ask."""
+        message, handle = fetched
+        domain, body, kind = self._domains[handle.topic], message.value() or b"", ""
         try:
             headers = _headers(message)
             kind = _content_type(headers)
@@ -274,9 +284,9 @@ class LetterConsumer:
             if consumer:
                 _leave(consumer, ended=is_fatal(self._ended))
         finally:
+            self._ahead.clear()  # first: it is read by the domains that it was fetched for
             self._domains = {}
             self._progress.clear()
-            self._ahead.clear()
             self._ended = None
 
     def _commit(self) -> None:
@@ -289,11 +299,8 @@ class LetterConsumer:
         if not moved or consumer is None:
             return
         offsets = [TopicPartition(*place, position) for place, position in moved.items()]
-        commit: Callable[[], Any] = functools.partial(
-            consumer.commit, offsets=offsets, asynchronous=False
-        )
         try:
-            results = meanwhile(commit, self._ahead.read) if self._ahead.unread else commit()
+            results: Any = consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
             if error.args[0].code() not in _LEASE_ENDED:
                 raise

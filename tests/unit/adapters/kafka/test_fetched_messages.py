@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from angzarr.adapters.kafka.fetched_messages import (
     FetchedAhead,
+    FetchedMessage,
     KafkaHandle,
     PartitionProgress,
-    meanwhile,
 )
 from angzarr.dead_letters.queue import Receipt, Room
 
@@ -29,13 +29,19 @@ class Message(NamedTuple):
         return bytes(self.offset)
 
 
-def read(message: Message) -> Receipt:
-    handle = KafkaHandle(*message.place, message.offset, PartitionProgress())
-    return Receipt(domain="d", letter=None, raw=message.value(), content_type="", handle=handle)
+def read(fetched: FetchedMessage) -> Receipt:
+    raw, handle = fetched.message.value(), fetched.handle
+    return Receipt(domain="d", letter=None, raw=raw, content_type="", handle=handle)
 
 
-def messages(topic: str, partition: int, *offsets: int) -> list[Any]:
-    return [Message((topic, partition), offset) for offset in offsets]
+def messages(topic: str, partition: int, *offsets: int) -> list[FetchedMessage]:
+    progress = PartitionProgress()
+    return [
+        FetchedMessage(
+            Message((topic, partition), offset), KafkaHandle(topic, partition, offset, progress)
+        )
+        for offset in offsets
+    ]
 
 
 def places(receipts: list[Receipt]) -> Iterator[tuple[str, int, int]]:
@@ -45,9 +51,9 @@ def places(receipts: list[Receipt]) -> Iterator[tuple[str, int, int]]:
 def test_it_gives_letters_of_the_wanted_topics_in_order_and_keeps_the_others():
     ahead = FetchedAhead(read)
     ahead.add([*messages("a", 0, 1, 2), *messages("b", 0, 1), *messages("a", 0, 3)])
-    assert ahead.unread
+    assert (len(ahead), ahead.count("a"), ahead.count("b")) == (4, 3, 1)
     assert list(places(ahead.take(Room(2), {"a"}))) == [("a", 0, 1), ("a", 0, 2)]
-    assert (ahead.unread, len(ahead), ahead.count("a"), ahead.count("b")) == (False, 2, 1, 1)
+    assert (len(ahead), ahead.count("a"), ahead.count("b")) == (2, 1, 1)
     assert list(places(ahead.take(Room(9), {"a", "b"}))) == [("b", 0, 1), ("a", 0, 3)]
     assert ahead.take(Room(9), {"a"}) == []
 
@@ -72,10 +78,10 @@ def test_a_place_that_is_taken_away_is_forgotten_read_or_not():
 def test_what_is_interrupted_passes_over_nothing():
     interrupted = [KeyboardInterrupt]
 
-    def interrupted_once(message: Message) -> Receipt:
-        if message.offset == 2 and interrupted:
+    def interrupted_once(fetched: FetchedMessage) -> Receipt:
+        if fetched.handle.offset == 2 and interrupted:
             raise interrupted.pop()
-        return read(message)
+        return read(fetched)
 
     ahead = FetchedAhead(interrupted_once)
     ahead.add(messages("a", 0, 1, 2, 3))
@@ -84,42 +90,55 @@ def test_what_is_interrupted_passes_over_nothing():
     assert [offset for *_, offset in places(ahead.take(Room(9), {"a"}))] == [1, 2, 3]
 
 
-def test_work_is_done_while_the_answer_is_waited_for():
-    worked = threading.Event()
-    assert meanwhile(lambda: worked.wait(60), worked.set) is True
+def test_they_are_read_in_a_thread_beside_and_come_in_order():
+    readers, first = set[str](), threading.Event()
+
+    def told(fetched: FetchedMessage) -> Receipt:
+        readers.add(threading.current_thread().name)
+        first.set()
+        return read(fetched)
+
+    ahead = FetchedAhead(told)
+    ahead.add(messages("a", 0, *range(1, 9)))
+    ahead.begin()
+    assert first.wait(60)
+    assert [offset for *_, offset in places(ahead.take(Room(9), {"a"}))] == list(range(1, 9))
+    assert "angzarr-kafka-read" in readers
 
 
-def test_what_asking_raises_is_raised_after_the_work():
-    done: list[int] = []
+def test_what_is_taken_away_while_it_is_read_does_not_come_back():
+    reading = threading.Event()
 
-    def refuse() -> None:
+    def slow(fetched: FetchedMessage) -> Receipt:
+        reading.set()
+        return read(fetched)
+
+    ahead = FetchedAhead(slow)
+    ahead.add([*messages("a", 0, *range(1, 200)), *messages("a", 1, 1)])
+    ahead.begin()
+    assert reading.wait(60)
+    ahead.drop({("a", 0)})
+    assert list(places(ahead.take(Room(300), {"a"}))) == [("a", 1, 1)]
+
+
+def test_what_fails_in_the_thread_is_raised_where_it_is_taken():
+    def fail(_fetched: FetchedMessage) -> Receipt:
         raise OSError
 
+    ahead = FetchedAhead(fail)
+    ahead.add(messages("a", 0, 1))
+    ahead.begin()
     with pytest.raises(OSError):
-        meanwhile(refuse, lambda: done.append(1))
-    assert done == [1]
+        ahead.take(Room(9), {"a"})
+    assert len(ahead) == 1
 
 
-def test_what_the_work_raises_is_raised_after_the_answer():
-    going, answered = threading.Event(), threading.Event()
-
-    def ask():
-        assert going.wait(60)
-        threading.Event().wait(0.1)  # as a broker takes its time
-        answered.set()
-
-    def work():
-        going.set()
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        meanwhile(ask, work)
-    assert answered.is_set(), "nobody uses the client beside it"
-
-
-def test_without_another_thread_it_is_asked_all_the_same(monkeypatch):
+def test_without_another_thread_they_are_read_when_they_are_taken(monkeypatch):
     def no_more(_thread: threading.Thread) -> None:
         raise RuntimeError
 
     monkeypatch.setattr(threading.Thread, "start", no_more)
-    assert meanwhile(lambda: 1, lambda: None) == 1
+    ahead = FetchedAhead(read)
+    ahead.add(messages("a", 0, 1, 2))
+    ahead.begin()
+    assert len(ahead.take(Room(9), {"a"})) == 2
