@@ -61,12 +61,14 @@ class FilingPlan:
     #: By entry id: what the entry is to keep.
     kept: dict[str, Failure] = field(default_factory=dict)
     _stored: Mapping[str, Entry] = field(default_factory=dict)
+    #: The id that each failure has by itself, by what it is in memory: hashing takes a while.
+    _own_ids: dict[int, str] = field(default_factory=dict)
     _failing: set[str] = field(default_factory=set)
 
     def ids_for(self, failures: Iterable[Failure]) -> set[str]:
         """The ids of all entries that *failures* may belong to."""
         ids = {entry_id for places in self.letters.values() for _, entry_id in places}
-        ids.update(map(entry_id_of, failures))
+        ids.update(map(self._own_id, failures))
         return ids
 
     def know(self, entries: Mapping[str, Entry]) -> None:
@@ -99,7 +101,7 @@ class FilingPlan:
     def _add(self, failure: Failure) -> str:
         known, replay = self._entry_of(failure), replay_of(failure)
         if known is None:
-            change = transition.filed(failure, self.now)
+            change = transition.filed(failure, self.now, self._own_id(failure))
         elif (replay, known.id) in self.letters.get(failure.id, ()):
             if not (transition.is_given_on(known) and transition.holds(known, failure)):
                 return known.id
@@ -121,7 +123,12 @@ class FilingPlan:
                 entry = self.entries.get(entry_id)  # it may have been removed just now
                 if entry is not None and transition.continues(entry, failure):
                     return entry
-        return self.entries.get(entry_id_of(failure))
+        return self.entries.get(self._own_id(failure))
+
+    def _own_id(self, failure: Failure) -> str:
+        if (known := self._own_ids.get(id(failure))) is None:
+            known = self._own_ids[id(failure)] = entry_id_of(failure)
+        return known
 
     def _decide(self, failures: Mapping[str, Failure], decide: Decider, by: str) -> None:
         undecided = [

@@ -129,10 +129,10 @@ def continues(entry: Entry, failure: Failure) -> bool:
     return entry.event_id in {"", event_id_of(failure)}
 
 
-def filed(failure: Failure, now: datetime) -> Change:
-    """The entry of a failure that the ledger does not know yet."""
+def filed(failure: Failure, now: datetime, entry_id: str = "") -> Change:
+    """The entry of a failure that the ledger does not know yet; *entry_id* if that is known."""
     entry = Entry(
-        id=entry_id_of(failure),
+        id=entry_id or entry_id_of(failure),
         first_failed_at=believed(first_failed_at(failure), now),
         replays=replay_of(failure),
         wake_at=now + UNDECIDED,

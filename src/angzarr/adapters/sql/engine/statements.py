@@ -176,7 +176,7 @@ def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]
     quote = dialect.identifier_preparer.quote
     columns = ", ".join(map(quote, names))
     statement = f"COPY {quote(table.name)} ({columns}) FROM STDIN (FORMAT BINARY)"
-    writers = [(name, _writer(table, name, dialect)) for name in names]
+    writers = [_writer(table, name, dialect) for name in names]
     types = [_type_of(table, name, dialect) for name in names]
     with (
         raw(connection, statement) as lent,
@@ -185,7 +185,9 @@ def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]
     ):
         stream.set_types(types)
         for row in rows:
-            stream.write_row([write(row[name]) if write else row[name] for name, write in writers])
+            values = map(row.__getitem__, names)
+            written = zip(writers, values, strict=True)
+            stream.write_row([write(value) if write else value for write, value in written])
 
 
 def _type_of(table: Table, name: str, dialect: Dialect) -> str:

@@ -6,6 +6,7 @@ here needs a revision there.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -54,9 +55,15 @@ class UtcTime(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
+        """The function that makes a time UTC; PostgreSQL's driver takes it as it is then."""
+        if dialect.name == "postgresql":
+            return _in_utc
+        return super().bind_processor(dialect)
+
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
         """*value* in UTC."""
-        return value.astimezone(UTC) if value is not None else None
+        return _in_utc(value)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
         """The stored time, aware again."""
@@ -87,12 +94,21 @@ class Name(ValidText):
         return _name_of
 
 
+def _in_utc(value: datetime | None) -> datetime | None:
+    return value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
+
+
 def _valid(value: Any) -> str | None:
     return valid_text(str(value)) if value is not None else None
 
 
 def _name_of(value: Any) -> str | None:
-    return stored_name(str(value)) if value is not None else None
+    if value is None:
+        return None
+    text = str(value)
+    if len(text) <= LONGEST_NAME and text.isascii() and "\x00" not in text:
+        return text  # nearly every name; a batch of letters has thousands
+    return stored_name(text)
 
 
 def stored_name(name: str) -> str:
@@ -295,6 +311,7 @@ ledger_version = version_table("ledger", METADATA)
 
 
 _FIELDS = tuple(field.name for field in fields(Entry))
+_values: Final = operator.attrgetter(*_FIELDS)
 #: What the histories of groups and jobs have of a line, and what those of entries have besides.
 LINE: Final = ("at", "who", "what", "detail")
 ENTRY_LINE: Final = (*LINE, "letter_id", "replay")
@@ -302,7 +319,7 @@ ENTRY_LINE: Final = (*LINE, "letter_id", "replay")
 
 def entry_row(entry: Entry) -> dict[str, Any]:
     """*entry* as a row of ledger_entries."""
-    return {name: getattr(entry, name) for name in _FIELDS}
+    return dict(zip(_FIELDS, _values(entry), strict=True))
 
 
 def entry_from(row: Row[Any]) -> Entry:
