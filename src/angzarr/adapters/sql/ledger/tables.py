@@ -103,10 +103,8 @@ def _valid(value: Any) -> str | None:
 
 
 def _name_of(value: Any) -> str | None:
-    if value is None:
-        return None
-    text = str(value)
-    if len(text) <= LONGEST_NAME and text.isascii() and "\x00" not in text:
+    text = None if value is None else str(value)
+    if text is None or (len(text) <= LONGEST_NAME and text.isascii() and "\x00" not in text):
         return text  # nearly every name; a batch of letters has thousands
     return stored_name(text)
 
