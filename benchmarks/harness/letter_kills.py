@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
@@ -103,7 +104,8 @@ def _worker(environment: dict[str, str], domain: str) -> Iterator[Worker]:
         sys.executable, "-m", "angzarr", "-A", "workers.letters_app",
         "dlq", "analyze", "--domain", domain,
     ]  # fmt: skip
-    worker = Worker(command, environment, Path(environment["BENCH_FOLDER"]) / "log")
+    known = {**environment, "ANGZARR_DLQ__DOMAINS": json.dumps([domain])}
+    worker = Worker(command, known, Path(environment["BENCH_FOLDER"]) / "log")
     try:
         yield worker
     finally:
