@@ -40,7 +40,7 @@ def measure(theirs: str, broker: str, *, durable: bool = False, beside: str = ""
         "theirs": f"{theirs} {peer.version()}: {peer.settings}",
     }
     if beside:
-        detail[f"events_per_second_{beside}"] = round(rate(CATALOGUE[beside]))
+        detail[f"events_per_second_{beside.replace(' ', '_')}"] = round(rate(CATALOGUE[beside]))
     return Measured(values=ratios(pairs), detail=detail)
 
 
