@@ -17,7 +17,7 @@ from harness import machine
 from harness.figure import NotMeasured
 
 from peers.peer import Peer
-from peers.runs import Work, drain, latency
+from peers.runs import BACK_WITHIN, Work, drain, kill, latency
 
 #: Events of a drain. Smaller for a quick look; the table says how many there were.
 EVENTS = int(os.environ.get("BENCH_EVENTS", "10000"))
@@ -59,6 +59,10 @@ def _latency(peer: Peer, kind: str) -> Mapping[str, float]:
     return asdict(latency(peer, kind, RATE, round(RATE * LATENCY_SECONDS)))
 
 
+def _killed(peer: Peer, kind: str) -> Mapping[str, float]:
+    return asdict(kill(peer, kind, Work(wait=0.02), EVENTS // 10))
+
+
 def _by_processes(peer: Peer, kind: str) -> Mapping[str, float]:
     return {
         size: drain(peer, kind, Work(), EVENTS, processes=int(size)).rate
@@ -83,6 +87,12 @@ WORKLOADS: Mapping[str, Workload] = {
             title="latency",
             conditions={"events_per_second": RATE, "events": round(RATE * LATENCY_SECONDS)},
             run=_latency,
+        ),
+        Workload(
+            key="kill",
+            title="all workers killed",
+            conditions={"events": EVENTS // 10, "back_within_s": BACK_WITHIN},
+            run=_killed,
         ),
         Workload(
             key="processes",

@@ -33,6 +33,10 @@ AHEAD = {"BENCH_UNCONFIRMED": "1"}
 LOOK = 0.05
 #: From here on a worker counts as warm: as a share of the events.
 WARM = 0.1
+#: All workers are killed when so many events have started, as a share of all.
+KILLED_AT = 0.3
+#: What a killed worker had in hand is waited for so long (s): the slowest promise below minutes.
+BACK_WITHIN = float(os.environ.get("BENCH_PEERS_BACK_WITHIN", "90"))
 #: Events before a latency is measured.
 FIRST = 20
 
@@ -65,6 +69,13 @@ class Latency:
     p99_ms: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Killed:
+    """Events that were not done BACK_WITHIN seconds after all workers were killed and replaced."""
+
+    missing: int
+
+
 class PeerSite:
     """One peer with a broker of its own and a folder for its stamps."""
 
@@ -73,6 +84,7 @@ class PeerSite:
         self.environment = environment
         self.stamps = Stamps.create(folder / "stamps", events)
         self.published = Stamps.create(folder / "published", events)
+        self.done = Stamps.create(folder / "done", events)
         Stamps.create(folder / "failed", events)
         self.workers: list[Worker] = []
 
@@ -98,14 +110,27 @@ class PeerSite:
                 self.workers.append(Worker(line, self.environment, log))
             yield
         finally:
-            for worker in self.workers:
+            while self.workers:
+                worker = self.workers.pop()
                 worker.asked_to_stop(ENDS_WITHIN)
                 worker.kill()
 
     def wait_for(self, events: int, patience: float) -> bool:
         """True once so many events have started; False if they have not within *patience* (s)."""
+        return self._wait_for(self.stamps, events, patience)
+
+    def wait_done(self, patience: float) -> bool:
+        """True once all events are done; False if they are not within *patience* (s)."""
+        return self._wait_for(self.done, self.events, patience)
+
+    def kill(self) -> None:
+        """End all its workers at once, as a machine does that goes away."""
+        while self.workers:
+            self.workers.pop().kill()
+
+    def _wait_for(self, stamps: Stamps, events: int, patience: float) -> bool:
         deadline = time.monotonic() + patience
-        while self.stamps.count() < events:
+        while stamps.count() < events:
             for worker in self.workers:
                 worker.check()
             if time.monotonic() > deadline:
@@ -119,7 +144,7 @@ class PeerSite:
 
     def log(self) -> str:
         """All that its workers wrote."""
-        return self.workers[0].log()
+        return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
 
 
 def drain(
@@ -164,6 +189,25 @@ def latency(peer: Peer, kind: str, rate: float, events: int) -> Latency:
         waits = [site.stamps.moment(one) - site.published.moment(one) for one in numbers]
     cuts = quantiles(waits, n=100)
     return Latency(p50_ms=1000 * cuts[49], p99_ms=1000 * cuts[98])
+
+
+def kill(peer: Peer, kind: str, work: Work, events: int) -> Killed:
+    """Kill all workers with SIGKILL amid their work, start as many anew, and see what is left.
+
+    What comes back later than BACK_WITHIN counts as missing, as does what never does.
+    """
+    with _site(peer, kind, work, events) as site:
+        site.publish(0, events)
+        with site.running(2):
+            if not site.wait_for(int(events * KILLED_AT), STARTS_WITHIN):
+                raise _idle(site)
+            site.kill()
+        if site.done.count() == events:
+            msg = f"{peer.name} had done all events before it was killed"
+            raise NotMeasured(msg)
+        with site.running(2):
+            site.wait_done(BACK_WITHIN)
+        return Killed(missing=events - site.done.count())
 
 
 def _idle(site: PeerSite) -> NotMeasured:

@@ -27,6 +27,7 @@ COLUMNS = (
     ("RSS MiB", "noop", "rss_mib"),
     ("p50 ms", "latency", "p50_ms"),
     ("p99 ms", "latency", "p99_ms"),
+    ("missing", "kill", "missing"),
 )
 #: What grows: workload, and how its axis is called.
 GROWTH = {"processes": "worker processes", "backlog": "events queued before a worker starts"}
@@ -44,8 +45,10 @@ of all worker processes for one event, from a tenth of the events to the end, st
 Memory is that of all worker processes when the queue is empty; PSS counts a shared page once. An
 event that fails raises when it runs first, and each peer's own retry runs it again, as soon as that
 can. The latency is from the call that publishes an event to the start of its handler, workers warm
-and otherwise idle; a peer that cannot keep up with the rate shows how long its queue becomes. A
-rate with * is that of a peer that was not through after a minute."""
+and otherwise idle; a peer that cannot keep up with the rate shows how long its queue becomes.
+Missing are the events that are not done a minute and a half after all workers were killed amid
+20 ms of I/O each and replaced; some peers bring them back later, as the first table says. A rate
+with * is that of a peer that was not through after a minute."""
 
 
 def render(found: Found) -> str:

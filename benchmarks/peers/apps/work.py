@@ -1,7 +1,7 @@
 """What every peer's handler does, and what the harness tells it. Standard library only.
 
-A handler stamps the moment of its start in a mapped file: under a microsecond, the same for all.
-The end of a run is known from these stamps alone, never from a peer's own counters.
+A handler stamps the moments of its start and its end in mapped files: about a microsecond, the
+same for all. The end of a run is known from these stamps alone, never from a peer's own counters.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from workers.stamps import Stamps
 BROKER = os.environ["BENCH_BROKER"]
 FOLDER = Path(os.environ["BENCH_FOLDER"])
 STAMPS = Stamps(FOLDER / "stamps")
+DONE = Stamps(FOLDER / "done")
 #: Which events have failed once; shared by all processes, since a retry may run in another one.
 FAILED = Stamps(FOLDER / "failed")
 #: Seconds that a handler waits, and seconds of processor time that it uses.
@@ -42,7 +43,7 @@ def run(event: dict[str, Any]) -> None:
     _begin(event["number"])
     if WAIT:
         time.sleep(WAIT)
-    _spin()
+    _end(event["number"])
 
 
 async def run_async(event: dict[str, Any]) -> None:
@@ -50,7 +51,7 @@ async def run_async(event: dict[str, Any]) -> None:
     _begin(event["number"])
     if WAIT:
         await asyncio.sleep(WAIT)
-    _spin()
+    _end(event["number"])
 
 
 def _begin(number: int) -> None:
@@ -60,8 +61,9 @@ def _begin(number: int) -> None:
     STAMPS.set(number)
 
 
-def _spin() -> None:
+def _end(number: int) -> None:
     """Use SPIN seconds of this thread's processor time: waiting for the GIL does not count."""
     end = time.thread_time() + SPIN
     while time.thread_time() < end:
         pass
+    DONE.set(number)

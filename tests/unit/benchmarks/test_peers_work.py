@@ -45,7 +45,7 @@ signal.pause()
 @pytest.fixture
 def work(tmp_path, monkeypatch):
     """The module, as a peer's process has it."""
-    for file in ("stamps", "failed", "published"):
+    for file in ("stamps", "done", "failed", "published"):
         Stamps.create(tmp_path / file, 10)
     told = {"BROKER": "redis://", "FOLDER": str(tmp_path), "WAIT": "0", "SPIN": "0.001",
             "FAILS_EVERY": "5"}  # fmt: skip
@@ -64,7 +64,7 @@ def test_every_fifth_event_fails_once_and_then_is_stamped(work):
     assert not work.STAMPS.has(5)
     work.run(work.body(5))
     assert work.STAMPS.has(5)
-    assert work.STAMPS.count() == 2
+    assert work.STAMPS.count() == work.DONE.count() == 2
 
 
 @pytest.mark.parametrize("source", [APP, ASYNC_APP], ids=["sync", "async"])
@@ -111,6 +111,36 @@ def test_a_drain_is_over_when_every_event_has_its_stamp(peer):
     assert drained.rate > 0
     assert drained.rss_mib >= drained.pss_mib > 0
     assert checked == [("all ran\n", 200)]
+
+
+#: Takes an event out before it runs it, and is killed in the first that waits.
+HASTY = """
+import signal
+from peers.apps import work
+
+for sent in sorted(work.FOLDER.glob("sent-*"), key=lambda sent: int(sent.name[5:])):
+    sent.unlink()
+    number = int(sent.name[5:])
+    work.run(work.body(number))
+    if number == 4:
+        work.STAMPS.set(5)
+        sent.with_name("sent-5").unlink()
+        signal.pause()
+signal.pause()
+"""
+
+
+def test_what_a_killed_worker_had_taken_is_missing(peer, tmp_path, monkeypatch):
+    (tmp_path / "a_worker.py").write_text(HASTY)
+    monkeypatch.setattr(runs, "BACK_WITHIN", 2.0)
+    one = replace(peer, commands=lambda _n: [("python", "-m", "a_worker")])
+    assert runs.kill(one, "redis", runs.Work(), 20) == runs.Killed(missing=1)
+
+
+def test_a_peer_that_was_through_before_it_is_killed_shows_nothing(peer):
+    one = replace(peer, commands=lambda _n: [("python", "-m", "a_worker")])
+    with pytest.raises(NotMeasured, match="before it was killed"):
+        runs.kill(one, "redis", runs.Work(), 5)
 
 
 def test_a_worker_that_ends_is_told_with_its_log(peer):
