@@ -22,6 +22,7 @@ from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
 from angzarr.adapters.celery.worker.pools import patch_pauses
 from angzarr.adapters.celery.worker.settle_thread import Trouble
 from angzarr.adapters.celery.worker.settlement import Settlement
+from angzarr.adapters.celery.worker.supervised import SupervisedProcess
 from angzarr.adapters.celery.worker.worker import MoverThread, Stopping
 from angzarr.adapters.celery.worker.worker_health import StoreWatch, WorkerHealth
 from angzarr.adapters.http.health_server import HealthServer
@@ -58,6 +59,8 @@ class WorkerLife:
 
     #: Whether whoever began the work takes the turns of its threads: a test, by its own clock.
     turns_by_hand = False
+    #: This process, where it is one of several under a supervisor.
+    supervised: SupervisedProcess | None = None
 
     def __init__(self, parts: ProcessParts, ops: Operations) -> None:
         self._context = parts.context
@@ -169,8 +172,10 @@ class WorkerLife:
         """The key of this process tree's lease in Redis, which its messages hang on too."""
         return owner_lease_key(self.settings.prefix, self.owner)
 
-    def check_worker(self, pool: str, limits: Sequence[float | None] = ()) -> None:
+    def check_worker(self, pool: str, limits: Sequence[float | None] | None = ()) -> None:
         """Refuse to start where messages would be lost; raises ConfigurationError.
+
+        *limits* are the time limits of all tasks; None: the pool keeps any.
 
         Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
         """
@@ -228,26 +233,23 @@ class WorkerLife:
             self.owner, self._take_unreadable, self._take_refused
         )
         others = (
-            forwarder, self._open_relay_thread(), self._open_pruning_thread(), keeper,
-            self._open_watch_thread(), self._ops.open_depth_thread(self._duty),
+            forwarder, *self._open_book_threads(), keeper, self._open_watch_thread(),
+            self._ops.open_depth_thread(self._duty),
         )  # fmt: skip
         self._threads = [mover, *(thread for thread in others if thread is not None)]
         if not self.turns_by_hand:
             for thread in self._threads:
                 thread.start()
 
-    def _open_relay_thread(self) -> PeriodicThread | None:
-        """A thread that publishes decisions of processes that died; None without aggregates."""
+    def _open_book_threads(self) -> list[PeriodicThread]:
+        """Threads that publish decisions of processes that died, and forget old ones."""
         if not self._context.aggregates:
-            return None
-        return PeriodicThread("angzarr-relay", lambda _stopping: build_relay(self._parts))
-
-    def _open_pruning_thread(self) -> PeriodicThread | None:
-        """A thread that forgets decisions that are old enough; None without aggregates."""
-        if not self._context.aggregates:
-            return None
+            return []
         pruning = books_wiring.open_pruning(self.settings, self.broker_url)
-        return PeriodicThread("angzarr-pruning", lambda _stopping: pruning)
+        return [
+            PeriodicThread("angzarr-relay", lambda _stopping: build_relay(self._parts)),
+            PeriodicThread("angzarr-pruning", lambda _stopping: pruning),
+        ]
 
     def _open_watch_thread(self) -> PeriodicThread | None:
         """A thread that checks each minute whether the worker's Redis still keeps its data."""
@@ -285,6 +287,9 @@ class WorkerLife:
             store_says=lambda: self.store_watch.says,
             settle_trouble=self._settle_trouble,
         )
+        if self.supervised is not None:
+            self.supervised.begin(self.owner, health, self._parts.claims.leases)
+            return
         self._health = open_health(self.settings.health, health)
         if self._health is not None:
             self._health.start()

@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "policy": "angzarr.cli.policy.main:policy",
     "projection": "angzarr.cli.projection.main:projection",
     "saga": "angzarr.cli.saga:saga",
+    "worker": "angzarr.cli.worker:worker",
 }
 
 

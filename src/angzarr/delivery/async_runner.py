@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import ctypes
 import os
+import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -22,11 +25,22 @@ class Interrupt(BaseException):
 
 
 class HandlerInterrupter:
-    """Interrupts the handler that runs on this process's main thread."""
+    """Interrupts the handler that runs on this process's main thread.
+
+    A soft time limit *strikes* a handler on any thread: it raises its error in that handler alone.
+    """
 
     def __init__(self) -> None:
         self._inside = False
         self._raised = False
+        #: Counts the handlers of the main thread: a strike is meant for one of them.
+        self._entered = 0
+        self._struck: tuple[int, type[Exception]] | None = None
+        #: Of each other thread that is in a handler: whether it was struck.
+        self._threads: dict[int, bool] = {}
+        #: How to strike the coroutine that a thread waits for.
+        self._waits: dict[int, Callable[[type[Exception]], object]] = {}
+        self._lock = threading.Lock()
 
     @property
     def inside(self) -> bool:
@@ -44,12 +58,53 @@ class HandlerInterrupter:
         """Forget an interrupt: another worker begins in this process."""
         self._inside = self._raised = False
 
+    def strike(self, thread: int, error: type[Exception], wake: int) -> bool:
+        """Raise *error* in the handler that *thread* runs; False if it runs none now.
+
+        The main thread is woken by the signal *wake*, for which `heed` must be the handler. Another
+        thread that waits in C code gets the error once that returns.
+        """
+        if thread == threading.main_thread().ident:
+            if not self._inside:
+                return False
+            self._struck = (self._entered, error)
+            signal.pthread_kill(thread, wake)
+            return True
+        with self._lock:
+            if thread not in self._threads:
+                return False
+            self._threads[thread] = True
+            wait = self._waits.get(thread)
+            if wait is None:
+                _raise_in(thread, error)
+            else:
+                wait(error)
+            return True
+
+    def heed(self, _number: int, _frame: object) -> None:
+        """Raise the error of a strike, as a signal handler; one that comes too late does not."""
+        struck, self._struck = self._struck, None
+        if struck is not None and self._inside and struck[0] == self._entered:
+            raise struck[1]
+
+    @contextmanager
+    def waiting(self, strike: Callable[[type[Exception]], object]) -> Iterator[None]:
+        """Let *strike* take a strike for this thread, which waits for a coroutine."""
+        thread = threading.get_ident()
+        self._waits[thread] = strike
+        try:
+            yield
+        finally:
+            del self._waits[thread]
+
     def __enter__(self) -> None:
         """Begin a handler; raises Interrupt if there was an interrupt already."""
         if threading.current_thread() is not threading.main_thread():
+            self._threads[threading.get_ident()] = False
             return
         if self._raised:
             raise Interrupt
+        self._entered += 1
         self._inside = True
 
     def __exit__(
@@ -61,6 +116,17 @@ class HandlerInterrupter:
         """End a handler: from here on its outcome is made true."""
         if threading.current_thread() is threading.main_thread():
             self._inside = False
+            return
+        thread = threading.get_ident()
+        with self._lock:
+            if self._threads.pop(thread, False):
+                _raise_in(thread, None)  # a strike that has not arrived must not arrive later
+
+
+def _raise_in(thread: int, error: type[Exception] | None) -> None:
+    """Raise *error* in *thread* when it next runs Python code; None takes one back."""
+    what = ctypes.py_object() if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
 
 
 #: A signal reaches a process, not an app: there is one for all.
@@ -117,10 +183,53 @@ def _run_here(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> 
         raise
 
 
+class _Struck(Coroutine[Any, Any, T]):
+    """A coroutine in which an error can be raised at the point where it waits."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self._work = work
+        self._loop = loop
+        self._task: asyncio.Task[Any] | None = None
+        self._error: type[Exception] | None = None
+
+    def strike(self, error: type[Exception]) -> None:
+        """Raise *error* in it; from any thread."""
+        self._loop.call_soon_threadsafe(self._strike, error)
+
+    def _strike(self, error: type[Exception]) -> None:
+        if self._task is not None and not self._task.done():
+            self._error = error
+            self._task.cancel()
+
+    def send(self, value: Any) -> Any:
+        """Go on."""
+        self._task = self._task or asyncio.current_task()
+        return self._work.send(value)
+
+    def throw(self, error: Any, *rest: Any) -> Any:
+        """Go on with an error: that of a strike takes the place of its cancellation."""
+        if self._error is not None and isinstance(error, asyncio.CancelledError):
+            struck, self._error = self._error, None
+            assert self._task is not None  # noqa: S101 - it was cancelled
+            self._task.uncancel()
+            return self._work.throw(struck())
+        return self._work.throw(error, *rest)
+
+    def close(self) -> None:
+        """End it."""
+        self._work.close()
+
+    def __await__(self) -> Any:
+        """Be awaited as itself."""
+        return self._work.__await__()
+
+
 def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+    struck = _Struck(work, loop)
+    future = asyncio.run_coroutine_threadsafe(struck, loop)
     try:
-        return future.result()
+        with INTERRUPTER.waiting(struck.strike):
+            return future.result()
     except concurrent.futures.CancelledError as error:
         if _interrupted_pid == os.getpid():
             raise Interrupt from error

@@ -42,6 +42,8 @@ class Metrics:
         self._folder: Any = None
         self._why_not = "nothing is measured here"
         self._pid = 0
+        #: Whether this process measures for another one, or for none.
+        self._joined = False
         self._here = OncePerProcess(self._measure)
         self._threads: list[PeriodicThread] = []
         self._told: HttpAnswer | None = None
@@ -52,7 +54,7 @@ class Metrics:
 
     def begin(self) -> None:
         """Measure from now on, unless the app does or the extra is missing."""
-        if self._folder is not None:  # for another worker of this process
+        if self._folder is not None or self._joined:  # for another worker of this process
             return
         self._pid = os.getpid()
         try:
@@ -72,6 +74,17 @@ class Metrics:
         atexit.register(self._folder.remove)
         self._here.get()  # now: a fork must not come amid it
         self._start("angzarr-metrics", _TakingUp(self._folder.total))
+
+    def folder(self) -> str | None:
+        """Where processes leave what they measured; None: nothing is measured."""
+        return None if self._folder is None else str(self._folder.path)
+
+    def join(self, folder: str | None) -> None:
+        """Measure for a supervisor, into its *folder*; None: measure nothing."""
+        self._joined = True
+        if folder is not None:
+            self._folder = _adapter("angzarr.adapters.prometheus.folder").Folder(of=folder)
+            self._here.get()
 
     def end(self) -> None:
         """Measure no more; for tests and embedded workers."""

@@ -38,10 +38,15 @@ _STARTED: Final = 19
 class Folder:
     """One worker's, made by its parent process and inherited by its children."""
 
-    def __init__(self, parent: str | None = None) -> None:
-        sweep(parent)
-        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
-        self._pid = os.getpid()
+    def __init__(self, parent: str | None = None, *, of: str | None = None) -> None:
+        """A new folder under *parent*, or the one *of* another process, which removes it."""
+        if of is None:
+            sweep(parent)
+            of = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent)
+            self._pid = os.getpid()
+        else:
+            self._pid = 0
+        self.path = Path(of)
         self._ended = MetricsSnapshot()
         self._lock = threading.Lock()
 

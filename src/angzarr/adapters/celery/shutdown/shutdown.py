@@ -30,6 +30,7 @@ from celery import bootsteps, platforms, signals
 from celery.apps import worker as program
 from celery.apps.worker import Worker
 from celery.concurrency.asynpool import AsynPool
+from celery.exceptions import WorkerShutdown
 from celery.worker import state
 
 from angzarr.adapters.celery.claim_batch import release_claims
@@ -52,6 +53,8 @@ from angzarr.adapters.celery.worker.settlement import (
     give_back_requests,
     unbegun,
 )
+from angzarr.adapters.celery.worker.supervised import SupervisedProcess
+from angzarr.adapters.celery.worker.time_limits import WAKE
 from angzarr.adapters.celery.worker.worker import Stopping, pool_name
 from angzarr.delivery.async_runner import INTERRUPTER, begin_shared
 
@@ -79,7 +82,8 @@ class ShutdownStep(bootsteps.StartStopStep):
         shutdown = self._shutdown = Shutdown(worker)
         worker.consumer.close = shutdown.run
         if shutdown.owns_process:
-            install_handlers(worker, shutdown)
+            supervised = runtime_of(worker.app).supervised
+            install_handlers(worker, shutdown, supervised)
             threading.Thread(target=shutdown.watch, name="angzarr-watchdog", daemon=True).start()
 
     def stop(self, worker: Any) -> None:
@@ -123,11 +127,32 @@ class Shutdown:
 
     def ask(self) -> bool:
         """Begin the grace; True the first time."""
+        grace = float(self._app.conf.worker_soft_shutdown_timeout)
+        return self._begin(time.monotonic() + grace)
+
+    def drain(self) -> None:
+        """Begin nothing more, and let what runs end, however long that takes."""
+        if self._begin(float("inf")):
+            runtime_of(self._app).stopping.close()
+            state.should_stop = os.EX_OK
+
+    def end_now(self) -> None:
+        """Begin with a grace that is over; from any thread."""
+        self.ask()
+        self._deadline = min(self._deadline, time.monotonic())
+        state.should_stop = os.EX_OK
+
+    @property
+    def is_overdue(self) -> bool:
+        """True once the grace is over."""
+        return self._is_asked and time.monotonic() >= self._deadline
+
+    def _begin(self, deadline: float) -> bool:
         if self._is_asked:
+            self._deadline = min(self._deadline, deadline)
             return False
-        self._is_asked = True
+        self._is_asked, self._deadline = True, deadline
         runtime_of(self._app).stopping.begin()
-        self._deadline = time.monotonic() + float(self._app.conf.worker_soft_shutdown_timeout)
         self._asked.put(None)
         return True
 
@@ -161,6 +186,10 @@ class Shutdown:
         if self._begun:
             return
         self._begun = True
+        supervised = runtime_of(self._app).supervised
+        by_remote_control = isinstance(sys.exc_info()[1], WorkerShutdown) and not self._is_asked
+        if supervised is not None and by_remote_control:
+            supervised.leave("remote control")
         self.ask()
         if state.should_terminate is not None and state.should_terminate is not False:
             self._deadline = time.monotonic()
@@ -178,9 +207,8 @@ class Shutdown:
         give_back_messages(late)
         back = len(late) + give_back_requests(self._app, unbegun(self._worker.consumer))
         left = max(0.0, self._deadline - time.monotonic())
-        _log.info(
-            "stopping: %d tasks run for %.1f s at most, %d given back", len(running()), left, back
-        )
+        most = "as long as they take" if left == float("inf") else f"for {left:.1f} s at most"
+        _log.info("stopping: %d tasks run %s, %d given back", len(running()), most, back)
         if not self._drain_loop.until(lambda: not running(), lambda: self._deadline):
             _log.warning("grace_ended: %d tasks are cut, they run again elsewhere", len(running()))
             runtime_of(self._app).stopping.cut()
@@ -248,17 +276,34 @@ WORD_WITHIN = 0.1
 _AGAIN = "worker: finishing what runs; the same signal again cuts it short"
 
 
-def install_handlers(worker: Any, asked: Shutdown) -> None:
-    """Take over from Celery's handlers; the worker's main thread must call it."""
+def install_handlers(
+    worker: Any, asked: Shutdown, supervised: SupervisedProcess | None = None
+) -> None:
+    """Take over from Celery's handlers; the worker's main thread must call it.
+
+    A *supervised* process drains on SIGHUP, and a second SIGTERM does not cut its grace short: a
+    service manager may signal all processes, as their supervisor does.
+    """
     warm = partial(program.install_worker_term_handler, worker, sig="SIGTERM", how="Warm")
-    _around("SIGTERM", partial(warm, callback=None, exitcode=os.EX_OK), asked)
-    _around("SIGINT", partial(program.install_worker_int_handler, worker, callback=_say), asked)
+    cuts = supervised is None
+    _around("SIGTERM", partial(warm, callback=None, exitcode=os.EX_OK), asked, again_cuts=cuts)
+    warmly = partial(program.install_worker_int_handler, worker, callback=_say if cuts else None)
+    _around("SIGINT", warmly, asked, again_cuts=cuts)
     cold = partial(program.install_worker_term_hard_handler, worker, callback=_no_cold_shutdown)
     _around("SIGQUIT", cold, asked, at_once=True)
+    if supervised is not None:
+        platforms.signals["SIGHUP"] = lambda _number, _frame: asked.drain()
+        signal.signal(WAKE, INTERRUPTER.heed)
+        supervised.cut = asked.end_now
 
 
 def _around(
-    name: str, install_celerys: Callable[[], object], asked: Shutdown, *, at_once: bool = False
+    name: str,
+    install_celerys: Callable[[], object],
+    asked: Shutdown,
+    *,
+    at_once: bool = False,
+    again_cuts: bool = True,
 ) -> None:
     install_celerys()
     celerys: Any = signal.getsignal(platforms.signals.signum(name))
@@ -267,7 +312,7 @@ def _around(
         first = asked.ask()
         if first or at_once:
             celerys(number, frame)
-        if at_once or not first:
+        if at_once or (not first and (again_cuts or asked.is_overdue)):
             asked.hurry()
 
     handler.__name__ = f"angzarr_{name.lower()}"

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from celery import Celery
 from celery.concurrency.asynpool import AsynPool
+from celery.concurrency.solo import TaskPool as SoloPool
 from celery.worker import state
 from celery.worker.state import maybe_shutdown
 
@@ -215,7 +216,7 @@ class ConsumerState:
 
     def connect(self, *, pool: Any) -> None:
         """Take note that the loop begins to run on a new connection."""
-        self._is_solo = pool.__class__.__module__.endswith(".solo")
+        self._is_solo = isinstance(pool, SoloPool)
         self._turn(connected=True)
 
     def disconnect(self) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from angzarr.adapters.celery.publish.routing import CeleryRouting
     from angzarr.adapters.celery.worker.consumer_state import ConsumerState
     from angzarr.adapters.celery.worker.settlement import Settlement
+    from angzarr.adapters.celery.worker.supervised import SupervisedProcess
     from angzarr.adapters.celery.worker.worker import Stopping
     from angzarr.delivery.executor import DeliveryExecutor
     from angzarr.delivery.handlers import Handler, Handlers, Subscription
@@ -29,6 +30,8 @@ class WorkerRuntime(Protocol):
     """The parts of the app that a worker's consumer, tasks, transports and steps use."""
 
     movement: ConsumerState
+    #: This process, where it is one of several under a supervisor.
+    supervised: SupervisedProcess | None
 
     @property
     def prefix(self) -> str:
@@ -99,8 +102,8 @@ class WorkerRuntime(Protocol):
     def run_eagerly(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run *task* for ``apply()`` and ``task_always_eager``."""
 
-    def check_worker(self, pool: str, limits: Sequence[float | None] = ()) -> None:
-        """Refuse to start where messages would be lost."""
+    def check_worker(self, pool: str, limits: Sequence[float | None] | None = ()) -> None:
+        """Refuse to start where messages would be lost; None: the pool keeps any time limit."""
 
     def begin_work(self, pool: str = "") -> None:
         """Take the owner lease, before the pool starts."""

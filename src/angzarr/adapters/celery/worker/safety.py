@@ -146,12 +146,13 @@ def check_pool(
     app: Celery,
     pool: str,
     asynchronous: Callable[[Any], bool],
-    limits: Sequence[float | None] = (),
+    limits: Sequence[float | None] | None = (),
     undos: Sequence[str] = (),
 ) -> None:
     """Refuse what a pool would ignore in silence: time limits in threads, coroutines in gevent.
 
-    *limits* are the worker's own, for all tasks: by its command line, or else by the settings;
+    *limits* are the worker's own, for all tasks: by its command line, or else by the settings.
+    None says that this pool keeps time limits, as those of `angzarr worker` do.
     *undos* are the names of undo functions that are async.
     """
     problems = [*_in_one_process(app, pool), *_ignored(app, pool, asynchronous, limits)]
@@ -168,12 +169,15 @@ def _in_one_process(app: Celery, pool: str) -> Iterator[str]:
 
 
 def _ignored(
-    app: Celery, pool: str, asynchronous: Callable[[Any], bool], limits: Sequence[float | None]
+    app: Celery,
+    pool: str,
+    asynchronous: Callable[[Any], bool],
+    limits: Sequence[float | None] | None,
 ) -> Iterator[str]:
-    unlimited = pool in POOLS_WITHOUT_TIME_LIMITS
-    cure = f"which the {pool} pool ignores: use the prefork pool, or remove the limit"
+    unlimited = pool in POOLS_WITHOUT_TIME_LIMITS and limits is not None
+    cure = f"which the {pool} pool ignores: use `angzarr worker` or prefork, or remove the limit"
     settings = (app.conf.task_time_limit, app.conf.task_soft_time_limit)
-    if unlimited and any((*limits, *settings)):
+    if unlimited and any((*(limits or ()), *settings)):
         yield (
             "all tasks have a time limit (--time-limit, --soft-time-limit, task_time_limit or"
             f" task_soft_time_limit), {cure}"

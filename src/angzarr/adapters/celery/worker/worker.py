@@ -96,7 +96,9 @@ class StartStep(bootsteps.StartStopStep):
         super().__init__(worker, **options)
         try:
             limits = (worker.time_limit, worker.soft_time_limit)
-            runtime_of(worker.app).check_worker(pool_name(worker), limits)
+            keeps = getattr(worker.pool_cls, "keeps_limits", False)
+            checked = None if keeps else limits
+            runtime_of(worker.app).check_worker(pool_name(worker), checked)
             bound_retries(worker.app.conf)
         except ConfigurationError as error:
             raise RefusedToStart(str(error)) from error
@@ -121,6 +123,8 @@ class StartStep(bootsteps.StartStopStep):
 
 def pool_name(worker: Any) -> str:
     """Celery's short name of the pool that *worker* has."""
+    if getattr(worker.pool_cls, "keeps_limits", False):
+        return str(worker.pool_cls.name)
     module = str(getattr(worker.pool_cls, "__module__", worker.pool_cls))
     known = {"thread": "threads", "solo": "solo", "gevent": "gevent", "eventlet": "eventlet"}
     return known.get(module.rsplit(".", 1)[-1], "prefork")

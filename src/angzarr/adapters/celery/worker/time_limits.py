@@ -1,0 +1,149 @@
+"""TimeLimits: soft and hard limits for tasks that run in the process of their own consumer.
+
+One thread keeps the time; it begins with the first task that has a limit. A soft limit raises
+SoftTimeLimitExceeded in the handler, and nowhere else: a limit that strikes between two steps waits
+for the handler. A hard limit is told to the request, which settles it, and then ends the process.
+Where the interpreter itself is stuck, the process's supervisor ends it by the `DeadlinePage`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
+
+from angzarr.delivery.async_runner import INTERRUPTER
+from angzarr.supervisor.process_link import DeadlinePage
+
+_log = logging.getLogger("angzarr.worker")
+
+#: Seconds until a soft limit looks again for a handler that has not begun, or cannot be raised in.
+_LOOKED_EVERY: Final = 0.05
+#: What wakes the main thread out of a system call; no one else uses it.
+WAKE: Final = signal.SIGRTMIN + 5
+
+
+@dataclass(slots=True)
+class _Run:
+    """One task that runs under limits."""
+
+    thread: int
+    soft: float | None
+    hard: float | None
+    fail: Callable[[Any], object]
+    tell: Callable[..., object]
+    hard_at: float = float("inf")
+    is_over: bool = False
+
+
+class TimeLimits:
+    """Those of one process; *page* is what its supervisor reads, *end* ends the process."""
+
+    def __init__(
+        self,
+        end: Callable[[str], object],
+        page: DeadlinePage | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._end = end
+        self._page = page
+        self._now = monotonic
+        self._due: list[tuple[float, int, _Run, bool]] = []
+        self._order = itertools.count()
+        self._runs: set[int] = set()
+        self._hard: dict[int, _Run] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def watch(
+        self,
+        soft: float | None,
+        hard: float | None,
+        fail: Callable[[Any], object],
+        tell: Callable[..., object],
+    ) -> Iterator[_Run]:
+        """Watch the task that runs on this thread.
+
+        *fail* is called with the ExceptionInfo of a hard limit that passed, *tell* with whether a
+        limit was soft and its seconds. After a hard limit the run is over: its end says nothing.
+        """
+        run = self._begin(_Run(threading.get_ident(), soft, hard, fail, tell))
+        try:
+            yield run
+        finally:
+            self._finish(run)
+
+    def _begin(self, run: _Run) -> _Run:
+        now = self._now()
+        with self._changed:
+            if run.soft:
+                heapq.heappush(self._due, (now + run.soft, next(self._order), run, True))
+            if run.hard:
+                run.hard_at = now + run.hard
+                heapq.heappush(self._due, (run.hard_at, next(self._order), run, False))
+                self._hard[id(run)] = run
+                self._show()
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._keep, name="angzarr-limits", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify()
+        return run
+
+    def _finish(self, run: _Run) -> None:
+        with self._changed:
+            run.is_over = True
+            self._due = [entry for entry in self._due if entry[2] is not run]
+            heapq.heapify(self._due)
+            if self._hard.pop(id(run), None) is not None:
+                self._show()
+
+    def _show(self) -> None:
+        if self._page is not None:
+            nearest = min((run.hard_at for run in self._hard.values()), default=None)
+            self._page.set(nearest)
+
+    def _keep(self) -> None:
+        while True:
+            with self._changed:
+                while not self._due or self._due[0][0] > self._now():
+                    wait = self._due[0][0] - self._now() if self._due else None
+                    self._changed.wait(wait)
+                _, _, run, is_soft = heapq.heappop(self._due)
+            try:
+                self._strike(run, is_soft)
+            except Exception:  # noqa: BLE001 - the thread keeps the time of all others
+                _log.exception("time_limit_broke")
+
+    def _strike(self, run: _Run, is_soft: bool) -> None:  # noqa: FBT001 - one of two
+        if is_soft:
+            with self._changed:
+                if run.is_over:
+                    return
+                struck = INTERRUPTER.strike(run.thread, SoftTimeLimitExceeded, WAKE)
+                if not struck:
+                    again = (self._now() + _LOOKED_EVERY, next(self._order), run, True)
+                    heapq.heappush(self._due, again)
+                    return
+            run.tell(True, run.soft)  # noqa: FBT003 - Celery's signature
+            return
+        with self._changed:
+            if run.is_over:
+                return
+            run.is_over = True
+        error = TimeLimitExceeded(run.hard)
+        run.fail(ExceptionInfo((TimeLimitExceeded, error, error.__traceback__)))
+        run.tell(False, run.hard)  # noqa: FBT003 - Celery's signature
+        self._end(f"a task exceeded its hard time limit of {run.hard:g} s")
