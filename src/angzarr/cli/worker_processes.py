@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -91,11 +92,17 @@ def _run(app: Any, link: ProcessLink, options: dict[str, Any]) -> int:
 
     from angzarr.adapters.celery.worker.runtime import runtime_of
     from angzarr.adapters.celery.worker.supervised import SupervisedProcess
+    from angzarr.adapters.structlog.log_loss import LOG_LOSS
     from angzarr.wiring.telemetry import METRICS
 
     METRICS.join(link.order.get("metrics"))
+    LOG_LOSS.renew()
     if link.number == 0:
-        arguments = ["beat", *_given(options, "schedule", "scheduler"), *_log_options(options)]
+        arguments = [
+            "beat",
+            *_given(options, "schedule", "scheduler"),
+            *log_options(options["others"]),
+        ]
     else:
         if options["pin_cpus"]:
             usable = sorted(os.sched_getaffinity(0))
@@ -128,12 +135,11 @@ def _given(options: dict[str, Any], *names: str) -> list[str]:
     return [part for name in names if options[name] for part in (f"--{name}", options[name])]
 
 
-def _log_options(options: dict[str, Any]) -> list[str]:
-    """Those of *options* that say what to log where, which beat takes as well."""
-    found, others = [], list(options["others"])
+def log_options(others: Sequence[str]) -> list[str]:
+    """Those of *others* that say what to log where, which beat takes as well."""
+    found: list[str] = []
     for at, given in enumerate(others):
-        name = given.partition("=")[0]
-        if name in ("-l", "--loglevel", "-f", "--logfile"):
+        if given.partition("=")[0] in ("-l", "--loglevel", "-f", "--logfile"):
             found += [given] if "=" in given else others[at : at + 2]
     return found
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from angzarr.runtime.health_report import Condition, Heartbeat, Report, since
+from angzarr.supervisor.process_plan import first_of
 
 #: Seconds that a process may be missing before the whole is not ready: a dead one is replaced.
 SETTLED_WITHIN: Final = 10.0
@@ -101,5 +102,5 @@ class PoolHealth:
 
     def _look(self) -> None:
         up, now = len(self._said), self._now()
-        self._short_since = None if up >= self._wanted() else self._short_since or now
-        self._none_since = None if up else self._none_since or now
+        self._short_since = first_of(self._short_since, now) if up < self._wanted() else None
+        self._none_since = None if up else first_of(self._none_since, now)

@@ -21,6 +21,9 @@ LASTED: Final = 60.0
 #: Seconds between two steps of autoscaling up, and until the first step down.
 GROWS_EVERY: Final = 1.0
 IDLE_FOR: Final = 30.0
+#: The load from which a process is full, and how much of one process is kept to spare.
+FULL: Final = 0.9
+SPARE: Final = 0.5
 
 
 class Phase(Enum):
@@ -47,10 +50,8 @@ class ManagedProcess:
     #: Whether it takes messages and may run them, and whether it moves.
     ready: bool = False
     live: bool = True
-    #: Messages that run in it, that it could run at once, and that wait in it.
-    running: int = 0
-    capacity: int = 1
-    waiting: int = 0
+    #: The part of what it could do that it does: 0 is idle, 1 is all it can.
+    load: float = 0.0
     #: What its claims are held by; a successor ends that if it dies.
     owner: str = ""
 
@@ -116,10 +117,8 @@ class ProcessPlan:
         process.heard_at = now
         process.ready = words.get("ready") is True
         process.live = words.get("live") is not False
-        for name in ("running", "capacity", "waiting"):
-            value = words.get(name)
-            if isinstance(value, int):
-                setattr(process, name, value)
+        load = words.get("load")
+        process.load = float(load) if isinstance(load, int | float) else 0.0
         process.owner = str(words.get("owner", process.owner))
         if process.phase is Phase.STARTING:
             process.phase, self.was_up = Phase.UP, True
@@ -232,24 +231,25 @@ class ProcessPlan:
     # -- autoscaling -----------------------------------------------------------------------------
 
     def _scale(self, now: float) -> None:
-        """Grow while messages wait in every process; shrink after one more has been idle long."""
+        """Grow while all are full; shrink once fewer could long have done it with some to spare."""
         if self.least == self.most:
             return
         active = self._active()
         if len(active) != self.wanted or any(one.phase is not Phase.UP for one in active):
             return
-        full = bool(active) and all(
-            one.waiting > 0 and one.running >= one.capacity for one in active
-        )
-        self._full_since = (self._full_since or now) if full else None
-        idle = sum(one.capacity - one.running for one in active) > max(
-            one.capacity for one in active
-        ) and not any(one.waiting for one in active)
-        self._idle_since = (self._idle_since or now) if idle else None
+        full = bool(active) and min(one.load for one in active) >= FULL
+        self._full_since = first_of(self._full_since, now) if full else None
+        idle = sum(one.load for one in active) <= len(active) - 1 - SPARE
+        self._idle_since = first_of(self._idle_since, now) if idle else None
         if self.wanted < self.most and _lasted(self._full_since, GROWS_EVERY, now):
             self.wanted, self._full_since = self.wanted + 1, None
         elif self.wanted > self.least and _lasted(self._idle_since, IDLE_FOR, now):
             self.wanted, self._idle_since = self.wanted - 1, None
+
+
+def first_of(since: float | None, now: float) -> float:
+    """Since when something has been so: *since*, or *now* for the first time."""
+    return now if since is None else since
 
 
 def _lasted(since: float | None, seconds: float, now: float) -> bool:

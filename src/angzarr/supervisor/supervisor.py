@@ -207,7 +207,7 @@ class Supervisor:
         else:
             pause = plan.end(number, failed=code != 0, now=self._now())
         if self._stopping:
-            self._code = self._code or max(code, 0)
+            pass  # however it ends, it was asked to
         elif code and not plan.was_up:
             self._code = code if code > 0 else 1  # it said why
             self._stop(at_once=True)

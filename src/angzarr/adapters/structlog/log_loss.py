@@ -28,6 +28,10 @@ class LogLoss:
         self._page = mmap.mmap(-1, _PAGE.size)
         self._monotonic = monotonic
 
+    def renew(self) -> None:
+        """Count anew in this process, which is another worker than its parent."""
+        self._page = mmap.mmap(-1, _PAGE.size)
+
     def guard(self) -> None:
         """Let no handler that logging knows now print why it failed; may be repeated."""
         for handler in _handlers():

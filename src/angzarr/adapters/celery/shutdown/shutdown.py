@@ -83,6 +83,8 @@ class ShutdownStep(bootsteps.StartStopStep):
         worker.consumer.close = shutdown.run
         if shutdown.owns_process:
             supervised = runtime_of(worker.app).supervised
+            if supervised is not None and worker.hub is not None:
+                supervised.measure(worker.hub)
             install_handlers(worker, shutdown, supervised)
             threading.Thread(target=shutdown.watch, name="angzarr-watchdog", daemon=True).start()
 

@@ -44,6 +44,7 @@ class HeldDomains:
 
     def begin(self, domains: list[str]) -> None:
         """Give each of *domains* its place; called before the pool forks."""
+        self._page = mmap.mmap(-1, _MOST * _UNTIL.size)
         self._places = {name: at for at, name in enumerate(sorted(domains)[:_MOST])}
         for name in self._places:
             self._write(name, 0.0)

@@ -10,10 +10,11 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from celery.worker import state
 
@@ -47,6 +48,11 @@ class SupervisedProcess:
         #: Ends this process at once; what its shutdown is, once it has one.
         self.cut: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM)
         self.time_limits = TimeLimits(self._end, link.page)
+        self._waits: TimedPoller | None = None
+
+    def measure(self, hub: Any) -> None:
+        """Measure from now on how long the loop of *hub* waits for something to do."""
+        self._waits = hub.poller = TimedPoller(hub.poller)
 
     def begin(self, owner: str, health: WorkerHealth, leases: OwnerLeases) -> None:
         """Say from now on how this process does; end the *leases* of processes that died."""
@@ -77,6 +83,16 @@ class SupervisedProcess:
         self._link.say(draining=why)
         self.cut()
 
+    def _load(self) -> float:
+        """How busy it is, from 0 to 1: by its loop where that runs the tasks, else by its slots.
+
+        Slots alone say little of short tasks on the loop: it may do nothing but run one after the
+        other, and yet be seen between two of them.
+        """
+        if self.capacity > 1 or self._waits is None:
+            return min(1.0, len(state.active_requests) / self.capacity)
+        return 1.0 - self._waits.share()
+
     def _free_predecessors(self, leases: OwnerLeases) -> None:
         """End the leases of processes that died: what they claimed can be taken over at once."""
         for owner in self._link.owners:
@@ -87,7 +103,6 @@ class SupervisedProcess:
 
     def _report(self, owner: str, health: WorkerHealth) -> None:
         live, ready = health.live(), health.ready()
-        running = len(state.active_requests)
         listens = self._link.say(
             owner=owner,
             live=live.holds,
@@ -96,9 +111,7 @@ class SupervisedProcess:
                 "live": [list(one) for one in live.conditions],
                 "ready": [list(one) for one in ready.conditions],
             },
-            running=running,
-            waiting=max(0, len(state.reserved_requests) - running),
-            capacity=self.capacity,
+            load=self._load(),
             draining=self._draining,
         )
         if not listens:
@@ -106,6 +119,37 @@ class SupervisedProcess:
             os.kill(os.getpid(), signal.SIGTERM)
         elif self.most_memory and (used := _resident()) > self.most_memory:
             self.drain(f"it uses {used} KiB of memory, {self.most_memory} are its limit")
+
+
+class TimedPoller:
+    """A poller of an event loop that knows how long it has waited."""
+
+    def __init__(self, poller: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._poller = poller
+        self._now = monotonic
+        self._waited = 0.0
+        self._since: float | None = None
+        self._asked = (monotonic(), 0.0)
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is the poller's."""
+        return getattr(self._poller, name)
+
+    def poll(self, *args: Any) -> Any:
+        """Wait as the poller does."""
+        self._since = begun = self._now()
+        try:
+            return self._poller.poll(*args)
+        finally:
+            self._since = None
+            self._waited += self._now() - begun
+
+    def share(self) -> float:
+        """The part of the time since it was asked last, from 0 to 1, that it waited."""
+        now, since = self._now(), self._since
+        waited = self._waited + (0.0 if since is None else now - since)
+        (asked_at, before), self._asked = self._asked, (now, waited)
+        return min(1.0, max(0.0, (waited - before) / max(now - asked_at, 1e-9)))
 
 
 class _Reports:

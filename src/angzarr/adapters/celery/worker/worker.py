@@ -67,6 +67,10 @@ class Stopping:
         """True once the grace has ended."""
         return self._page[0] == _CUTTING
 
+    def renew(self) -> None:
+        """Share it with this process's own children, and no more with its siblings."""
+        self._page = mmap.mmap(-1, 1)
+
     def reset(self) -> None:
         """Forget an earlier worker of this process."""
         self._page[0] = 0

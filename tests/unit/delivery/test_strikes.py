@@ -1,0 +1,138 @@
+"""A soft limit raises in the handler that it is meant for, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+
+import pytest
+
+from angzarr.delivery.async_runner import INTERRUPTER, HandlerInterrupter, run
+from polling import wait_until
+
+WAKE = signal.SIGRTMIN + 5
+
+
+class Struck(Exception):
+    """What a strike raises here."""
+
+
+@pytest.fixture
+def interrupter():
+    made = HandlerInterrupter()
+    before = signal.signal(WAKE, made.heed)
+    yield made
+    signal.signal(WAKE, before)
+
+
+def main_thread() -> int:
+    ident = threading.main_thread().ident
+    assert ident is not None
+    return ident
+
+
+def strike_soon(interrupter, thread):
+    """Strike from another thread, which waits until a handler runs."""
+    done = threading.Event()
+
+    def strike():
+        wait_until(lambda: interrupter.strike(thread, Struck, WAKE), "a handler")
+        done.set()
+
+    threading.Thread(target=strike).start()
+    return done
+
+
+def test_a_handler_of_the_main_thread_is_woken_out_of_a_system_call(interrupter):
+    done = strike_soon(interrupter, main_thread())
+    with pytest.raises(Struck), interrupter:
+        time.sleep(60)
+    assert done.wait(60)
+
+
+def test_nothing_is_struck_outside_a_handler(interrupter):
+    assert not interrupter.strike(main_thread(), Struck, WAKE)
+    with interrupter:
+        pass
+    assert not interrupter.strike(main_thread(), Struck, WAKE)
+
+
+def test_a_strike_that_arrives_late_does_not_hit_the_next_handler(interrupter):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [WAKE])
+    try:
+        with interrupter:
+            assert interrupter.strike(main_thread(), Struck, WAKE)
+    finally:
+        with interrupter:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [WAKE])
+            time.sleep(0)
+
+
+def in_thread(work):
+    found = []
+
+    def go():
+        try:
+            found.append(work())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    return thread, found
+
+
+def test_a_handler_of_another_thread_is_struck(interrupter):
+    def work():
+        with interrupter:
+            while True:
+                time.sleep(0.001)
+
+    thread, found = in_thread(work)
+    assert strike_soon(interrupter, thread.ident).wait(60)
+    thread.join(60)
+    assert isinstance(found[0], Struck)
+
+
+def test_no_strike_reaches_a_thread_after_its_handler(interrupter):
+    """The handler ends before the thread looks for the error that was set for it."""
+    for _ in range(200):
+        gate = threading.Event()
+
+        def work(gate=gate):
+            try:
+                with interrupter:
+                    gate.wait()
+            except Struck:
+                return "struck"
+            return sum(range(2000))  # enough steps to meet an error that came too late
+
+        thread, found = in_thread(work)
+        wait_until(lambda thread=thread: thread.ident is not None, "the thread")
+        gate.set()
+        interrupter.strike(thread.ident, Struck, WAKE)
+        thread.join(60)
+        assert found[0] in ("struck", 1999000)
+
+
+def test_a_coroutine_that_a_thread_waits_for_is_struck_where_it_waits():
+    where = []
+
+    async def handler():
+        try:
+            await asyncio.sleep(600)
+        except Struck:
+            where.append("in the coroutine")
+            await asyncio.sleep(0)  # it is not cancelled, and may go on
+            return "told"
+
+    def work():
+        with INTERRUPTER:
+            return run(handler())
+
+    thread, found = in_thread(work)
+    assert strike_soon(INTERRUPTER, thread.ident).wait(60)
+    thread.join(60)
+    assert (where, found) == (["in the coroutine"], ["told"])
