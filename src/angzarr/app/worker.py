@@ -180,7 +180,6 @@ class WorkerLife:
         Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
         """
         self._celery.finalize(auto=True)
-        self.stopping.renew()
         self._take_grace()
         if self.settings.health.port is not None:
             METRICS.begin()  # before anything measures

@@ -107,6 +107,7 @@ def _run(app: Any, link: ProcessLink, options: dict[str, Any]) -> int:
         if options["pin_cpus"]:
             usable = sorted(os.sched_getaffinity(0))
             os.sched_setaffinity(0, {usable[(link.number - 1) % len(usable)]})
+        runtime_of(app).stopping.renew()
         runtime_of(app).supervised = SupervisedProcess(link)
         pool = "ThreadsPool" if options["threads"] else "SoloPool"
         app.conf.worker_pool = f"{_POOLS}:{pool}"

@@ -26,7 +26,7 @@ FULL: Final = 0.9
 SPARE: Final = 0.5
 
 
-class Phase(Enum):
+class ProcessPhase(Enum):
     """How far a process is."""
 
     #: Asked for; it has not said that it is up.
@@ -46,7 +46,7 @@ class ManagedProcess:
     started_at: float
     #: When it said something last; at first, when it was started.
     heard_at: float
-    phase: Phase = Phase.STARTING
+    phase: ProcessPhase = ProcessPhase.STARTING
     #: Whether it takes messages and may run them, and whether it moves.
     ready: bool = False
     live: bool = True
@@ -68,7 +68,7 @@ class Do(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ProcessOrder:
     """One thing to do now."""
 
     do: Do
@@ -120,15 +120,15 @@ class ProcessPlan:
         load = words.get("load")
         process.load = float(load) if isinstance(load, int | float) else 0.0
         process.owner = str(words.get("owner", process.owner))
-        if process.phase is Phase.STARTING:
-            process.phase, self.was_up = Phase.UP, True
+        if process.phase is ProcessPhase.STARTING:
+            process.phase, self.was_up = ProcessPhase.UP, True
         if words.get("draining"):
-            process.phase = Phase.DRAINING
+            process.phase = ProcessPhase.DRAINING
 
     def leave(self, number: int) -> None:
         """Take note that process *number* was told to end by others, and shall not be replaced."""
         if number in self.processes:
-            self.processes[number].phase = Phase.DRAINING
+            self.processes[number].phase = ProcessPhase.DRAINING
             self.wanted, self.most = max(0, self.wanted - 1), max(0, self.most - 1)
             self.least = min(self.least, self.wanted)
 
@@ -143,7 +143,7 @@ class ProcessPlan:
             return 0.0
         if failed and process.owner:
             self._owners.append(process.owner)
-        if not failed or process.phase is Phase.DRAINING:
+        if not failed or process.phase is ProcessPhase.DRAINING:
             return 0.0
         self._deaths = 1 if now - process.started_at >= LASTED else self._deaths + 1
         pause = _pause(self._deaths - 1)
@@ -174,7 +174,7 @@ class ProcessPlan:
 
     # -- what to do ------------------------------------------------------------------------------
 
-    def due(self, now: float) -> list[Order]:
+    def due(self, now: float) -> list[ProcessOrder]:
         """What to do now. Each order counts as carried out."""
         if self.stopping:
             return []
@@ -182,22 +182,22 @@ class ProcessPlan:
         return [*self._kills(now), *self._drains(), *self._starts(now)]
 
     def _active(self) -> list[ManagedProcess]:
-        return [one for one in self.processes.values() if one.phase is not Phase.DRAINING]
+        return [one for one in self.processes.values() if one.phase is not ProcessPhase.DRAINING]
 
-    def _kills(self, now: float) -> list[Order]:
+    def _kills(self, now: float) -> list[ProcessOrder]:
         """End what hangs: what stands still is asked to stop, and killed once it is silent too."""
         orders = []
         for one in self.processes.values():
             if now - one.heard_at > self.silent_after:
                 one.heard_at = now  # its end is told; if not, it is killed again
                 why = f"it has said nothing for {self.silent_after:g} s"
-                orders.append(Order(Do.KILL, one.number, one.generation, why))
-            elif not one.live and one.phase is not Phase.DRAINING:
-                one.phase = Phase.DRAINING
-                orders.append(Order(Do.STOP, one.number, one.generation, "it stands still"))
+                orders.append(ProcessOrder(Do.KILL, one.number, one.generation, why))
+            elif not one.live and one.phase is not ProcessPhase.DRAINING:
+                one.phase = ProcessPhase.DRAINING
+                orders.append(ProcessOrder(Do.STOP, one.number, one.generation, "it stands still"))
         return orders
 
-    def _drains(self) -> list[Order]:
+    def _drains(self) -> list[ProcessOrder]:
         """Drain what is too much: first of old generations, then the highest number."""
         active = self._active()
         old = [one for one in active if one.generation != self.generation]
@@ -208,25 +208,25 @@ class ProcessPlan:
         first = sorted(old or active, key=lambda one: -one.number)[:surplus]
         why = "a new one is ready" if old else "fewer are wanted"
         for one in first:
-            one.phase = Phase.DRAINING
-        return [Order(Do.DRAIN, one.number, one.generation, why) for one in first]
+            one.phase = ProcessPhase.DRAINING
+        return [ProcessOrder(Do.DRAIN, one.number, one.generation, why) for one in first]
 
-    def _starts(self, now: float) -> list[Order]:
+    def _starts(self, now: float) -> list[ProcessOrder]:
         if now < self._not_before:
             return []
         active = self._active()
         mine = sum(one.generation == self.generation for one in active)
         room = self.wanted + (1 if mine < len(active) else 0) - len(active)
         if not self.was_up or mine < len(active):  # one at a time
-            starting = any(one.phase is Phase.STARTING for one in active)
+            starting = any(one.phase is ProcessPhase.STARTING for one in active)
             room = min(room, 0 if starting else 1)
         return [self._start(now) for _ in range(min(room, self.wanted - mine))]
 
-    def _start(self, now: float) -> Order:
+    def _start(self, now: float) -> ProcessOrder:
         number = next(n for n in range(1, len(self.processes) + 2) if n not in self.processes)
         self.processes[number] = ManagedProcess(number, self.generation, now, now)
         owners, self._owners = tuple(self._owners), []
-        return Order(Do.START, number, self.generation, owners=owners)
+        return ProcessOrder(Do.START, number, self.generation, owners=owners)
 
     # -- autoscaling -----------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class ProcessPlan:
         if self.least == self.most:
             return
         active = self._active()
-        if len(active) != self.wanted or any(one.phase is not Phase.UP for one in active):
+        if len(active) != self.wanted or any(one.phase is not ProcessPhase.UP for one in active):
             return
         full = bool(active) and min(one.load for one in active) >= FULL
         self._full_since = first_of(self._full_since, now) if full else None
@@ -273,23 +273,23 @@ class SinglePlan:
     _deaths: int = 0
     _not_before: float = float("-inf")
 
-    def due(self, generation: int, now: float) -> list[Order]:
+    def due(self, generation: int, now: float) -> list[ProcessOrder]:
         """What to do now. Each order counts as carried out."""
         running = self._running
         if running is None:
             if now < self._not_before:
                 return []
             self._running = ManagedProcess(0, generation, now, now)
-            return [Order(Do.START, 0, generation)]
-        if running.generation == generation or running.phase is Phase.DRAINING:
+            return [ProcessOrder(Do.START, 0, generation)]
+        if running.generation == generation or running.phase is ProcessPhase.DRAINING:
             return []
-        running.phase = Phase.DRAINING
-        return [Order(Do.STOP, 0, running.generation, "the app was loaded anew")]
+        running.phase = ProcessPhase.DRAINING
+        return [ProcessOrder(Do.STOP, 0, running.generation, "the app was loaded anew")]
 
     def end(self, *, failed: bool, now: float) -> float:
         """Take note that it ended; return the seconds until it is started again."""
         running, self._running = self._running, None
-        if running is None or running.phase is Phase.DRAINING:
+        if running is None or running.phase is ProcessPhase.DRAINING:
             return 0.0
         self._deaths = 1 if now - running.started_at >= LASTED else self._deaths + failed
         pause = _pause(self._deaths) * (1 + self.chance()) / 2

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from angzarr.supervisor.pool_health import PoolHealth
-from angzarr.supervisor.process_plan import Do, Order, ProcessPlan, SinglePlan
+from angzarr.supervisor.process_plan import Do, ProcessOrder, ProcessPlan, SinglePlan
 
 _log = logging.getLogger("angzarr.supervisor")
 
@@ -35,7 +35,7 @@ _SIGNALS: Final = {Do.DRAIN: signal.SIGHUP, Do.STOP: signal.SIGTERM, Do.KILL: si
 
 
 @dataclass(slots=True)
-class _Server:
+class _ForkServerLine:
     """A fork server as its supervisor sees it."""
 
     generation: int
@@ -75,7 +75,7 @@ class Supervisor:
         self.start_words: dict[str, Any] = {}
         self._now = monotonic
         self.plan: ProcessPlan | None = None
-        self._servers: dict[int, _Server] = {}
+        self._servers: dict[int, _ForkServerLine] = {}
         self._selector = selectors.DefaultSelector()
         self._signals: list[int] = []
         self._stopping = 0
@@ -90,7 +90,7 @@ class Supervisor:
         self._begin(1)
         while self._servers:
             for key, _ in self._selector.select(_LOOKED_EVERY):
-                if isinstance(key.data, _Server):
+                if isinstance(key.data, _ForkServerLine):
                     for words in self._read(key.data):
                         self._hear(key.data, words)
                 else:
@@ -152,10 +152,10 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         with theirs:
             process = self._begin_server(theirs.fileno())
-        server = self._servers[generation] = _Server(generation, ours, process)
+        server = self._servers[generation] = _ForkServerLine(generation, ours, process)
         self._selector.register(ours, selectors.EVENT_READ, server)
 
-    def _read(self, server: _Server) -> Iterator[dict[str, Any]]:
+    def _read(self, server: _ForkServerLine) -> Iterator[dict[str, Any]]:
         try:
             read = server.line.recv(_CHUNK)
         except OSError:
@@ -166,7 +166,7 @@ class Supervisor:
         *lines, server.unread = (server.unread + read).split(b"\n")
         yield from map(json.loads, lines)
 
-    def _hear(self, server: _Server, words: dict[str, Any]) -> None:
+    def _hear(self, server: _ForkServerLine, words: dict[str, Any]) -> None:
         if "hello" in words:
             self._welcome(server, words["hello"])
         elif "said" in words:
@@ -176,7 +176,7 @@ class Supervisor:
         elif "ended" in words:
             self._note_end(server, words["ended"], words["code"])
 
-    def _welcome(self, server: _Server, hello: Mapping[str, Any]) -> None:
+    def _welcome(self, server: _ForkServerLine, hello: Mapping[str, Any]) -> None:
         server.hello = hello
         self._grace = float(hello["grace"])
         if self._stopping:
@@ -196,7 +196,7 @@ class Supervisor:
             _log.warning("process_left: %d, by %s: it is not replaced", number, reason)
             plan.leave(number)
 
-    def _note_end(self, server: _Server, number: int, code: int) -> None:
+    def _note_end(self, server: _ForkServerLine, number: int, code: int) -> None:
         server.numbers.discard(number)
         self._health.end(number)
         plan = self.plan
@@ -221,12 +221,12 @@ class Supervisor:
         ):
             self._dismiss(server)
 
-    def _dismiss(self, server: _Server) -> None:
+    def _dismiss(self, server: _ForkServerLine) -> None:
         """Hang up; it ends once its processes have."""
         with suppress(OSError):
             server.line.shutdown(socket.SHUT_WR)
 
-    def _lose(self, server: _Server) -> None:
+    def _lose(self, server: _ForkServerLine) -> None:
         """Take note that a fork server ended: as it was told to, or since it could not load."""
         self._selector.unregister(server.line)
         server.line.close()
@@ -262,7 +262,7 @@ class Supervisor:
             for order in single.due(plan.generation, now):
                 self._send(order)
 
-    def _send(self, order: Order) -> None:
+    def _send(self, order: ProcessOrder) -> None:
         server = self._servers.get(order.generation)
         if server is None:  # it died: its processes end by themselves
             if order.number == 0 and self._single is not None:

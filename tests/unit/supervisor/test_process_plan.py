@@ -14,7 +14,7 @@ from angzarr.supervisor.process_plan import (
     LASTED,
     LONGEST_RESTART,
     Do,
-    Phase,
+    ProcessPhase,
     ProcessPlan,
     SinglePlan,
 )
@@ -116,7 +116,9 @@ def test_a_reload_replaces_one_by_one_each_after_a_new_one_is_ready():
     assert done(plan) == [(Do.DRAIN, 2), (Do.START, 4)]
     up(plan, 4)
     assert done(plan) == [(Do.DRAIN, 1)]
-    assert {one.generation for one in plan.processes.values() if one.phase is Phase.UP} == {2}
+    assert {one.generation for one in plan.processes.values() if one.phase is ProcessPhase.UP} == {
+        2
+    }
 
 
 def test_a_reload_whose_processes_die_leaves_the_old_ones():
@@ -126,7 +128,7 @@ def test_a_reload_whose_processes_die_leaves_the_old_ones():
         plan.due(float(now))
         up(plan, 1, 2, now=float(now))
         plan.end(3, failed=True, now=float(now))
-    assert [plan.processes[number].phase for number in (1, 2)] == [Phase.UP, Phase.UP]
+    assert [plan.processes[number].phase for number in (1, 2)] == [ProcessPhase.UP, ProcessPhase.UP]
 
 
 def test_a_process_that_says_nothing_is_killed_and_one_that_stands_still_is_asked_to_stop():
@@ -216,7 +218,7 @@ class PlanModel(RuleBasedStateMachine):
 
     def _words(self, number):
         one = self.plan.processes[number]
-        return {**READY, "draining": one.phase is Phase.DRAINING, "owner": f"o{number}"}
+        return {**READY, "draining": one.phase is ProcessPhase.DRAINING, "owner": f"o{number}"}
 
     def look(self):
         for order in self.plan.due(self.now):
@@ -248,7 +250,9 @@ class PlanModel(RuleBasedStateMachine):
 
     @invariant()
     def there_are_never_more_than_one_too_many(self):
-        active = [one for one in self.plan.processes.values() if one.phase is not Phase.DRAINING]
+        active = [
+            one for one in self.plan.processes.values() if one.phase is not ProcessPhase.DRAINING
+        ]
         assert len(active) <= self.plan.most + 1
 
     def teardown(self):
@@ -256,13 +260,13 @@ class PlanModel(RuleBasedStateMachine):
         for _ in range(40):
             self.now += LONGEST_RESTART
             for number in sorted(self.there):
-                if self.plan.processes[number].phase is Phase.DRAINING:
+                if self.plan.processes[number].phase is ProcessPhase.DRAINING:
                     self.there.remove(number)
                     self.plan.end(number, failed=False, now=self.now)
                 else:
                     self.plan.say(number, {**self._words(number), "load": 0.7}, self.now)
             self.look()
-        active = [one for one in self.plan.processes.values() if one.phase is Phase.UP]
+        active = [one for one in self.plan.processes.values() if one.phase is ProcessPhase.UP]
         assert len(active) == self.plan.wanted
         assert {one.generation for one in active} == {self.plan.generation}
 

@@ -34,7 +34,7 @@ WAKE: Final = signal.SIGRTMIN + 5
 
 
 @dataclass(slots=True)
-class _Run:
+class _LimitedRun:
     """One task that runs under limits."""
 
     thread: int
@@ -58,10 +58,10 @@ class TimeLimits:
         self._end = end
         self._page = page
         self._now = monotonic
-        self._due: list[tuple[float, int, _Run, bool]] = []
+        self._due: list[tuple[float, int, _LimitedRun, bool]] = []
         self._order = itertools.count()
         self._runs: set[int] = set()
-        self._hard: dict[int, _Run] = {}
+        self._hard: dict[int, _LimitedRun] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -72,19 +72,19 @@ class TimeLimits:
         hard: float | None,
         fail: Callable[[Any], object],
         tell: Callable[..., object],
-    ) -> Iterator[_Run]:
+    ) -> Iterator[_LimitedRun]:
         """Watch the task that runs on this thread.
 
         *fail* is called with the ExceptionInfo of a hard limit that passed, *tell* with whether a
         limit was soft and its seconds. After a hard limit the run is over: its end says nothing.
         """
-        run = self._begin(_Run(threading.get_ident(), soft, hard, fail, tell))
+        run = self._begin(_LimitedRun(threading.get_ident(), soft, hard, fail, tell))
         try:
             yield run
         finally:
             self._finish(run)
 
-    def _begin(self, run: _Run) -> _Run:
+    def _begin(self, run: _LimitedRun) -> _LimitedRun:
         now = self._now()
         with self._changed:
             if run.soft:
@@ -102,7 +102,7 @@ class TimeLimits:
             self._changed.notify()
         return run
 
-    def _finish(self, run: _Run) -> None:
+    def _finish(self, run: _LimitedRun) -> None:
         with self._changed:
             run.is_over = True
             self._due = [entry for entry in self._due if entry[2] is not run]
@@ -127,7 +127,7 @@ class TimeLimits:
             except Exception:  # noqa: BLE001 - the thread keeps the time of all others
                 _log.exception("time_limit_broke")
 
-    def _strike(self, run: _Run, is_soft: bool) -> None:  # noqa: FBT001 - one of two
+    def _strike(self, run: _LimitedRun, is_soft: bool) -> None:  # noqa: FBT001 - one of two
         if is_soft:
             with self._changed:
                 if run.is_over:

@@ -20,7 +20,7 @@ class Told:
         self.failed, self.limits, self.ended = [], [], []
 
     def fail(self, info):
-        self.failed.append(info.exception)
+        self.failed.append(info.exception.exc)
 
     def tell(self, soft, seconds):
         self.limits.append((soft, seconds))
