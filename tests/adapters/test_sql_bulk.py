@@ -22,7 +22,13 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from angzarr.adapters.sql.engine.engine import build_engine, in_transaction
 from angzarr.adapters.sql.engine.statements import insert_rows
-from angzarr.adapters.sql.ledger.tables import Name, UtcTime, ValidText, stored_name, valid_text
+from angzarr.adapters.sql.ledger.column_types import (
+    Name,
+    UtcTime,
+    ValidText,
+    stored_name,
+    valid_text,
+)
 from angzarr.errors import StoreUnavailable
 
 METADATA = MetaData()

@@ -13,9 +13,10 @@ from tests.adapters.test_ledger_plans import steps_of
 from tests.contracts.jobs import CANARY, GROUP, JobsContract, ids_of_dry_run, ids_of_job
 from tests.contracts.ledger import resolve
 
+from angzarr.adapters.sql.ledger.column_types import UtcTime
 from angzarr.adapters.sql.ledger.schema import replay_job_edits
 from angzarr.adapters.sql.ledger.store import SqlLedger
-from angzarr.adapters.sql.ledger.tables import UtcTime, ledger_entries
+from angzarr.adapters.sql.ledger.tables import ledger_entries
 from angzarr.adapters.sql.replay_jobs import choice
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.analysis.ledger.entry import Status

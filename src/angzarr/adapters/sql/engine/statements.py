@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from sqlalchemy import (
     ARRAY,
@@ -174,9 +174,9 @@ def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]
     """Send *rows* as one stream: no statement, no plan and no answer for each."""
     dialect, names = connection.dialect, list(rows[0])
     quote = dialect.identifier_preparer.quote
-    columns = ", ".join(map(quote, names))
-    statement = f"COPY {quote(table.name)} ({columns}) FROM STDIN (FORMAT BINARY)"
-    writers = [_writer(table, name, dialect) for name in names]
+    listed = ", ".join(map(quote, names))
+    statement = f"COPY {quote(table.name)} ({listed}) FROM STDIN (FORMAT BINARY)"
+    columns = [_written(table, name, dialect, [row[name] for row in rows]) for name in names]
     types = [_type_of(table, name, dialect) for name in names]
     with (
         raw(connection, statement) as lent,
@@ -184,10 +184,8 @@ def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]
         cursor.copy(statement) as stream,
     ):
         stream.set_types(types)
-        for row in rows:
-            values = map(row.__getitem__, names)
-            written = zip(writers, values, strict=True)
-            stream.write_row([write(value) if write else value for write, value in written])
+        for values in zip(*columns, strict=True):
+            stream.write_row(values)
 
 
 def _type_of(table: Table, name: str, dialect: Dialect) -> str:
@@ -195,19 +193,32 @@ def _type_of(table: Table, name: str, dialect: Dialect) -> str:
     return table.c[name].type.compile(dialect).lower().partition("(")[0]
 
 
-def _writer(table: Table, name: str, dialect: Dialect) -> Callable[[Any], Any] | None:
-    """The function that makes a value what its column takes; None: it is that already."""
-    if type(table.c[name].type) is Integer:
-        return _int4
-    return table.c[name].type.dialect_impl(dialect).bind_processor(dialect)
+@runtime_checkable
+class _WritesColumns(Protocol):
+    """A type that makes all values of a column at once what it takes."""
+
+    def write_all(self, values: Sequence[Any], /) -> Sequence[Any]:
+        """*values* as PostgreSQL's driver takes them."""
 
 
-def _int4(number: int | None) -> int | None:
-    """*number*; raises OverflowError where psycopg would store another one."""
-    if number is not None and not -(2**31) <= number < 2**31:
-        msg = f"{number} is beyond what a column of 4 bytes can hold"
-        raise OverflowError(msg)
-    return number
+def _written(table: Table, name: str, dialect: Dialect, values: Sequence[Any]) -> Sequence[Any]:
+    """*values* as their column takes them; raises OverflowError as `_int4`."""
+    kind = table.c[name].type
+    if isinstance(kind, _WritesColumns):
+        return kind.write_all(values)
+    if type(kind) is Integer:
+        return _int4(values)
+    write = kind.dialect_impl(dialect).bind_processor(dialect)
+    return values if write is None else list(map(write, values))
+
+
+def _int4(numbers: Sequence[int | None]) -> Sequence[int | None]:
+    """*numbers*; raises OverflowError where psycopg would store another one."""
+    for number in numbers:
+        if number is not None and not -(2**31) <= number < 2**31:
+            msg = f"{number} is beyond what a column of 4 bytes can hold"
+            raise OverflowError(msg)
+    return numbers
 
 
 #: Seconds from one look to the next.

@@ -33,8 +33,8 @@ from sqlalchemy import (
 
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
 from angzarr.adapters.sql.engine.statements import insert_into
+from angzarr.adapters.sql.ledger.column_types import stored_name
 from angzarr.adapters.sql.ledger.tables import (
-    LINE,
     entry_from,
     group_from,
     ledger_counts,
@@ -42,7 +42,6 @@ from angzarr.adapters.sql.ledger.tables import (
     ledger_group_history,
     ledger_groups,
     line_row,
-    stored_name,
 )
 from angzarr.analysis.ledger.counts import (
     Amounts,
@@ -89,7 +88,7 @@ def key_of(kind: CountKey) -> str:
 
 def append_line(connection: Connection, fingerprint: str, line: HistoryLine) -> None:
     """Add to the history of a group."""
-    row = line_row(line, LINE) | {"fingerprint": fingerprint}
+    row = line_row(line) | {"fingerprint": fingerprint}
     connection.execute(insert(ledger_group_history).values(row))
 
 

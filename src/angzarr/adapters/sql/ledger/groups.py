@@ -20,12 +20,12 @@ from sqlalchemy import (
     update,
 )
 
+from angzarr.adapters.sql.ledger.column_types import LONGEST_NAME, stored_name
 from angzarr.adapters.sql.ledger.counts import append_line
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.paging import begins_with, follows, newest_first
 from angzarr.adapters.sql.ledger.tables import (
     LINE,
-    LONGEST_NAME,
     SOME_OPEN,
     group_from,
     ledger_counts,
@@ -33,7 +33,6 @@ from angzarr.adapters.sql.ledger.tables import (
     ledger_group_history,
     ledger_groups,
     line_from,
-    stored_name,
 )
 from angzarr.analysis.ledger.counts import MOST, PeerReport, Peers, PeerStats
 from angzarr.analysis.ledger.entry import BY_REPLAY, HistoryLine, Status

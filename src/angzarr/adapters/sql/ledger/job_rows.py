@@ -17,7 +17,7 @@ from angzarr.adapters.sql.ledger.schema import (
     replay_jobs,
     replay_orders,
 )
-from angzarr.adapters.sql.ledger.tables import LINE, line_row
+from angzarr.adapters.sql.ledger.tables import line_row
 from angzarr.analysis.ledger.entry import (
     Change,
     Entry,
@@ -214,7 +214,7 @@ def save_job(
 
 def tell(connection: Connection, job_id: str, lines: Sequence[HistoryLine]) -> None:
     """Add *lines* to the history of a job."""
-    rows = [{"job_id": job_id, **line_row(one, LINE)} for one in lines]
+    rows = [{"job_id": job_id, **line_row(one)} for one in lines]
     if rows:
         connection.execute(insert(replay_job_history), rows)
 

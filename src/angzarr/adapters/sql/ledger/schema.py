@@ -21,12 +21,10 @@ from sqlalchemy import (
 )
 
 from angzarr.adapters.sql.engine.schema import Schema
+from angzarr.adapters.sql.ledger.column_types import Name, UtcTime, ValidText
 from angzarr.adapters.sql.ledger.tables import (
     HEAD,
     METADATA,
-    Name,
-    UtcTime,
-    ValidText,
     a_name,
     a_number,
     a_text,

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql.engine.statements import among, insert_rows
+from angzarr.adapters.sql.ledger.column_types import stored_name
 from angzarr.adapters.sql.ledger.counts import count
 from angzarr.adapters.sql.ledger.database import LedgerDatabase, prune
 from angzarr.adapters.sql.ledger.job_rows import order_sizes, read_orders, save_orders
@@ -26,6 +27,7 @@ from angzarr.adapters.sql.ledger.queries import (
 )
 from angzarr.adapters.sql.ledger.tables import (
     entry_from,
+    entry_line_row,
     entry_row,
     failure_from,
     ledger_entries,
@@ -33,8 +35,6 @@ from angzarr.adapters.sql.ledger.tables import (
     ledger_letters,
     letter_row,
     line_from,
-    line_row,
-    stored_name,
 )
 from angzarr.analysis.ledger import transition
 from angzarr.analysis.ledger.counts import CountStep
@@ -116,7 +116,7 @@ def _ends(steps: Iterable[CountStep]) -> list[tuple[Entry, Entry]]:
 
 def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine | None]]) -> None:
     """Add to the history of the entries named first; None adds nothing."""
-    rows = [{"entry_id": one, **line_row(line)} for one, line in lines if line]
+    rows = [entry_line_row(one, line) for one, line in lines if line]
     insert_rows(connection, ledger_history, rows)
 
 

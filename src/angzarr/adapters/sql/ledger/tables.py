@@ -7,16 +7,13 @@ here needs a revision there.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    DateTime,
-    Dialect,
     ForeignKey,
     Index,
     Integer,
@@ -25,13 +22,12 @@ from sqlalchemy import (
     Row,
     String,
     Table,
-    Text,
-    TypeDecorator,
     UniqueConstraint,
     text,
 )
 
 from angzarr.adapters.sql.engine.schema import version_table
+from angzarr.adapters.sql.ledger.column_types import Name, UtcTime, ValidText
 from angzarr.analysis.ledger.entry import Entry, FailureClass, HistoryLine, Hold, Status, read_word
 from angzarr.analysis.ledger.failure import Failure, Unreadable
 from angzarr.analysis.ledger.group import Group, GroupStatus
@@ -44,82 +40,6 @@ METADATA = MetaData()
 
 #: The revision of the tables below.
 HEAD: Final = "0016"
-
-#: PostgreSQL indexes values of up to 2,704 bytes; a character takes up to four.
-LONGEST_NAME: Final = 500
-
-
-class UtcTime(TypeDecorator[datetime]):
-    """An aware time; SQLite keeps it without its zone."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
-        """The function that makes a time UTC; PostgreSQL's driver takes it as it is then."""
-        if dialect.name == "postgresql":
-            return _in_utc
-        return super().bind_processor(dialect)
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
-        """*value* in UTC."""
-        return _in_utc(value)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
-        """The stored time, aware again."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-class ValidText(TypeDecorator[str]):
-    """Any string, without what PostgreSQL refuses: NUL and lone surrogates."""
-
-    impl = Text
-    cache_ok = True
-
-    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:  # noqa: ARG002 - SQLAlchemy's signature
-        """The function that marks a character that cannot be stored."""
-        return _valid
-
-
-class Name(ValidText):
-    """A text that is looked for: cut so that it can be indexed; the letter keeps the whole."""
-
-    impl = Text
-    cache_ok = True
-
-    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:  # noqa: ARG002 - the same
-        """The function that does so, and cuts the text."""
-        return _name_of
-
-
-def _in_utc(value: datetime | None) -> datetime | None:
-    return value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
-
-
-def _valid(value: Any) -> str | None:
-    return valid_text(str(value)) if value is not None else None
-
-
-def _name_of(value: Any) -> str | None:
-    text = None if value is None else str(value)
-    if text is None or (len(text) <= LONGEST_NAME and text.isascii() and "\x00" not in text):
-        return text  # nearly every name; a batch of letters has thousands
-    return stored_name(text)
-
-
-def stored_name(name: str) -> str:
-    """*name* as a column of names keeps it."""
-    return valid_text(name)[:LONGEST_NAME]
-
-
-def valid_text(text: str) -> str:
-    """*text* with a mark where PostgreSQL cannot store a character."""
-    if text.isascii() and "\x00" not in text:
-        return text
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-
 
 #: What an entry's status is as long as there is still something to do (`entry.OPEN`). Spelt out:
 #: a database uses a partial index only where it sees that the condition holds.
@@ -313,6 +233,8 @@ _values: Final = operator.attrgetter(*_FIELDS)
 #: What the histories of groups and jobs have of a line, and what those of entries have besides.
 LINE: Final = ("at", "who", "what", "detail")
 ENTRY_LINE: Final = (*LINE, "letter_id", "replay")
+_line_values: Final = operator.attrgetter(*LINE)
+_entry_line_values: Final = operator.attrgetter(*ENTRY_LINE)
 
 
 def entry_row(entry: Entry) -> dict[str, Any]:
@@ -380,9 +302,14 @@ def _raw(domain: str, body: bytes, content_type: str) -> dict[str, Any]:
     return {"raw": kept.raw, "content_type": kept.content_type, "record": kept.record}
 
 
-def line_row(line: HistoryLine, names: Sequence[str] = ENTRY_LINE) -> dict[str, Any]:
-    """*line* as columns of a history, those of *names*."""
-    return {name: getattr(line, name) for name in names}
+def line_row(line: HistoryLine) -> dict[str, Any]:
+    """*line* as columns of the history of a group or a job."""
+    return dict(zip(LINE, _line_values(line), strict=True))
+
+
+def entry_line_row(entry_id: str, line: HistoryLine) -> dict[str, Any]:
+    """*line* as a row of the history of an entry."""
+    return {"entry_id": entry_id, **dict(zip(ENTRY_LINE, _entry_line_values(line), strict=True))}
 
 
 def line_from(row: Row[Any], names: Sequence[str] = ENTRY_LINE) -> HistoryLine:

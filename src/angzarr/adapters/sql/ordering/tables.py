@@ -15,7 +15,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, RowMapping,
 
 from angzarr.adapters.sql.engine.schema import Schema, version_table
 from angzarr.adapters.sql.event_store.tables import address_in, key_of, to_text
-from angzarr.adapters.sql.ledger.tables import UtcTime
+from angzarr.adapters.sql.ledger.column_types import UtcTime
 from angzarr.ordering.lane import Lane, Waiting, Why
 from angzarr.resilience.idempotency import key_part
 

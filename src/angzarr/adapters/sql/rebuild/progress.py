@@ -35,7 +35,7 @@ from sqlalchemy import (
 
 from angzarr.adapters.sql.engine.statements import insert_into
 from angzarr.adapters.sql.event_store.tables import address_in, to_text
-from angzarr.adapters.sql.ledger.tables import UtcTime
+from angzarr.adapters.sql.ledger.column_types import UtcTime
 from angzarr.adapters.sql.ordering.tables import name_key
 from angzarr.adapters.sql.rebuild.space import Layout
 from angzarr.aggregates.book import Address, Head
