@@ -308,7 +308,10 @@ def _saying(source: str, given: Any) -> str:
 
 
 #: The conditions by which rules are left out.
-_ASKED: Final = ("reason", "category", "error_type", "error_code", "component_type")
+_ASKED: Final = (
+    "reason", "category", "error_type", "error_code", "component_type", "problem", "dependency",
+    "failed_again", "payload_fits",
+)  # fmt: skip
 _GETS: Final = tuple(CONDITIONS[name].get for name in _ASKED)
 #: Combinations that are remembered, and characters of one: letters are hostile.
 _MOST: Final = 512
