@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from angzarr import Angzarr
 from angzarr.adapters.celery.claim_batch import ClaimBatch
+from angzarr.adapters.celery.claim_ender import ClaimEnder
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
 from angzarr.adapters.structlog.logs import dress
@@ -100,7 +101,13 @@ def side_of(
     app.finalize(auto=True)
     bounds = app.settings.message.bounds
     claim_batch = ClaimBatch(
-        app.handlers, cache, parts.tenure, runtime_of(app).owner, lambda *given: given, bounds
+        app.handlers,
+        cache,
+        parts.tenure,
+        runtime_of(app).owner,
+        bounds,
+        ClaimEnder(cache),
+        lambda *given: given,
     )
     vars(runtime_of(app))["claim_batch"] = claim_batch
     claim = claim_batch.claim if rides else None

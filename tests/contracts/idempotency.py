@@ -17,6 +17,7 @@ from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
     Claimed,
+    ClaimEnd,
     Complete,
     Conflict,
     Ending,
@@ -394,6 +395,37 @@ class IdempotencyContract:
 
     def test_no_claims_no_answers(self, store):
         assert store.claim([]) == []
+
+    def test_no_ends_no_answers(self, store):
+        assert store.settle_all([]) == []
+
+    def test_ends_of_a_batch_are_told_one_by_one(self, store, living):
+        ends = [(f"{fresh()}-{n}", f"token-{n}", ending) for n, ending in enumerate(ENDINGS)]
+        store.claim([Claim(key=key, token=token, owner=living) for key, token, _ in ends])
+        lost = ClaimEnd(ends[0][0], "another's", Complete())
+        unknown = ClaimEnd(fresh(), "token", Complete())
+        batch = [lost, *(ClaimEnd(*end) for end in ends), unknown]
+        told = [False, *(True for _ in ends), False]
+        assert store.settle_all(batch) == told
+        assert store.settle_all(batch) == told, "a reply may be lost, and all is sent again"
+        assert not any(store.owns(key, token) for key, token, _ in ends)
+
+    def test_a_batch_of_completions_is_what_duplicates_are_told(self, store, living):
+        keys = [fresh() for _ in range(3)]
+        store.claim([Claim(key=key, token=key, owner=living) for key in keys])
+        assert all(store.settle_all([ClaimEnd(k, k, Complete(result=f'"{k}"')) for k in keys]))
+        again = [Claim(key=key, token=fresh(), owner=living) for key in keys]
+        assert store.claim(again) == [AlreadyCompleted(result=f'"{key}"') for key in keys]
+
+    def test_batches_that_end_in_opposite_orders_do_not_block_each_other(self, store, living):
+        keys = [fresh() for _ in range(8)]
+        store.claim([Claim(key=key, token=key, owner=living) for key in keys])
+        orders = [keys, keys[::-1]] * 4
+        with ThreadPoolExecutor(len(orders)) as pool:
+            told = pool.map(
+                lambda order: store.settle_all([ClaimEnd(k, k, Complete()) for k in order]), orders
+            )
+            assert all(all(one) for one in told)
 
     def test_batch_is_answered_in_order(self, store, living):
         held, done, dead, free = (f"{name}-{fresh()}" for name in ("z", "y", "x", "a"))

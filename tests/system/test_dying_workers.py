@@ -37,9 +37,9 @@ def let_leases_end(site):
     ("site", "most", "pool"),
     [
         ("redis", 4, "threads"),
-        ("amqp", 3, "solo"),
+        ("amqp", 4, "solo"),
         soak("redis", 4, "solo"),
-        soak("amqp", 3, "threads"),
+        soak("amqp", 4, "threads"),
     ],
     indirect=["site"],
 )

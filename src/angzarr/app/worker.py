@@ -12,6 +12,7 @@ from typing import Any
 
 from angzarr.adapters.celery import celery_defaults as own_defaults
 from angzarr.adapters.celery.claim_batch import ClaimBatch
+from angzarr.adapters.celery.claim_ender import ClaimEnder
 from angzarr.adapters.celery.publish.amqp import check_queues
 from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher, transport_of
 from angzarr.adapters.celery.worker import safety
@@ -122,6 +123,11 @@ class WorkerLife:
         return self._context.broker_url
 
     @property
+    def claims_url(self) -> str:
+        """The URL of the claim store."""
+        return wiring.store_url(self.settings, self.broker_url)
+
+    @property
     def stopping(self) -> Stopping:
         """Whether this worker stops."""
         return self._context.stopping
@@ -222,6 +228,7 @@ class WorkerLife:
         self._lease.start(self._waits_no_longer)
         checks.check_store(self.settings, self.broker_url)  # it may have been away before
         self._parts.settlement.get().start()
+        self.claim_batch.ender.start()
         mover = MoverThread(
             self.schedule,
             SingleConnectionPublisher(self._celery),
@@ -309,23 +316,22 @@ class WorkerLife:
         return self.bury(message, error, "REFUSED_BY_BROKER")
 
     @cached_property
-    def claim_batch(self) -> ClaimBatch | None:
-        """What claims a fetch at once, where broker and claim store are one Redis."""
+    def claim_batch(self) -> ClaimBatch:
+        """What claims a fetch at once, and completes in batches."""
         claims = self._parts.claims
-        if claims.make_ending is None:
-            return None
         return ClaimBatch(
             self.handlers,
             claims.store,
             self._parts.tenure,
             self.owner,
-            claims.make_ending,
             self.settings.message.bounds,
+            ClaimEnder(claims.store),
+            claims.make_ending,
         )
 
     def claim_fetched(self, messages: Sequence[Any]) -> None:
         """Claim *messages*, just fetched; called by the transport. Only a worker runs them."""
-        if self._lease is not None and self.claim_batch is not None:
+        if self._lease is not None and self._lease.reaches_store:
             self.claim_batch.claim(messages)
 
     @cached_property
@@ -343,6 +349,8 @@ class WorkerLife:
 
     def stop_settling(self, patience: float = 0.0) -> None:
         """Settle the messages that are due, then nothing more; the others go back to the broker."""
+        if "claim_batch" in vars(self):
+            self.claim_batch.ender.finish(patience)
         if (made := self._parts.settlement.forget()) is not None:
             made.close(patience)
 

@@ -31,6 +31,7 @@ from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
     Claimed,
+    ClaimEnd,
     Complete,
     Ending,
     IdempotencyStore,
@@ -213,10 +214,15 @@ class CompletedCache:
         """Settle in the store, and remember the keys completed there."""
         settled = self._store.settle(key, token, ending)
         with self._lock:
-            body = self._held.pop(token, None)
-            if settled and body and body.key == key and isinstance(ending, Complete):
-                life = min(self._life, ending.life)
-                self._keep(body, AlreadyCompleted(result=ending.result), life)
+            self._learn_end(ClaimEnd(key, token, ending), settled)
+        return settled
+
+    def settle_all(self, ends: Sequence[ClaimEnd], /) -> list[bool]:
+        """Settle all in the store in one call, and remember the keys completed there."""
+        settled = self._store.settle_all(ends)
+        with self._lock:
+            for end, done in zip(ends, settled, strict=True):
+                self._learn_end(end, done)
         return settled
 
     # -- with the lock held ----------------------------------------------------------------------
@@ -238,6 +244,12 @@ class CompletedCache:
             _trim(self._held, self._size)
         elif isinstance(answer, AlreadyCompleted):
             self._keep(body, answer, self._life)
+
+    def _learn_end(self, end: ClaimEnd, settled: bool) -> None:  # noqa: FBT001
+        body, ending = self._held.pop(end.token, None), end.ending
+        if settled and body and body.key == end.key and isinstance(ending, Complete):
+            life = min(self._life, ending.life)
+            self._keep(body, AlreadyCompleted(result=ending.result), life)
 
     def _keep(self, body: _Body, answer: AlreadyCompleted, life: timedelta) -> None:
         if len(answer.result or "") > MAX_RESULT:

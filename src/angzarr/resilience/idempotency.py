@@ -246,6 +246,14 @@ class Release:
 Ending: TypeAlias = Complete | Fail | Wait | Release
 
 
+class ClaimEnd(NamedTuple):
+    """The end of one claim: the record's key, the token that holds it, and how it ends."""
+
+    key: str
+    token: str
+    ending: Ending
+
+
 class IdempotencyStore(Protocol):
     """Where claims live. Every verb raises StoreUnavailable when the store does not answer.
 
@@ -264,6 +272,12 @@ class IdempotencyStore(Protocol):
 
         Sent again after it succeeded, it returns True again (the record remembers the token of
         the claim it ended); another kind of ending sent then returns False.
+        """
+
+    def settle_all(self, ends: Sequence[ClaimEnd], /) -> list[bool]:
+        """Answer each of *ends* as `settle` would, in order, in one round trip.
+
+        If this raises, some claims may have ended; it is safe to send all again.
         """
 
 

@@ -1,7 +1,8 @@
-"""Claims made for a whole fetch, and completions that go with the acknowledgement.
+"""Claims made for a whole fetch, and completions made in batches before the acknowledgement.
 
-Where broker and claim store are one Redis, a worker claims the messages of one fetch in one call,
-and the step that acknowledges a message completes its claim. Neither costs a round trip of its own.
+A worker claims the messages of one fetch in one call. Where broker and claim store are one Redis,
+the step that acknowledges a message completes its claim. Elsewhere the completions of several
+messages are made in one call, and each message is acknowledged after it.
 A message that is redelivered, late, or not yet due is claimed by the process that runs it.
 """
 
@@ -9,12 +10,14 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from celery import Celery
 
+from angzarr.adapters.celery.claim_ender import ClaimEnder, EndingClaim
 from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.worker.message_limits import take_in
 from angzarr.adapters.celery.worker.runtime import runtime_of
@@ -27,6 +30,7 @@ from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
     Claimed,
+    ClaimEnd,
     Complete,
     IdempotencyStore,
     Release,
@@ -42,6 +46,13 @@ BATCHED_CLAIM, ENDING = "angzarr_ride", "angzarr_ending"
 #: Headers of a message that may not run at once, or not for the first time (every copy has the
 #: last): its claim would block others in the meantime.
 _LATER = ("eta", "expires", names.WAITED_FOR, names.ATTEMPT)
+
+#: Seconds for which a store that is away is not asked for a whole fetch: that holds up the loop,
+#: and each run claims by itself meanwhile.
+_AWAY_FOR: Final = 5.0
+
+#: Seconds that messages wait for their claims to be freed before they go back all the same.
+FREED_WITHIN: Final = 2.0
 
 #: Makes what the transport takes to end a claim: record key, token, ending, called if fenced.
 MakeEnding = Callable[[str, str, Complete, Callable[[], None]], Any]
@@ -73,7 +84,7 @@ class LeftToAck(str):
         return left
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClaimBatch:
     """Knows whose claims they are and where they live."""
 
@@ -81,12 +92,18 @@ class ClaimBatch:
     store: IdempotencyStore
     tenure: Tenure
     owner: str
-    make_ending: MakeEnding
     bounds: Bounds
+    ender: ClaimEnder
+    #: None: claims do not end in the acknowledgement, but before it.
+    make_ending: MakeEnding | None = None
     seldom: LogThrottle = field(default_factory=LogThrottle)
+    monotonic: Callable[[], float] = time.monotonic
+    _ask_from: float = float("-inf")
 
     def claim(self, messages: Sequence[Any]) -> None:
         """Claim what of *messages* may ride, in one call; the rest is claimed when it runs."""
+        if self.monotonic() < self._ask_from:
+            return
         boarding = [(message, claim) for message in messages for claim in self._claims(message)]
         if not boarding:
             return
@@ -94,6 +111,7 @@ class ClaimBatch:
         try:
             answers = self.tenure.claim(self.store, [claim for _, claim in boarding])
         except Unavailable as error:
+            self._ask_from = self.monotonic() + _AWAY_FOR
             if self.seldom.now("made"):
                 _log.warning("batch_claim_failed: claiming one by one (%s)", error)
             answers = [None] * len(boarding)
@@ -103,22 +121,41 @@ class ClaimBatch:
     def release(self, rides: Sequence[BatchedClaim]) -> None:
         """Free the claims of what goes back to the broker and was not begun.
 
-        While the store is away they stay, and end with the owner's lease.
+        While the store is away they are freed once it is back, or end with the owner's lease.
         """
-        try:
-            for ride in rides:
-                if ride.answer is None or isinstance(ride.answer, Claimed):
-                    self.store.settle(ride.key, ride.token, Release(was_counted=False))
-        except Unavailable as error:
-            if self.seldom.now("freed"):
-                _log.warning("claims_not_freed: they end with this worker's lease (%s)", error)
+        ends = [
+            ClaimEnd(ride.key, ride.token, Release(was_counted=False))
+            for ride in rides
+            if ride.answer is None or isinstance(ride.answer, Claimed)
+        ]
+        if ends:
+            # Behind the completions that wait: a claim of one that was handled is not freed.
+            self.ender.end(*(EndingClaim(end, _nothing, _nothing) for end in ends))
+            self.ender.wait(FREED_WITHIN)
 
     def leave(
         self, message: Any, ride: BatchedClaim, kept: str | None, on_fenced: Callable[[], None]
-    ) -> None:
-        """Let the acknowledgement of *message* complete the claim of *ride*."""
+    ) -> bool:
+        """Let the acknowledgement of *message* complete the claim of *ride*, if it can.
+
+        False: it cannot. Then `complete` the claim, and acknowledge behind it.
+        """
+        if self.make_ending is None:
+            return False
         ending = self.make_ending(ride.key, ride.token, Complete(result=kept), on_fenced)
         setattr(message, ENDING, ending)
+        return True
+
+    def complete(
+        self,
+        ride: BatchedClaim,
+        kept: str | None,
+        then: Callable[[bool], object],
+        refuse: Callable[[Exception], object],
+    ) -> None:
+        """Complete the claim of *ride* with others; see `EndingClaim` for *then* and *refuse*."""
+        end = ClaimEnd(ride.key, ride.token, Complete(result=kept))
+        self.ender.end(EndingClaim(end, then, refuse))
 
     def _claims(self, message: Any) -> Iterator[Claim]:
         """Yield the claim of *message*, if it may ride."""
@@ -159,5 +196,9 @@ def release_claims(app: Celery, messages: Sequence[Any]) -> None:
     rides = [
         ride for message in messages if (ride := getattr(message, BATCHED_CLAIM, None)) is not None
     ]
-    if rides and (batch := runtime_of(app).claim_batch) is not None:
-        batch.release(rides)
+    if rides:
+        runtime_of(app).claim_batch.release(rides)
+
+
+def _nothing(_what: object) -> None:
+    """Hear no answer: a claim that is not ours any more need not be freed."""

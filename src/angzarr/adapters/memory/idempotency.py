@@ -26,6 +26,7 @@ from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
     Claimed,
+    ClaimEnd,
     Complete,
     Ending,
     InProgress,
@@ -95,14 +96,12 @@ class MemoryIdempotencyStore:
 
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
         """End the claim of *token*, or change nothing and return False."""
+        return self.settle_all([ClaimEnd(key, token, ending)])[0]
+
+    def settle_all(self, ends: Sequence[ClaimEnd], /) -> list[bool]:
+        """End each claim in order."""
         with self._lock:
-            record = self._read(key)
-            if record is None or not holds(record, token):
-                return was_ended(record, token, ending)
-            self._write(key, ended(record, ending), life_after(ending, self._life))
-            if isinstance(ending, Complete) and ending.steps is not None:
-                self.logs.pop((key, ending.steps), None)
-            return True
+            return [self._settle(*end) for end in ends]
 
     def while_held(self, key: str, token: str, step: Callable[[], object]) -> bool:
         """Do *step* if the delivery with *token* holds *key*, and say whether it does."""
@@ -111,6 +110,15 @@ class MemoryIdempotencyStore:
             if held:
                 step()
             return held
+
+    def _settle(self, key: str, token: str, ending: Ending) -> bool:
+        record = self._read(key)
+        if record is None or not holds(record, token):
+            return was_ended(record, token, ending)
+        self._write(key, ended(record, ending), life_after(ending, self._life))
+        if isinstance(ending, Complete) and ending.steps is not None:
+            self.logs.pop((key, ending.steps), None)
+        return True
 
     def sweep(self, limit: int = 1000) -> int:
         """Drop at most *limit* expired records and return how many."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 from amqp.exceptions import (
@@ -21,7 +22,13 @@ from amqp.exceptions import (
 )
 from kombu.transport import pyamqp
 
-from angzarr.adapters.rabbitmq.py_amqp import NOT_READY_AFTER, AnswerCheck, frame_handler
+from angzarr.adapters.rabbitmq.arrivals import Arrivals
+from angzarr.adapters.rabbitmq.py_amqp import (
+    NOT_READY_AFTER,
+    AnswerCheck,
+    WriteBuffer,
+    frame_handler,
+)
 from angzarr.errors import Unroutable
 from angzarr.events import headers as names
 
@@ -51,6 +58,10 @@ class RabbitMQChannel(pyamqp.Channel):
         self._returned = False
         self._sent = 0  # as RabbitMQ counts what it got since it was asked for confirms
         self._confirmed: bool | None = None  # or refused; None while it has said nothing
+        #: Tags of what was delivered and neither acknowledged nor rejected, in their order.
+        self._open_tags: dict[int, None] = {}
+        #: Tags to acknowledge with the next `send_acks`.
+        self._done_tags: set[int] = set()
         self.events["basic_return"].add(self._on_return)
         self.events["basic_ack"].add(partial(self._on_answer, True))  # noqa: FBT003
         self.events["basic_nack"].add(partial(self._on_answer, False))  # noqa: FBT003
@@ -111,8 +122,67 @@ class RabbitMQChannel(pyamqp.Channel):
         """*raw* as kombu's message; one that is it already stays, as elsewhere in kombu."""
         return raw if isinstance(raw, self.Message) else super().message_to_python(raw)
 
+    def basic_cancel(self, consumer_tag: str, *args: Any, **options: Any) -> Any:
+        """Consume no more; what its loop has read and not handed out goes back."""
+        cancelled = super().basic_cancel(consumer_tag, *args, **options)
+        if self.connection is not None and self.connection.arrivals is not None:
+            self.connection.arrivals.put_back(self, consumer_tag)
+        return cancelled
+
+    def basic_get(self, *args: Any, **options: Any) -> Any:
+        """One message, or None."""
+        message = super().basic_get(*args, **options)
+        if message is not None:
+            self._open_tags[message.delivery_info["delivery_tag"]] = None
+        return message
+
+    def basic_ack(self, delivery_tag: int, multiple: bool = False, **options: Any) -> None:  # noqa: FBT001, FBT002 - kombu's
+        """Acknowledge a message: where a loop turns this channel, with others before it waits."""
+        connection = self.connection
+        if connection is not None and connection.arrivals is not None and not multiple:
+            self._done_tags.add(delivery_tag)
+            connection.arrivals.acknowledging.add(self)
+            return
+        self.send_acks()
+        super().basic_ack(delivery_tag, multiple, **options)
+        for tag in [delivery_tag, *(tag for tag in self._open_tags if multiple)]:
+            if tag <= delivery_tag:
+                self._open_tags.pop(tag, None)
+
+    def basic_reject(self, delivery_tag: int, *args: Any, **options: Any) -> None:
+        """Return a message, or refuse it."""
+        super().basic_reject(delivery_tag, *args, **options)
+        self._open_tags.pop(delivery_tag, None)
+
+    def send_acks(self) -> None:
+        """Acknowledge in one write what `basic_ack` has noted: in one frame what is in a row."""
+        done, self._done_tags = self._done_tags, set()
+        if not done or self.connection is None:
+            return
+        row = list(takewhile(done.__contains__, self._open_tags))
+        with self.connection.write_buffer.buffered():
+            if row:
+                super().basic_ack(row[-1], multiple=len(row) > 1)
+            for tag in sorted(done.difference(row)):
+                super().basic_ack(tag)
+        for tag in done:
+            self._open_tags.pop(tag, None)
+
+    def _on_basic_deliver(self, consumer_tag: str, delivery_tag: int, *said: Any) -> None:
+        if consumer_tag not in self.no_ack_consumers:
+            self._open_tags[delivery_tag] = None
+        super()._on_basic_deliver(consumer_tag, delivery_tag, *said)
+
     def _deliver(self, callback: Any, raw: Any) -> Any:
-        if raw.delivery_info.get("redelivered"):
+        arrivals = None if self.connection is None else self.connection.arrivals
+        if arrivals is None:
+            return self.hand_over(callback, raw)
+        arrivals.add(self, callback, raw)
+        return None
+
+    def hand_over(self, callback: Any, raw: Any) -> Any:
+        """Give *callback* the message *raw*; one that came before is read with care."""
+        if raw.delivery_info.get("redelivered") and not isinstance(raw, self.Message):
             make = partial(self.message_to_python, raw)
             raw = callback.redelivered(identity_of(raw), make, partial(self._packed, raw))
         return callback(raw)
@@ -129,11 +199,24 @@ class RabbitMQChannel(pyamqp.Channel):
         return message
 
     def close(self, *args: Any, **options: Any) -> None:
-        """Close the channel; with a RabbitMQ that reads nothing, its connection."""
+        """Acknowledge what is to be, and close; with a RabbitMQ that reads nothing, its connection.
+
+        What its loop has read and not handed out goes back.
+        """
         if self.connection is not None and self.connection.blocked:
             self.connection.collect()
-        else:
-            super().close(*args, **options)
+            return
+        if self.is_open:
+            self.send_acks()
+        super().close(*args, **options)
+
+    def collect(self) -> None:
+        """Forget the channel; RabbitMQ gives to others what was not acknowledged on it."""
+        connection, self._done_tags = self.connection, set()
+        super().collect()
+        self._open_tags.clear()
+        if connection is not None and connection.arrivals is not None:
+            connection.arrivals.forget(self)
 
     def wait(
         self, method: Any, callback: Any = None, timeout: float | None = None, **options: Any
@@ -185,8 +268,15 @@ class RabbitMQConnection(pyamqp.Connection):
 
     Channel = RabbitMQChannel
 
+    #: What its loop has read; None: no loop turns it.
+    arrivals: Arrivals | None = None
+
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **{"frame_handler": frame_handler, **options})
+        self.on_fetched = options.pop("on_fetched", None)
+        self.on_put_back = options.pop("on_put_back", None)
+        self.write_buffer = WriteBuffer()
+        ours = {"frame_handler": frame_handler, "frame_writer": self.write_buffer.frame_writer}
+        super().__init__(*args, **{**ours, **options})
         self.blocked = False
         self.answer_check = AnswerCheck()
 
@@ -202,9 +292,11 @@ class RabbitMQConnection(pyamqp.Connection):
             raise
 
     def close(self, *args: Any, **options: Any) -> None:
-        """Take leave of RabbitMQ, if it listens."""
+        """Acknowledge what is to be, and take leave of RabbitMQ, if it listens."""
         try:
             if not self.blocked:
+                if self.arrivals is not None and self.connected:
+                    self.arrivals.acknowledge()
                 super().close(*args, **options)
         finally:
             self.collect()
@@ -248,12 +340,18 @@ class RabbitMQTransport(pyamqp.Transport):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._looks: list[Any] = []
+        self._arrivals: Arrivals | None = None
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Let *loop* read what arrives, and look whether anything still does."""
         super().register_with_event_loop(connection, loop)
         self._stop_looking()
         self._looks.append(loop.call_repeatedly(HEARD_EVERY, _listen, connection))
+        connection.arrivals = self._arrivals = Arrivals(connection, loop)
+
+    def on_readable(self, connection: Any, loop: Any) -> None:  # noqa: ARG002 - kombu's
+        """Read what has come, and hand it out."""
+        connection.arrivals.read()
 
     def close_connection(self, connection: Any) -> None:
         """Look no more, and close."""
@@ -263,6 +361,8 @@ class RabbitMQTransport(pyamqp.Transport):
     def _stop_looking(self) -> None:
         while self._looks:
             self._looks.pop().cancel()
+        if self._arrivals is not None:
+            self._arrivals.leave()
 
 
 class RabbitMQTlsTransport(RabbitMQTransport, pyamqp.SSLTransport):

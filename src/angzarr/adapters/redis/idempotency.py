@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import starmap
 from typing import Any
 
 from angzarr.adapters.redis.link import Argument, RedisClient, Script, whole_ms
@@ -30,6 +31,7 @@ from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
     Claimed,
+    ClaimEnd,
     Complete,
     Conflict,
     Ending,
@@ -106,6 +108,13 @@ class RedisIdempotencyStore:
         if isinstance(ending, Complete) and ending.steps is not None:
             keys.append(log_of(record, ending.steps))
         return bool(self._client.run(_SETTLE, keys, *args))
+
+    def settle_all(self, ends: Sequence[ClaimEnd], /) -> list[bool]:
+        """End each claim in order, in one round trip; one that takes a log along has its own."""
+        if any(getattr(end.ending, "steps", None) is not None for end in ends) or not ends:
+            return [self.settle(*end) for end in ends]
+        calls = [(record, *args) for record, args in starmap(self.ending_args, ends)]
+        return [bool(reply) for reply in self._client.run_many(_SETTLE, calls)]
 
     def ending_args(self, key: str, token: str, ending: Ending) -> tuple[str, tuple[Argument, ...]]:
         """Record and arguments with which ``settle.lua`` ends the claim of *token*."""

@@ -5,15 +5,11 @@ for more messages then.
 
 In a loop a lost Redis raises nothing: Celery would restart its consumer and cancel running tasks.
 The channels come back by themselves (see Fetcher). Under drain_events it raises, as stock does.
-
-Nudge: makes a loop, or a wait of drain_events, come round at once.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import time
 from contextlib import suppress
 from queue import Empty
@@ -24,47 +20,7 @@ from kombu.utils.eventio import ERR, READ
 
 from angzarr.adapters.redis.session import AWAY
 from angzarr.runtime.failures import LogThrottle
-
-
-class Nudge:
-    """A pipe to oneself, made when first needed.
-
-    A loop that has decided how long it waits listens to file descriptors only. Any thread may call
-    `now`, also while another one closes the pipe, whose number may be another's a moment later.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pipe: tuple[int, int] | None = None
-        self._pending = False
-
-    def fileno(self) -> int:
-        """What to listen to."""
-        if self._pipe is None:
-            self._pipe = os.pipe()
-        return self._pipe[0]
-
-    def now(self) -> None:
-        """Let the loop come round once more."""
-        with self._lock:
-            if self._pipe is not None and not self._pending:
-                self._pending = True
-                os.write(self._pipe[1], b"x")
-
-    def answer(self) -> None:
-        """Take note."""
-        if self._pipe is not None and self._pending:
-            self._pending = False
-            os.read(self._pipe[0], 1)
-
-    def close(self) -> None:
-        """Close the pipe."""
-        with self._lock:
-            if self._pipe is not None:
-                for end in self._pipe:
-                    os.close(end)
-                self._pipe, self._pending = None, False
-
+from angzarr.runtime.nudge import Nudge
 
 _log = logging.getLogger("angzarr.transport")
 

@@ -41,6 +41,7 @@ from angzarr.adapters.celery.shutdown.pool_shutdown import (
     running,
 )
 from angzarr.adapters.celery.worker.pools import (
+    keep_sent,
     outlive_failed_forks,
     pass_by_ending,
     spare_begun,
@@ -107,6 +108,7 @@ class ShutdownStep(bootsteps.StartStopStep):
             pass_by_ending(billiard)
             watch_living(billiard)
             outlive_failed_forks(billiard)
+            keep_sent(worker.pool)
 
 
 class Shutdown:

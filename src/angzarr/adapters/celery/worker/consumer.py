@@ -31,7 +31,7 @@ from kombu.exceptions import OperationalError
 from kombu.pools import producers
 from kombu.utils.json import dumps
 
-from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, BatchedClaim
+from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, BatchedClaim, release_claims
 from angzarr.adapters.celery.envelope import Envelope, message_of, sent_as
 from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.publish.publisher import transport_of
@@ -41,6 +41,7 @@ from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fiel
 from angzarr.adapters.celery.worker.message_receiver import consumed_from, is_packed, readers_died
 from angzarr.adapters.celery.worker.queue_pauser import QueuePauser
 from angzarr.adapters.celery.worker.runtime import runtime_of
+from angzarr.adapters.celery.worker.settlement import throttled, unbegun
 from angzarr.adapters.celery.worker.task_events import announce_unknown, tell_lost
 from angzarr.clock import SystemClock
 from angzarr.delivery.schedule import SLEPT, due_headers
@@ -141,6 +142,20 @@ class AngzarrConsumer(Consumer):
             raise RecoverableConnectionError(str(error)) from error
         finally:
             runtime_of(self.app).movement.disconnect()
+
+    def on_close(self) -> None:
+        """Forget what a lost connection brought and no process has begun; free its claims.
+
+        The broker gives it to others, which would wait for its end while this worker lives.
+        """
+        waiting, held_back = unbegun(self), throttled(self)
+        super().on_close()
+        jobs = getattr(getattr(self.pool, "_pool", None), "_cache", None)
+        sent = None if jobs is None else {job.correlation_id for job in tuple(jobs.values())}
+        dropped = [
+            one for one in waiting if one in held_back or (sent is not None and one.id not in sent)
+        ]
+        release_claims(self.app, [request.message for request in dropped])
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Bury what cannot be decoded; Celery would acknowledge it."""

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import BuiltinFunctionType
 from typing import Any, Final, TypeVar
 
-from celery.concurrency.asynpool import AsynPool
+from celery.concurrency.asynpool import AsynPool, gen_not_started
 
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
@@ -118,6 +118,33 @@ def watch_living(pool: AsynPool) -> None:
             AsynPool._track_child_process(pool, process, hub)  # noqa: SLF001 - pinned by a test
 
     pool.register_with_event_loop, pool._track_child_process = register, track  # noqa: SLF001
+
+
+def keep_sent(task_pool: Any) -> None:
+    """Let Celery's *task_pool* keep what it has sent to a child when it loses the broker.
+
+    Celery forgets it unless the child has said that it began. The child runs it all the same, and
+    its result says what is left to do.
+    """
+    pool, flush = task_pool._pool, task_pool.flush  # noqa: SLF001 - pinned by a test
+
+    def flush_unsent() -> None:
+        sent = [job for job in tuple(pool._cache.values()) if not job._accepted and was_sent(job)]  # noqa: SLF001
+        for job in sent:
+            job._accepted = True  # noqa: SLF001
+        try:
+            flush()
+        finally:
+            for job in sent:
+                job._accepted = False  # noqa: SLF001
+
+    def was_sent(job: Any) -> bool:
+        if job._write_to is None:  # noqa: SLF001
+            return False
+        writer = getattr(job, "_writer", lambda: None)()
+        return writer not in pool._active_writers or not gen_not_started(writer)  # noqa: SLF001
+
+    task_pool.flush = flush_unsent
 
 
 _THEIRS: Final = ("kombu", "celery", "amqp", "vine")

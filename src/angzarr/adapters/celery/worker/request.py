@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -46,6 +47,8 @@ class AngzarrRequest(Request):
 
     What a child returned it has settled; how a delivery ended otherwise is settled from here.
     """
+
+    _on_ack: Any
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap the two methods that Celery writes into the class it makes for each task."""
@@ -160,12 +163,38 @@ class AngzarrRequest(Request):
             _log.error("hard_time_limit: of %s s exceeded by %s[%s]", timeout, self.name, self.id)
 
     def leave_to_ack(self, kept: str | None) -> None:
-        """Let the acknowledgement of this message end the claim; *kept* is for duplicates."""
+        """End the claim with the acknowledgement, or before it; *kept* is for duplicates."""
+        if self._ride is None:
+            return
         # Not of the request: it holds its message, which is to hold this.
         note = partial(runtime_of(self._app).settlement.note_fenced, self._envelope)
         batch = runtime_of(self._app).claim_batch
-        if batch is not None and self._ride is not None:
-            batch.leave(self._message, self._ride, kept, note)
+        if not batch.leave(self._message, self._ride, kept, note):
+            self._on_ack = partial(self._complete_first, self._ride, kept, note, self._on_ack)
+
+    def _complete_first(
+        self,
+        ride: BatchedClaim,
+        kept: str | None,
+        note_fenced: Callable[[], None],
+        acknowledge: Callable[..., object],
+        *how: Any,
+    ) -> None:
+        """Acknowledge once the claim store has confirmed the completion, which others join.
+
+        A completion that cannot be made keeps its message, which goes back.
+        """
+
+        def then(still_ours: bool) -> None:  # noqa: FBT001
+            if not still_ours:
+                note_fenced()
+            acknowledge(*how)
+
+        def refuse(_error: Exception) -> None:
+            self.acknowledged = False
+            runtime_of(self._app).settlement.after_pause(self._envelope, self._requeue)
+
+        runtime_of(self._app).claim_batch.complete(ride, kept, then, refuse)
 
     def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
         """Give the message back after a pause; one that Celery would drop becomes a letter first.

@@ -70,6 +70,10 @@ class WorkerRuntime(Protocol):
         """The broker's URL."""
 
     @property
+    def claims_url(self) -> str:
+        """The URL of the claim store."""
+
+    @property
     def stopping(self) -> Stopping:
         """The stop of this worker."""
 
@@ -90,8 +94,8 @@ class WorkerRuntime(Protocol):
         """Settles deliveries that no child process can settle."""
 
     @property
-    def claim_batch(self) -> ClaimBatch | None:
-        """Claims a fetch at once."""
+    def claim_batch(self) -> ClaimBatch:
+        """Claims a fetch at once, and completes in batches."""
 
     def owner_lease(self) -> str:
         """The key of this process tree's lease."""

@@ -241,9 +241,13 @@ def unbegun(consumer: Any) -> list[Any]:
 def _waiting(consumer: Any) -> Iterator[Any]:
     yield from tuple(state.reserved_requests)
     yield from tuple(state.scheduled_requests)
-    for bucket in tuple(consumer.task_buckets.values()):
-        for request, _tokens in tuple(bucket.contents) if bucket else ():
-            yield request
+    yield from throttled(consumer)
+
+
+def throttled(consumer: Any) -> list[Any]:
+    """The requests that wait for the rate limit of their task."""
+    buckets = tuple(bucket for bucket in consumer.task_buckets.values() if bucket)
+    return [request for bucket in buckets for request, _tokens in tuple(bucket.contents)]
 
 
 def give_back_requests(app: Celery, requests: Iterable[Any]) -> int:

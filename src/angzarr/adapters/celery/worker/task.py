@@ -64,10 +64,10 @@ _REDIS: Final = ("redis", "rediss")
 
 
 def ack_follows(task: Any, request: Any) -> bool:
-    """True if no slow step comes between an outcome and its acknowledgement.
+    """True if no slow step comes between an outcome and the completion of its claim.
 
-    Where nothing is stored, or in the very Redis that the acknowledgement goes to, which is away
-    for both or for none; and where no code of the task's own runs after it.
+    Where nothing is stored, or in the very Redis that the claims are in, which is away for both or
+    for none; and where no code of the task's own runs after it.
     """
     kind = type(task)
     if kind.on_success is not Task.on_success or kind.after_return is not Task.after_return:
@@ -77,7 +77,7 @@ def ack_follows(task: Any, request: Any) -> bool:
         return True
     if get_actual_ignore_result(task, request) and not request.chord:
         return True
-    return _one_server(backend.url or "", runtime_of(task.app).broker_url)
+    return _one_server(backend.url or "", runtime_of(task.app).claims_url)
 
 
 @lru_cache(maxsize=64)

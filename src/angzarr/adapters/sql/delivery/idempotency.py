@@ -39,6 +39,7 @@ from angzarr.resilience.idempotency import (
     Claim,
     ClaimAnswer,
     Claimed,
+    ClaimEnd,
     Complete,
     Ending,
     InProgress,
@@ -186,18 +187,17 @@ class SqlIdempotencyStore:
 
     def settle(self, key: str, token: str, ending: Ending, /) -> bool:
         """End the claim of *token*, or change nothing and return False."""
+        return self.settle_all([ClaimEnd(key, token, ending)])[0]
 
-        def step(connection: Connection) -> bool:
-            record = self._locked(connection, key)
-            if record is None or not holds(record, token):
-                return was_ended(record, token, ending)
-            self._write(connection, key, ended(record, ending), life_after(ending, self._life))
-            if isinstance(ending, Complete) and ending.steps is not None:
-                here = {"name": key, "at_replay": ending.steps}
-                connection.execute(self._statements.forget_steps, here)
-            return True
+    def settle_all(self, ends: Sequence[ClaimEnd], /) -> list[bool]:
+        """End each claim in one transaction, or none of them; rows are locked as by `claim`."""
+        order = sorted(range(len(ends)), key=lambda i: ends[i].key)
 
-        return _step(self._engine, step)
+        def step(connection: Connection) -> list[bool]:
+            done = {i: self._settle(connection, *ends[i]) for i in order}
+            return [done[i] for i in range(len(ends))]
+
+        return _step(self._engine, step) if ends else []
 
     def sweep(self, limit: int = 1000) -> int:
         """Delete at most *limit* expired records and return how many."""
@@ -218,6 +218,16 @@ class SqlIdempotencyStore:
         elif isinstance(answer, InProgress) and record:
             self._write(connection, claim.key, record, self._life)
         return answer
+
+    def _settle(self, connection: Connection, key: str, token: str, ending: Ending) -> bool:
+        record = self._locked(connection, key)
+        if record is None or not holds(record, token):
+            return was_ended(record, token, ending)
+        self._write(connection, key, ended(record, ending), life_after(ending, self._life))
+        if isinstance(ending, Complete) and ending.steps is not None:
+            here = {"name": key, "at_replay": ending.steps}
+            connection.execute(self._statements.forget_steps, here)
+        return True
 
     def _locked(self, connection: Connection, key: str) -> Record | None:
         row = connection.execute(self._statements.lock, {"name": key}).first()

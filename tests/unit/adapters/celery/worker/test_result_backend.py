@@ -19,7 +19,7 @@ from angzarr.resilience import VerdictRule
 from angzarr.resilience.category import Category, Verdict
 from angzarr.resilience.idempotency import AlreadyCompleted, Claim, Claimed, key_for
 
-BROKER = "redis://:secret@one:6379/0"
+STORE = "redis://:secret@one:6379/0"
 PLAIN = SimpleNamespace(chord=None, ignore_result=None)
 
 
@@ -28,7 +28,7 @@ def nothing():
 
 
 def follows(make_app, backend=None, request=PLAIN, **options):
-    app = make_app(broker=BROKER, backend=backend)
+    app = make_app(broker="amqp://broker//", store=STORE, backend=backend)
     task = app.task(name="t", lazy=False, **options)(nothing)
     return ack_follows(task, request)
 
@@ -45,7 +45,7 @@ def test_without_a_result_backend_the_acknowledgement_follows(make_app):
         "rediss://user:other@one:6379/3?ssl_cert_reqs=required",
     ],
 )
-def test_a_result_in_the_brokers_own_redis_changes_nothing(make_app, backend):
+def test_a_result_in_the_redis_of_the_claims_changes_nothing(make_app, backend):
     assert follows(make_app, backend)
 
 
@@ -55,7 +55,7 @@ def test_a_result_in_the_brokers_own_redis_changes_nothing(make_app, backend):
 )
 def test_before_a_result_that_goes_elsewhere_the_claim_is_completed(make_app, backend):
     if ":none" in backend:
-        assert not _one_server(backend, BROKER)
+        assert not _one_server(backend, STORE)
         return
     assert not follows(make_app, backend)
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from angzarr.adapters.redis.poller import Nudge
+from angzarr.runtime.nudge import Nudge
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_pipe_is_not_closed_while_another_thread_writes_to_it(nudge, monkeypat
         closing.join(0.1)
         return write(end, byte)
 
-    monkeypatch.setattr("angzarr.adapters.redis.poller.os.write", close_meanwhile)
+    monkeypatch.setattr("angzarr.runtime.nudge.os.write", close_meanwhile)
     nudge.now()
     closing.join()
     nudge.now()  # nobody listens any more

@@ -1,0 +1,237 @@
+"""A loop reads what RabbitMQ has sent, shows it together, and acknowledges in one write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import amqp
+import pytest
+from kombu import Exchange, Queue
+from kombu.asynchronous import Hub
+
+from angzarr.adapters.celery.connection import AngzarrConnection
+from angzarr.adapters.celery.worker.message_receiver import NamingConsumer
+from angzarr.adapters.rabbitmq import arrivals
+from polling import wait_until
+
+PREFETCH = 20
+
+
+class Loop:
+    """Turns one connection in a loop, as a worker does, and remembers what it was shown."""
+
+    def __init__(self, url: str, queue: Queue) -> None:
+        self.shown: list[list[Any]] = []
+        self.put_back: list[Any] = []
+        self.taken: list[Any] = []
+        self.take = self.taken.append
+        heard = {"on_fetched": self.see, "on_put_back": self.put_back.extend}
+        self.hub = Hub()
+        self.connection = AngzarrConnection(url, transport_options=heard)
+        self.connection.connect()
+        self.channel = self.connection.channel()
+        self.connection.transport.register_with_event_loop(self.connection.connection, self.hub)
+        self.hub.call_repeatedly(0.05, list)  # no turn waits for longer
+        self.consumer = NamingConsumer(
+            self.channel, [queue], reread=lambda _queue, _identity, make, _packed: make(),
+            on_message=self._take, accept=["json"],
+            prefetch_count=PREFETCH,
+        )  # fmt: skip
+        self._turns = self.hub.create_loop()
+
+    def see(self, messages: list[Any]) -> None:
+        self.shown.append([message.payload for message in messages])
+
+    def _take(self, message: Any) -> None:
+        self.take(message)
+
+    def turn(self) -> None:
+        next(self._turns)
+
+    def wait(self, count: int) -> list[Any]:
+        wait_until(lambda: (self.turn(), len(self.taken) >= count)[1])
+        return [message.payload for message in self.taken]
+
+    def read_without_handing_out(self, count: int) -> None:
+        """Wait until *count* messages are in line, as an answer to something else brings them."""
+        line = self.connection.connection.arrivals._line
+        reads = self.connection.connection.drain_events
+
+        def came() -> bool:
+            with suppress(TimeoutError):
+                reads(timeout=0.1)
+            return len(line) >= count
+
+        wait_until(came)
+
+    def close(self) -> None:
+        self.connection.close()
+        self.hub.close()
+
+
+@pytest.fixture(params=["quorum", "classic"])
+def queue(request: pytest.FixtureRequest, unique_name: str) -> Queue:
+    return Queue(
+        unique_name, Exchange(""), unique_name, queue_arguments={"x-queue-type": request.param}
+    )
+
+
+@pytest.fixture
+def publish(amqp_url: str, queue: Queue) -> Iterator[Any]:
+    with AngzarrConnection(amqp_url, transport_options={"confirm_publish": True}) as connection:
+        queue(connection.channel()).declare()
+        producer = connection.Producer()
+
+        def send(count: int) -> None:
+            for n in range(count):
+                producer.publish(n, exchange="", routing_key=queue.name, serializer="json")
+
+        yield send
+        queue(connection.channel()).delete()
+
+
+@pytest.fixture
+def open_loop(amqp_url: str, queue: Queue) -> Iterator[Any]:
+    made: list[Loop] = []
+
+    def open_loop() -> Loop:
+        made.append(Loop(amqp_url, queue))
+        return made[-1]
+
+    yield open_loop
+    for loop in made:
+        loop.close()
+
+
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is acknowledged, as it is written: (tag, multiple)."""
+    written: list[Any] = []
+    ack = amqp.Channel.basic_ack
+
+    def noted(self: Any, tag: int, **options: Any) -> Any:
+        written.append((tag, options.get("multiple", False)))
+        return ack(self, tag, **options)
+
+    monkeypatch.setattr(amqp.Channel, "basic_ack", noted)
+    return written
+
+
+def left(loop: Loop, queue: Queue) -> int:
+    return int(queue(loop.channel).queue_declare(passive=True).message_count)
+
+
+def test_what_has_come_is_shown_together_before_the_first_is_handed_out(publish, open_loop):
+    publish(5)
+    loop = open_loop()
+    loop.take = lambda message: (loop.shown or pytest.fail("unseen"), loop.taken.append(message))
+    loop.consumer.consume()
+    loop.read_without_handing_out(5)
+    assert loop.wait(5) == list(range(5))
+    assert loop.shown == [list(range(5))]
+
+
+def test_what_a_turn_acknowledges_is_one_frame_where_nothing_before_it_is_open(
+    publish, open_loop, frames
+):
+    publish(6)
+    loop = open_loop()
+    loop.consumer.consume()
+    loop.wait(6)
+    for message in (*loop.taken[:3], loop.taken[4]):
+        message.ack()
+    assert not frames
+    loop.turn()
+    first = loop.taken[0].delivery_tag
+    assert frames == [(first + 2, True), (first + 4, False)]
+    loop.taken[5].ack()
+    loop.turn()
+    assert frames[2:] == [(first + 5, False)], "the fourth is open still"
+    loop.taken[3].reject(requeue=True)
+    loop.wait(7)
+    assert loop.taken[-1].payload == 3
+    assert loop.shown[-1] != [3], "it came before, and is claimed by its run"
+
+
+def test_what_was_not_acknowledged_comes_again_and_nothing_else(publish, open_loop, queue):
+    publish(4)
+    loop = open_loop()
+    loop.consumer.consume()
+    loop.wait(4)
+    for n in (3, 1, 2):
+        loop.taken[n].ack()
+    loop.turn()
+    loop.close()
+    again = open_loop()
+    again.consumer.consume()
+    assert again.wait(1) == [0]
+    again.taken[0].ack()
+    again.close()
+    assert left(open_loop(), queue) == 0
+
+
+def test_what_is_to_be_acknowledged_is_when_the_channel_is_closed(publish, open_loop, queue):
+    publish(2)
+    loop = open_loop()
+    loop.consumer.consume()
+    loop.wait(2)
+    for message in loop.taken:
+        message.ack()
+    loop.channel.close()
+    loop.channel = loop.connection.channel()
+    wait_until(lambda: left(loop, queue) == 0)
+    again = open_loop()
+    again.consumer.consume()
+    publish(1)
+    again.wait(1)
+    assert not again.taken[0].delivery_info["redelivered"]
+
+
+def test_what_is_in_line_when_its_consumer_is_cancelled_goes_back(publish, open_loop, queue):
+    publish(5)
+    loop = open_loop()
+    loop.consumer.consume()
+    loop.read_without_handing_out(5)
+    loop.consumer.cancel()
+    assert [message.payload for message in loop.put_back] == list(range(5))
+    assert not loop.taken
+    wait_until(lambda: left(loop, queue) == 5)
+
+
+def test_what_is_in_line_when_the_connection_is_lost_has_its_claims_freed(publish, open_loop):
+    publish(3)
+    loop = open_loop()
+    loop.consumer.consume()
+    loop.read_without_handing_out(3)
+    loop.connection.connection.collect()
+    assert [message.payload for message in loop.put_back] == list(range(3))
+    loop.turn()
+    assert not loop.taken
+
+
+def test_a_connection_that_is_lost_while_a_message_is_handed_out_frees_its_claim(
+    publish, open_loop
+):
+    def fail(_message: Any) -> None:
+        msg = "lost"
+        raise ConnectionResetError(msg)
+
+    publish(1)
+    loop = open_loop()
+    loop.take = fail
+    loop.consumer.consume()
+    with pytest.raises(ConnectionResetError):
+        loop.wait(1)
+    assert [message.payload for message in loop.put_back] == [0]
+
+
+def test_who_is_shown_messages_and_fails_stops_none(publish, open_loop, monkeypatch, caplog):
+    monkeypatch.setattr(arrivals, "LONGEST_TURN", -1.0)  # one message a turn
+    publish(4)
+    loop = open_loop()
+    loop.connection.connection.on_fetched = lambda _messages: 1 / 0
+    loop.consumer.consume()
+    assert loop.wait(4) == list(range(4))
+    assert "fetched_messages_not_told" in caplog.text

@@ -1,0 +1,158 @@
+"""Claims end in batches, each message hears of its own, none is lost while the store is away."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from angzarr.adapters.celery.claim_ender import MOST_A_CALL, ClaimEnder, EndingClaim
+from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.errors import StoreUnavailable
+from angzarr.resilience.idempotency import Claim, ClaimEnd, Complete
+from polling import wait_until
+
+
+class Store(MemoryIdempotencyStore):
+    """Counts calls, and does in one what a test says."""
+
+    def __init__(self):
+        super().__init__(MemoryOwnerLeases())
+        self.calls = []
+        self.before = lambda _ends: None
+
+    def settle_all(self, ends):
+        self.calls.append(len(ends))
+        self.before(ends)
+        return super().settle_all(ends)
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def ender(store):
+    made = ClaimEnder(store)
+    made.start()
+    yield made
+    store.before = lambda _ends: None
+    made.finish(5)
+
+
+@pytest.fixture
+def heard():
+    return []
+
+
+@pytest.fixture
+def ending(store, heard):
+    """Claim a key and give what ends it."""
+
+    def ending(key, token="mine"):
+        store.claim([Claim(key=key, token="mine", owner="me")])
+        end = ClaimEnd(key, token, Complete(result="1"))
+        return EndingClaim(
+            end,
+            lambda ours: heard.append((key, ours)),
+            lambda error: heard.append((key, str(error))),
+        )
+
+    return ending
+
+
+def test_what_comes_while_a_call_is_under_way_is_ended_in_the_next(store, ender, ending, heard):
+    under_way, go_on = threading.Event(), threading.Event()
+
+    def hold(_ends):
+        under_way.set()
+        go_on.wait(10)
+
+    store.before = hold
+    ender.end(ending("first"))
+    assert under_way.wait(10)
+    ender.end(*(ending(str(n)) for n in range(MOST_A_CALL + 1)))
+    assert not heard, "nothing is acknowledged before the store has confirmed it"
+    go_on.set()
+    assert ender.wait(10)
+    assert store.calls == [1, MOST_A_CALL, 1]
+    assert heard == [("first", True), *((str(n), True) for n in range(MOST_A_CALL + 1))]
+
+
+def test_a_claim_that_another_took_over_is_told_to_its_message_alone(ender, ending, heard):
+    ender.end(ending("a"), ending("b", token="another's"), ending("c"))
+    assert ender.wait(10)
+    assert heard == [("a", True), ("b", False), ("c", True)]
+
+
+def test_a_store_that_is_away_is_asked_again_until_it_is_back(store, ender, ending, heard, caplog):
+    away = iter([StoreUnavailable("away"), StoreUnavailable("away")])
+
+    def fail(_ends):
+        for error in away:
+            raise error
+
+    store.before = fail
+    ender.end(ending("a"), ending("b"))
+    wait_until(lambda: len(heard) == 2)
+    assert heard == [("a", True), ("b", True)]
+    assert caplog.text.count("could not be completed") == 1
+
+
+def test_a_claim_that_cannot_be_ended_keeps_its_message_alone(store, ender, ending, heard, caplog):
+    def refuse(ends):
+        if any(end.key == "odd" for end in ends):
+            msg = "a record of another kind"
+            raise TypeError(msg)
+
+    store.before = refuse
+    ender.end(ending("a"), ending("odd"), ending("b"))
+    assert ender.wait(10)
+    assert heard == [("a", True), ("odd", "a record of another kind"), ("b", True)]
+    assert "claim_not_ended" in caplog.text
+
+
+def test_who_fails_to_hear_keeps_the_others_from_nothing(ender, ending, heard, caplog):
+    def fail(_ours):
+        msg = "the loop is gone"
+        raise RuntimeError(msg)
+
+    ender.end(ending("a")._replace(then=fail), ending("b"))
+    assert ender.wait(10)
+    assert heard == [("b", True)]
+    assert "the loop is gone" in caplog.text
+
+
+def test_a_worker_that_stops_waits_for_a_store_that_is_away_no_longer_than_it_may(
+    store, ender, ending, heard
+):
+    def fail(_ends):
+        msg = "away"
+        raise StoreUnavailable(msg)
+
+    store.before = fail
+    ender.end(ending("a"))
+    assert not ender.wait(0.05)
+    ender.finish(0.05)
+    assert not heard, "its message is not acknowledged, and comes again"
+    assert not [one for one in threading.enumerate() if one.name == "angzarr-claims"]
+
+
+def test_what_ends_after_the_thread_is_ended_at_once(ender, ending, heard):
+    ender.finish(5)
+    ender.end(ending("late"))
+    assert heard == [("late", True)]
+
+
+def test_want_of_memory_or_worse_loses_no_claim(store, ender, ending, heard):
+    faults = iter([MemoryError(), SystemExit()])
+
+    def fail(_ends):
+        for error in faults:
+            raise error
+
+    store.before = fail
+    ender.end(ending("a"), ending("b"))
+    wait_until(lambda: len(heard) == 2)
+    assert heard == [("a", True), ("b", True)]
