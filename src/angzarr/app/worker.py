@@ -334,6 +334,10 @@ class WorkerLife:
         if self._lease is not None and self._lease.reaches_store:
             self.claim_batch.claim(messages)
 
+    def end_claims(self, *, idle: bool) -> bool:
+        """Complete what has gathered; called by the transport in each turn of its loop."""
+        return self._lease is not None and self.claim_batch.ender.turn(idle=idle)
+
     @cached_property
     def rereads(self) -> RedeliveredReader:
         """What reads messages that were delivered before."""

@@ -1,8 +1,8 @@
-"""Ends claims in batches, on a thread of a worker's parent process.
+"""Ends claims in batches; a message is acknowledged only after the end of its claim is confirmed.
 
-While one call to the claim store is under way, the next ends gather for the call after it. So a
-batch is as large as the store is slow, and no end waits for company. A message is acknowledged
-only after the store has confirmed the end of its claim.
+The worker's loop ends them itself, in its own turns: another thread would take the interpreter from
+it, or wait for it. A thread takes what the loop cannot: what waits while a handler keeps the loop
+of a solo worker, what the store does not take at once, and all ends where no loop takes turns.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,12 @@ from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
 
+#: Seconds that ends wait for others while the loop has other things to do.
+GATHERING: Final = 0.002
+#: Seconds after which the thread takes what the loop has not ended.
+OVERDUE: Final = 0.01
+#: Seconds for which the thread looks for that after the last end; then it sleeps until the next.
+WATCHED: Final = 1.0
 #: Ends in one call, so that none holds up a store, or its locks, for long.
 MOST_A_CALL: Final = 64
 #: Seconds that a stopping worker waits for the call that is under way.
@@ -29,7 +36,7 @@ PATIENCE: Final = 2.0
 
 
 class EndingClaim(NamedTuple):
-    """A claim that is to end, and who is told of it. Both run on the thread of the ender."""
+    """A claim that is to end, and who is told of it, by the loop or by the thread."""
 
     end: ClaimEnd
     #: Called with whether the claim was still ours; if not, nothing was changed.
@@ -44,9 +51,18 @@ class ClaimEnder:
     While the store is away all ends wait, and are sent again until it is back.
     """
 
-    def __init__(self, store: IdempotencyStore) -> None:
+    def __init__(
+        self, store: IdempotencyStore, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
-        self._line: SimpleQueue[EndingClaim | threading.Event] = SimpleQueue()
+        self._monotonic = monotonic
+        self._line: deque[EndingClaim] = deque()
+        #: When the oldest in line came, and when one came last.
+        self._since = self._last = float("-inf")
+        self._taking = threading.Lock()
+        self._asked: SimpleQueue[threading.Event | None] = SimpleQueue()
+        #: Whether a loop takes turns, the thread is awake, and the store refused the last turn.
+        self._looped = self._watching = self._away = False
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._seldom = LogThrottle()
@@ -60,17 +76,46 @@ class ClaimEnder:
 
     def end(self, *claims: EndingClaim) -> None:
         """End *claims* soon; now and once, where no thread does it (any more)."""
-        for claim in claims:
-            self._line.put(claim)
+        self._last = self._monotonic()
+        if not self._line:
+            self._since = self._last
+        self._line.extend(claims)
         if not self._is_alive():
-            self._take_line()
+            self._end_line()
+        elif not (self._looped and self._watching):
+            self._watching = True
+            self._asked.put(None)
+
+    def turn(self, *, idle: bool) -> bool:
+        """Take a turn of a worker's loop; return whether anything ended.
+
+        Nothing waits for company once the loop is *idle*.
+        """
+        self._looped = True
+        if not self._line or self._away:
+            return False
+        is_early = self._monotonic() - self._since < GATHERING
+        if not idle and is_early and len(self._line) < MOST_A_CALL:
+            return False
+        batch = self._take()
+        try:
+            held = self._store.settle_all([one.end for one in batch])
+        except Exception as error:  # noqa: BLE001 - the thread finds out what to do
+            _log.debug("ends_left_to_the_thread: %r", error)
+            self._away = True
+            self._line.extendleft(reversed(batch))
+            self._asked.put(None)
+            return False
+        self._tell_all(batch, held)
+        return True
 
     def wait(self, patience: float) -> bool:
         """Wait until all that was asked for has ended; False if that took *patience* seconds."""
         if not self._is_alive():
+            self._end_line()
             return True
         done = threading.Event()
-        self._line.put(done)
+        self._asked.put(done)
         return done.wait(patience)
 
     def finish(self, patience: float) -> None:
@@ -80,7 +125,7 @@ class ClaimEnder:
         """
         self.wait(patience)
         self._stopped.set()
-        self._line.put(threading.Event())  # wakes the thread
+        self._asked.put(None)
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join(PATIENCE)
@@ -88,33 +133,45 @@ class ClaimEnder:
     def _is_alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    def _take(self) -> list[EndingClaim]:
+        with self._taking:
+            self._since = self._monotonic()
+            return [self._line.popleft() for _ in range(min(len(self._line), MOST_A_CALL))]
+
     def _run(self) -> None:
         batch: list[EndingClaim] = []
         while not self._stopped.is_set():
             try:
-                self._take(batch, None if batch else self._line.get())
+                done = self._next()
+                if done or batch or not self._looped or self._away or self._is_overdue():
+                    self._end(batch)
+                    batch.clear()
+                    while left := self._take():
+                        batch.extend(left)
+                        self._end(batch)
+                        batch.clear()
+                    self._away = False
+                if done:
+                    done.set()
             except BaseException as error:  # noqa: BLE001 - the batch in hand is taken again
                 self._pause(FIRST_WAIT.total_seconds(), len(batch), error)
 
-    def _take_line(self) -> None:
-        while not self._line.empty():
-            with suppress(Empty):
-                self._take([], self._line.get_nowait())
+    def _next(self) -> threading.Event | None:
+        """Wait until somebody asks, or for as long as the loop may take."""
+        if self._monotonic() - self._last > WATCHED:
+            self._watching = False
+        try:
+            # Whoever put something in line just before sees that nobody watches, or is seen here.
+            return self._asked.get(timeout=OVERDUE if self._watching or self._line else None)
+        except Empty:
+            return None
 
-    def _take(self, batch: list[EndingClaim], one: EndingClaim | threading.Event | None) -> None:
-        """End *batch*, *one* and what waits behind it, up to the next event, which is set then."""
-        while isinstance(one, EndingClaim):
-            batch.append(one)
-            if len(batch) == MOST_A_CALL:
-                break
-            try:
-                one = self._line.get_nowait()
-            except Empty:
-                break
-        self._end(batch)
-        batch.clear()
-        if isinstance(one, threading.Event):
-            one.set()
+    def _is_overdue(self) -> bool:
+        return bool(self._line) and self._monotonic() - self._since >= OVERDUE
+
+    def _end_line(self) -> None:
+        while batch := self._take():
+            self._end(batch)
 
     def _end(self, batch: list[EndingClaim]) -> None:
         """End all of *batch*; where the store refuses it as a whole, one by one."""
@@ -130,8 +187,7 @@ class ClaimEnder:
                     continue
                 self._end_refused(batch, error)
                 return
-            for one, still_ours in zip(batch, held, strict=True):
-                self._tell(one, one.then, still_ours)
+            self._tell_all(batch, held)
             return
 
     def _end_refused(self, batch: list[EndingClaim], error: Exception) -> None:
@@ -147,11 +203,15 @@ class ClaimEnder:
         """Wait for the store; False once the worker stops."""
         if self._seldom.now():
             _log.critical(
-                "holding %d handled events: their claims could not be completed, trying again: %r",
+                "holding events: the claims of %d could not be ended, trying again: %r",
                 count, error,
             )  # fmt: skip
         pause = wait * (0.5 + random.random())  # noqa: S311 - spreads load, keeps no secret
         return self._is_alive() and not self._stopped.wait(pause)
+
+    def _tell_all(self, batch: list[EndingClaim], held: list[bool]) -> None:
+        for one, still_ours in zip(batch, held, strict=True):
+            self._tell(one, one.then, still_ours)
 
     def _tell(self, one: EndingClaim, heard: Callable[[Any], object], what: object) -> None:
         try:

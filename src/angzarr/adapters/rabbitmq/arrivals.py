@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from amqp.exceptions import RecoverableConnectionError
 
+from angzarr.runtime.backlog import has_backlog
 from angzarr.runtime.nudge import Nudge
 
 _log = logging.getLogger("angzarr.transport")
@@ -26,6 +27,8 @@ MOST_A_TURN: Final = 64
 #: Seconds after which one turn hands out no more: results and acknowledgements must not wait. A
 #: solo worker runs each task meanwhile.
 LONGEST_TURN: Final = 0.0005
+#: Seconds that messages may wait to be claimed together while the pool has enough to do.
+GATHERING: Final = 0.002
 _NOTHING_YET: Final = (errno.EAGAIN, errno.EINTR)
 
 
@@ -49,6 +52,10 @@ class Arrivals:
         self._line: deque[Arrival] = deque()
         self._nudge = Nudge()
         number = self._nudge.fileno()
+        #: When the first message in line began to wait for company; None: none does.
+        self._held_since: float | None = None
+        #: The prefetch limit of the last message.
+        self._limit = 0
         #: Channels with something to acknowledge.
         self.acknowledging: set[Any] = set()
         loop.on_tick.add(self.tick)
@@ -91,8 +98,11 @@ class Arrivals:
     def tick(self) -> None:
         """Acknowledge what is to be, before the loop waits; let it come round for what is left."""
         self.acknowledge()
-        if self._line:
+        if self._line and self._held_since is None:
             self._nudge.now()
+        turn = self._connection.on_turn
+        if turn is not None and turn(idle=not self._line and not has_backlog(self._limit)):
+            self._nudge.now()  # what follows is done before the loop waits once more
 
     def acknowledge(self) -> None:
         """Send what the channels have to acknowledge."""
@@ -118,7 +128,7 @@ class Arrivals:
 
     def _hand_out(self) -> None:
         until = time.monotonic() + LONGEST_TURN
-        while self._line:
+        while self._line and not self._is_held():
             if not self._line[0].shown:
                 self._show()
             one = self._line.popleft()
@@ -129,6 +139,19 @@ class Arrivals:
                 raise
             if time.monotonic() > until:
                 break
+
+    def _is_held(self) -> bool:
+        """True if what is in line may wait for others to be claimed with: the pool has work."""
+        first, now = self._line[0], time.monotonic()
+        self._limit = first.channel.prefetch_count
+        busy = len(self._line) < max(self._limit // 2, 1) and has_backlog(self._limit)
+        if first.shown or not busy:
+            self._held_since = None
+            return False
+        if self._held_since is None:
+            self._held_since = now
+            self._loop.call_later(GATHERING, self._nudge.now)
+        return now - self._held_since < GATHERING
 
     def _show(self) -> None:
         """Let those who claim see what they have not seen; what they raise stops nothing."""

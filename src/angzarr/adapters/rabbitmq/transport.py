@@ -52,6 +52,8 @@ class RabbitMQChannel(pyamqp.Channel):
     """A channel whose confirmed publishes know what came back, and which waits for ever nowhere."""
 
     _confirm_selected: bool
+    #: The most that is delivered and not acknowledged; 0: no limit.
+    prefetch_count = 0
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -128,6 +130,11 @@ class RabbitMQChannel(pyamqp.Channel):
         if self.connection is not None and self.connection.arrivals is not None:
             self.connection.arrivals.put_back(self, consumer_tag)
         return cancelled
+
+    def basic_qos(self, prefetch_size: int, prefetch_count: int, *args: Any, **options: Any) -> Any:
+        """Limit what is delivered and not acknowledged."""
+        self.prefetch_count = prefetch_count
+        return super().basic_qos(prefetch_size, prefetch_count, *args, **options)
 
     def basic_get(self, *args: Any, **options: Any) -> Any:
         """One message, or None."""
@@ -274,6 +281,7 @@ class RabbitMQConnection(pyamqp.Connection):
     def __init__(self, *args: Any, **options: Any) -> None:
         self.on_fetched = options.pop("on_fetched", None)
         self.on_put_back = options.pop("on_put_back", None)
+        self.on_turn = options.pop("on_turn", None)
         self.write_buffer = WriteBuffer()
         ours = {"frame_handler": frame_handler, "frame_writer": self.write_buffer.frame_writer}
         super().__init__(*args, **{**ours, **options})

@@ -1,15 +1,12 @@
 """Channel: kombu's Redis channel, with fetching, acknowledging and publishing by our own means.
 
 Fanout, remote control, bindings, purge, TLS, credentials and key prefix are stock kombu's.
-
-Backlog: whether a Celery worker has enough to do, so that acknowledgements may be gathered.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty
@@ -36,24 +33,8 @@ from angzarr.adapters.redis.step import (
 from angzarr.adapters.redis.unacked import FETCHED, Unacked
 from angzarr.delivery.unreadable import ReadersDied, ReadMode, reading_after
 from angzarr.events.received import CHECKED
+from angzarr.runtime.backlog import has_backlog
 from angzarr.runtime.failures import is_machine_fault
-
-#: Tasks that must wait where there is no prefetch limit, and the fewest where there is one.
-ENOUGH, FEWEST = 8, 2
-
-
-def has_backlog(limit: int) -> bool:
-    """True if half of the prefetch *limit* waits for a slot in this process's worker.
-
-    Then no slot of the pool becomes idle while a step waits for more to say. Celery's own account
-    is read where a worker has loaded it; elsewhere nothing is ever waited for.
-    """
-    state = sys.modules.get("celery.worker.state")
-    if state is None:
-        return False
-    waiting = len(state.reserved_requests) - len(state.active_requests)
-    return waiting >= (max(limit / 2, FEWEST) if limit else ENOUGH)
-
 
 _log = logging.getLogger("angzarr.transport")
 

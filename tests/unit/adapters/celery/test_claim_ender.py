@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from angzarr.adapters.celery.claim_ender import MOST_A_CALL, ClaimEnder, EndingClaim
+from angzarr.adapters.celery.claim_ender import (
+    GATHERING,
+    MOST_A_CALL,
+    OVERDUE,
+    ClaimEnder,
+    EndingClaim,
+)
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.idempotency import Claim, ClaimEnd, Complete
@@ -97,7 +104,7 @@ def test_a_store_that_is_away_is_asked_again_until_it_is_back(store, ender, endi
     ender.end(ending("a"), ending("b"))
     wait_until(lambda: len(heard) == 2)
     assert heard == [("a", True), ("b", True)]
-    assert caplog.text.count("could not be completed") == 1
+    assert caplog.text.count("could not be ended") == 1
 
 
 def test_a_claim_that_cannot_be_ended_keeps_its_message_alone(store, ender, ending, heard, caplog):
@@ -155,4 +162,67 @@ def test_want_of_memory_or_worse_loses_no_claim(store, ender, ending, heard):
     store.before = fail
     ender.end(ending("a"), ending("b"))
     wait_until(lambda: len(heard) == 2)
+    assert heard == [("a", True), ("b", True)]
+
+
+@pytest.fixture
+def looped(store):
+    """An ender whose loop takes turns, by a clock that stands still."""
+    clock = SimpleNamespace(now=100.0)
+    made = ClaimEnder(store, monotonic=lambda: clock.now)
+    made.start()
+    made.turn(idle=True)
+    yield made, clock
+    store.before = lambda _ends: None
+    made.finish(5)
+
+
+def test_a_loop_ends_together_what_came_within_some_milliseconds(looped, store, ending, heard):
+    ender, clock = looped
+    for n in range(3):
+        ender.end(ending(str(n)))
+        assert not ender.turn(idle=False)
+    assert store.calls == []
+    clock.now += 2 * GATHERING
+    assert ender.turn(idle=False)
+    assert store.calls == [3]
+    assert heard == [("0", True), ("1", True), ("2", True)]
+    assert not ender.turn(idle=True), "nothing is left"
+
+
+def test_nothing_waits_for_company_while_the_loop_is_idle_or_there_is_enough(looped, store, ending):
+    ender, _ = looped
+    ender.end(ending("a"))
+    assert ender.turn(idle=True)
+    ender.end(*(ending(str(n)) for n in range(MOST_A_CALL)))
+    assert ender.turn(idle=False)
+    assert store.calls == [1, MOST_A_CALL]
+
+
+def test_what_a_busy_loop_leaves_the_thread_takes(looped, store, ending, heard):
+    """A handler may keep the loop of a solo worker for hours."""
+    ender, clock = looped
+    ender.end(ending("a"))
+    clock.now += OVERDUE
+    wait_until(lambda: heard == [("a", True)])
+    assert store.calls == [1]
+
+
+def test_a_loop_leaves_a_store_that_is_away_to_the_thread(looped, store, ending, heard):
+    ender, _ = looped
+    asked_by = []
+
+    def fail(_ends):
+        asked_by.append(threading.current_thread().name)
+        if len(asked_by) < 3:
+            msg = "away"
+            raise StoreUnavailable(msg)
+
+    store.before = fail
+    ender.end(ending("a"), ending("b"))
+    assert not ender.turn(idle=True)
+    while not heard:
+        ender.turn(idle=True)
+    wait_until(lambda: len(heard) == 2)
+    assert asked_by == [threading.main_thread().name, "angzarr-claims", "angzarr-claims"]
     assert heard == [("a", True), ("b", True)]

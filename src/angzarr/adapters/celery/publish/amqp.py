@@ -209,6 +209,7 @@ class AngzarrAMQP(AMQP):
             "on_fetched": runtime_of(self.app).claim_fetched,
             "on_returned": self._read_body,
             "on_put_back": partial(release_claims, self.app),
+            "on_turn": runtime_of(self.app).end_claims,
         }
         given = options.pop("transport_options", None) or {}
         return AngzarrConnection(*args, transport_options={**ours, **given}, **options)

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import BuiltinFunctionType
 from typing import Any, Final, TypeVar
 
-from celery.concurrency.asynpool import AsynPool, gen_not_started
+from celery.concurrency.asynpool import AsynPool
 
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
@@ -129,7 +129,7 @@ def keep_sent(task_pool: Any) -> None:
     pool, flush = task_pool._pool, task_pool.flush  # noqa: SLF001 - pinned by a test
 
     def flush_unsent() -> None:
-        sent = [job for job in tuple(pool._cache.values()) if not job._accepted and was_sent(job)]  # noqa: SLF001
+        sent = [job for job in tuple(pool._cache.values()) if not job._accepted and job._write_to]  # noqa: SLF001
         for job in sent:
             job._accepted = True  # noqa: SLF001
         try:
@@ -137,12 +137,6 @@ def keep_sent(task_pool: Any) -> None:
         finally:
             for job in sent:
                 job._accepted = False  # noqa: SLF001
-
-    def was_sent(job: Any) -> bool:
-        if job._write_to is None:  # noqa: SLF001
-            return False
-        writer = getattr(job, "_writer", lambda: None)()
-        return writer not in pool._active_writers or not gen_not_started(writer)  # noqa: SLF001
 
     task_pool.flush = flush_unsent
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from celery import bootsteps
+from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu.exceptions import DecodeError
 from kombu.transport.virtual import Message
@@ -450,3 +451,33 @@ def test_too_many_open_files_are_a_lost_connection_and_no_end(request, monkeypat
     consumer.start()
     assert len(tries) == 2
     assert "too_many_open_files" in caplog.text
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_lost_connection_frees_the_claims_of_what_no_process_began(
+    app, consumer, monkeypatch, pool
+):
+    """What was sent to a process, or lies before a thread, runs and ends its claim itself."""
+    freed, requests = [], {}
+    monkeypatch.setattr(ClaimBatch, "release", lambda _batch, claims: freed.extend(claims))
+    for name in ("begun", "sent", "in line", "throttled"):
+        message = SimpleNamespace(**{BATCHED_CLAIM: name})
+        requests[name] = Waiting(name, message)
+    waiting = [requests[name] for name in ("begun", "sent", "in line")]
+    monkeypatch.setattr(state, "reserved_requests", set(waiting))
+    monkeypatch.setattr(state, "active_requests", {requests["begun"]})
+    throttled = [(requests["throttled"], 1)]
+    bucket = SimpleNamespace(contents=throttled, clear_pending=throttled.clear)
+    consumer.task_buckets = {"t": bucket}
+    jobs = {1: SimpleNamespace(correlation_id="begun"), 2: SimpleNamespace(correlation_id="sent")}
+    billiard = {"_pool": SimpleNamespace(_cache=jobs)} if pool == "prefork" else {}
+    consumer.pool = SimpleNamespace(flush=None, is_green=False, **billiard)
+    consumer.on_close()
+    assert sorted(freed) == (["in line", "throttled"] if pool == "prefork" else ["throttled"])
+
+
+class Waiting:
+    """A request of Celery's."""
+
+    def __init__(self, name, message):
+        self.id, self.message, self._eta_timer_entry = name, message, None

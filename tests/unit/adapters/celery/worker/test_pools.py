@@ -11,12 +11,15 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from billiard.pool import RUN
 from celery.concurrency.asynpool import AsynPool
+from celery.concurrency.prefork import TaskPool
 from kombu.asynchronous import Hub
 
 from angzarr.adapters.celery.worker import pools as thread_pool
 from angzarr.adapters.celery.worker.pools import (
     SteadyExecutor,
+    keep_sent,
     outlive_failed_forks,
     patch_pauses,
     watch_living,
@@ -295,3 +298,34 @@ def test_celery_by_itself_would_end_the_worker_of_it(asyn_pool, hub):
     asyn_pool._fileno_to_outq, asyn_pool._pool = {}, [SimpleNamespace(_sentinel_poll=None)]
     with pytest.raises(ValueError, match="file descriptor is None"):
         asyn_pool.register_with_event_loop(hub)
+
+
+class Job:
+    """A job of billiard's, in the cache of a pool."""
+
+    def __init__(self, cache, name, *, accepted=False, write_to=None):
+        self._accepted, self._write_to, self._cache, self._name = accepted, write_to, cache, name
+        cache[name] = self
+
+    def discard(self):
+        del self._cache[self._name]
+
+
+def test_what_was_sent_to_a_child_is_kept_when_the_connection_is_lost():
+    """It runs in any case; what is only in line is forgotten."""
+    cache: dict[str, Job] = {}
+    child = SimpleNamespace(_is_alive=lambda: True, inqW_fd=7)
+    Job(cache, "in line")
+    sent = Job(cache, "sent", write_to=child)
+    Job(cache, "begun", accepted=True, write_to=child)
+    pool = SimpleNamespace(
+        _state=RUN, _cache=cache, synack=False, outbound_buffer=[1], _active_writers=set(),
+        _active_writes=set(), _busy_workers=set(), maintain_pool=lambda: None,
+    )  # fmt: skip
+    task_pool = SimpleNamespace(_pool=pool, flush=lambda: AsynPool.flush(pool))
+    keep_sent(task_pool)
+    task_pool.flush()
+    assert set(cache) == {"sent", "begun"}
+    assert not sent._accepted
+    assert not pool.outbound_buffer
+    assert callable(TaskPool.flush), "Celery calls what keep_sent takes the place of"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import pickle
 import threading
+import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -30,11 +31,12 @@ from celery.worker.strategy import hybrid_to_proto2
 from kombu.utils.json import dumps
 from tests.unit.adapters.celery import child
 
+from angzarr.adapters.celery.claim_batch import BatchedClaim
 from angzarr.adapters.celery.envelope import FIELD, Envelope, delivery_of
 from angzarr.adapters.celery.worker.request import AngzarrRequest
 from angzarr.dead_letters.letter import Reason
 from angzarr.errors import GivenBack, Postpone, StoreUnavailable
-from angzarr.resilience.idempotency import Fail, Release, Wait
+from angzarr.resilience.idempotency import Claim, Claimed, Fail, Release, Wait
 from polling import wait_until
 
 
@@ -609,3 +611,78 @@ def test_who_listens_for_states_hears_that_a_delivery_was_ignored(app):
     finally:
         task_postrun.disconnect(hear)
     assert heard == [IGNORED]
+
+
+@pytest.fixture
+def succeeded(app, request_of, monkeypatch):
+    """A request whose child handled the event and left its completion; and what follows, in order.
+
+    *token* holds the claim, and *settle_all* takes the place of the store's.
+    """
+    told = []
+    store, owner = app._runtime.claim_batch.store, app._runtime.owner
+
+    def make(token="mine", settle_all=store.settle_all):
+        def watched(ends):
+            held = settle_all(ends)
+            told.append([type(end.ending).__name__ for end in ends])
+            return held
+
+        key = f"idempotency:t:{uuid.uuid4()}"
+        store.claim([Claim(key=key, token=token, owner=owner, counted=False)])
+        monkeypatch.setattr(store, "settle_all", watched)
+        request = request_of()
+        request._ride = BatchedClaim("mine", key, Claimed(starts=0))
+        request._on_ack = lambda *_: told.append("ack")
+        request._on_reject = lambda *given: told.append("requeue" if given[-1] else "reject")
+        request.leave_to_ack('"kept"')
+        request.acknowledge()
+        return store.claim([Claim(key=key, token="another", owner=owner)]) and told
+
+    return make
+
+
+def test_a_success_is_acknowledged_once_its_completion_is_confirmed(succeeded):
+    told = succeeded()
+    wait_until(lambda: len(told) == 2)
+    assert told == [["Complete"], "ack"]
+
+
+def test_nothing_is_acknowledged_while_the_claim_store_is_away(succeeded, app):
+    away, asked = threading.Event(), threading.Event()
+    settle_all = app._runtime.claim_batch.store.settle_all
+
+    def fail_first(ends):
+        asked.set()
+        if not away.is_set():
+            msg = "away"
+            raise StoreUnavailable(msg)
+        return settle_all(ends)
+
+    told = succeeded(settle_all=fail_first)
+    assert asked.wait(10)
+    assert told == []
+    away.set()
+    wait_until(lambda: len(told) == 2)
+    assert told == [["Complete"], "ack"]
+
+
+def test_a_success_whose_claim_was_taken_over_is_fenced_and_acknowledged(
+    succeeded, app, monkeypatch
+):
+    noted = []
+    monkeypatch.setattr(type(app._runtime.settlement), "note_fenced", lambda *_: noted.append(1))
+    told = succeeded(token="a successor's")
+    wait_until(lambda: len(told) == 2)
+    assert (told, noted) == ([["Complete"], "ack"], [1])
+
+
+def test_a_success_whose_claim_cannot_be_ended_goes_back(succeeded, monkeypatch):
+    def refuse(_ends):
+        msg = "a record of another kind"
+        raise TypeError(msg)
+
+    monkeypatch.setattr("angzarr.adapters.celery.worker.settlement.LOST_PAUSE", 0.0)
+    told = succeeded(settle_all=refuse)
+    wait_until(lambda: told)
+    assert told == ["requeue"]
