@@ -50,6 +50,9 @@ class ReadyStore:
     def settle(self, _key: str, _token: str, _ending: Any, /) -> bool:
         return True
 
+    def settle_all(self, ends: Sequence[Any], /) -> list[bool]:
+        return [True for _ in ends]
+
 
 class Side(NamedTuple):
     """One side of a pair."""

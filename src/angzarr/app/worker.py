@@ -230,11 +230,9 @@ class WorkerLife:
         self._parts.settlement.get().start()
         self.claim_batch.ender.start()
         mover = MoverThread(
-            self.schedule,
-            SingleConnectionPublisher(self._celery),
-            self._take_unreadable,
-            self._take_refused,
-        )
+            self.schedule, SingleConnectionPublisher(self._celery),
+            self._take_unreadable, self._take_refused,
+        )  # fmt: skip
         forwarder = self._ops.open_forwarder_thread()
         keeper = self._lanes.open_keeper_thread(
             self.owner, self._take_unreadable, self._take_refused
@@ -320,14 +318,9 @@ class WorkerLife:
         """What claims a fetch at once, and completes in batches."""
         claims = self._parts.claims
         return ClaimBatch(
-            self.handlers,
-            claims.store,
-            self._parts.tenure,
-            self.owner,
-            self.settings.message.bounds,
-            ClaimEnder(claims.store),
-            claims.make_ending,
-        )
+            self.handlers, claims.store, self._parts.tenure, self.owner,
+            self.settings.message.bounds, ClaimEnder(claims.store), claims.make_ending,
+        )  # fmt: skip
 
     def claim_fetched(self, messages: Sequence[Any]) -> None:
         """Claim *messages*, just fetched; called by the transport. Only a worker runs them."""

@@ -15,6 +15,7 @@ from angzarr.resilience.idempotency import (
     AlreadyFailed,
     Claim,
     Claimed,
+    ClaimEnd,
     Complete,
     Conflict,
     Fail,
@@ -211,6 +212,16 @@ def test_own_completion_is_answered_without_the_store(cache, store) -> None:
     store.asked = 0
     assert cache.claim([a_claim(token="u")]) == [AlreadyCompleted(result="1")]
     assert store.asked == 0
+
+
+def test_own_completions_of_a_batch_are_answered_without_the_store(cache, store) -> None:
+    cache.claim([a_claim("a"), a_claim("b", token="b")])
+    ends = [ClaimEnd("a", "t", Complete(result="1")), ClaimEnd("b", "another's", Complete())]
+    assert cache.settle_all(ends) == [True, False]
+    store.asked = 0
+    again = cache.claim([a_claim("a", token="u"), a_claim("b", token="b")])
+    assert again == [AlreadyCompleted(result="1"), Claimed(starts=1)]
+    assert store.asked == 1, "only what was not completed"
 
 
 def test_completion_of_another_process_is_asked_for_once(cache, store) -> None:
