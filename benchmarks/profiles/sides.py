@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 from angzarr import Angzarr
 from angzarr.adapters.celery.claim_batch import ClaimBatch
-from angzarr.adapters.celery.claim_ender import ClaimEnder
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.memory.idempotency import MemoryOwnerLeases
 from angzarr.adapters.structlog.logs import dress
@@ -109,7 +108,6 @@ def side_of(
         parts.tenure,
         runtime_of(app).owner,
         bounds,
-        ClaimEnder(cache),
         lambda *given: given,
     )
     vars(runtime_of(app))["claim_batch"] = claim_batch

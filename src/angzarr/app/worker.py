@@ -12,7 +12,6 @@ from typing import Any
 
 from angzarr.adapters.celery import celery_defaults as own_defaults
 from angzarr.adapters.celery.claim_batch import ClaimBatch
-from angzarr.adapters.celery.claim_ender import ClaimEnder
 from angzarr.adapters.celery.publish.amqp import check_queues
 from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher, transport_of
 from angzarr.adapters.celery.worker import safety
@@ -319,17 +318,13 @@ class WorkerLife:
         claims = self._parts.claims
         return ClaimBatch(
             self.handlers, claims.store, self._parts.tenure, self.owner,
-            self.settings.message.bounds, ClaimEnder(claims.store), claims.make_ending,
+            self.settings.message.bounds, claims.make_ending,
         )  # fmt: skip
 
     def claim_fetched(self, messages: Sequence[Any]) -> None:
         """Claim *messages*, just fetched; called by the transport. Only a worker runs them."""
         if self._lease is not None and self._lease.reaches_store:
             self.claim_batch.claim(messages)
-
-    def end_claims(self, *, idle: bool) -> bool:
-        """Complete what has gathered; called by the transport in each turn of its loop."""
-        return self._lease is not None and self.claim_batch.ender.turn(idle=idle)
 
     @cached_property
     def rereads(self) -> RedeliveredReader:

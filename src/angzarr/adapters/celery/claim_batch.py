@@ -93,12 +93,15 @@ class ClaimBatch:
     tenure: Tenure
     owner: str
     bounds: Bounds
-    ender: ClaimEnder
     #: None: claims do not end in the acknowledgement, but before it.
     make_ending: MakeEnding | None = None
     seldom: LogThrottle = field(default_factory=LogThrottle)
     monotonic: Callable[[], float] = time.monotonic
+    ender: ClaimEnder = field(init=False)
     _ask_from: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.ender = ClaimEnder(self.store)
 
     def claim(self, messages: Sequence[Any]) -> None:
         """Claim what of *messages* may ride, in one call; the rest is claimed when it runs."""

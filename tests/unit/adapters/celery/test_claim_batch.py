@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, ClaimBatch, LeftToAck, release_claims
-from angzarr.adapters.celery.claim_ender import ClaimEnder
 from angzarr.adapters.celery.envelope import answer_in, sent_as
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.adapters.redis.unacked import ENDING
@@ -62,7 +61,7 @@ def claim_batch(app, store, tenure):
 
 
 def batch_of(handlers, store, tenure, make_ending=None):
-    return ClaimBatch(handlers, store, tenure, "me", BOUNDS, ClaimEnder(store), make_ending)
+    return ClaimBatch(handlers, store, tenure, "me", BOUNDS, make_ending)
 
 
 def message(task_id="1", args=(1,), *, task="t", redelivered=False, **headers):

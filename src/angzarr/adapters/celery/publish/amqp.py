@@ -209,7 +209,7 @@ class AngzarrAMQP(AMQP):
             "on_fetched": runtime_of(self.app).claim_fetched,
             "on_returned": self._read_body,
             "on_put_back": partial(release_claims, self.app),
-            "on_turn": runtime_of(self.app).end_claims,
+            "on_turn": self._end_claims,
         }
         given = options.pop("transport_options", None) or {}
         return AngzarrConnection(*args, transport_options={**ours, **given}, **options)
@@ -219,6 +219,10 @@ class AngzarrAMQP(AMQP):
         runtime_of(self.app).bury(
             damaged(raw, queue), error, getattr(error, "code", "DAMAGED_ENVELOPE")
         )
+
+    def _end_claims(self, *, idle: bool) -> bool:
+        """Complete what has gathered, in a turn of a worker's loop; True if anything was."""
+        return runtime_of(self.app).claim_batch.ender.turn(idle=idle)
 
     def _read_body(self, message: Any) -> None:
         """Read the body of *message* at once, as its consumer would; raises anything."""

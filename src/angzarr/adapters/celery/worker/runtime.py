@@ -115,9 +115,6 @@ class WorkerRuntime(Protocol):
     def end_work(self) -> None:
         """End the lease and every thread of a worker."""
 
-    def end_claims(self, *, idle: bool) -> bool:
-        """Complete what has gathered; True if anything was."""
-
     def claim_fetched(self, messages: Sequence[Any]) -> None:
         """Claim *messages*, just fetched."""
 

@@ -16,7 +16,6 @@ from kombu.exceptions import DecodeError
 from kombu.transport.virtual import Message
 
 from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, BatchedClaim, ClaimBatch
-from angzarr.adapters.celery.claim_ender import ClaimEnder
 from angzarr.adapters.celery.worker import consumer_state as receipts
 from angzarr.adapters.celery.worker import settle_thread, settlement
 from angzarr.adapters.celery.worker.consumer import AngzarrConsumer
@@ -191,9 +190,7 @@ def test_a_valve_that_fails_ends_no_worker_but_a_lost_connection_is_told(consume
 def test_what_was_claimed_with_its_fetch_and_cannot_be_read_leaves_no_claim(app, consumer, put):
     store = app._runtime.settlement._executor.claimer.store
     bounds = app.settings.message.bounds
-    claim_batch = ClaimBatch(
-        app.handlers, store, app._parts.tenure, app._runtime.owner, bounds, ClaimEnder(store)
-    )
+    claim_batch = ClaimBatch(app.handlers, store, app._parts.tenure, app._runtime.owner, bounds)
     message = Taken()
     claim_batch.claim([message])
     ride: BatchedClaim = getattr(message, BATCHED_CLAIM)
