@@ -165,7 +165,10 @@ class ProcessPlan:
         self.wanted = min(max(wanted, self.least), self.most)
 
     def forget(self, number: int) -> None:
-        """Take note that process *number* could not be asked for."""
+        """Take note that process *number* is out of reach, or was never asked for.
+
+        It may live for a while: its claims are not freed.
+        """
         self.processes.pop(number, None)
 
     def stop(self) -> None:

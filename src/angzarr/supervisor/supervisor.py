@@ -142,7 +142,8 @@ class Supervisor:
     def _reload(self) -> None:
         """Load the app anew, beside what runs."""
         if any(server.hello is None for server in self._servers.values()):
-            return  # it is being loaded
+            _log.warning("reload_refused: the app is still being loaded, since an earlier reload")
+            return
         _log.info("reload: the app is loaded anew, then its processes are replaced one by one")
         self._begin(max(self._servers) + 1)
 
@@ -221,6 +222,13 @@ class Supervisor:
         ):
             self._dismiss(server)
 
+    def _forget(self, number: int) -> None:
+        self._health.end(number)
+        if number == 0 and self._single is not None:
+            self._single.end(failed=True, now=self._now())
+        elif self.plan is not None:
+            self.plan.forget(number)
+
     def _dismiss(self, server: _ForkServerLine) -> None:
         """Hang up; it ends once its processes have."""
         with suppress(OSError):
@@ -232,8 +240,8 @@ class Supervisor:
         server.line.close()
         code = server.process.wait()
         del self._servers[server.generation]
-        for number in tuple(server.numbers):
-            self._note_end(server, number, 1)
+        for number in server.numbers:  # they end by themselves, and may still run something
+            self._forget(number)
         if self._stopping or (self.plan is not None and not self.plan.wanted):
             return
         if server.hello is None:
@@ -252,6 +260,8 @@ class Supervisor:
         if self._stopping and now > self._deadline:
             self._deadline = float("inf")
             for server in self._servers.values():
+                if not server.numbers:  # it loads an app that does not load
+                    server.process.kill()
                 for one in server.numbers:
                     _log.critical("process_killed: %d, it did not end within its grace", one)
                     server.order(number=one, signal=signal.SIGKILL)
@@ -265,10 +275,8 @@ class Supervisor:
     def _send(self, order: ProcessOrder) -> None:
         server = self._servers.get(order.generation)
         if server is None:  # it died: its processes end by themselves
-            if order.number == 0 and self._single is not None:
-                self._single.end(failed=False, now=self._now())
-            elif self.plan is not None and order.do is Do.START:
-                self.plan.forget(order.number)
+            if order.do is Do.START:
+                self._forget(order.number)
             return
         if order.do is Do.START:
             server.numbers.add(order.number)

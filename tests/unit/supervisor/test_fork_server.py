@@ -55,6 +55,9 @@ PROGRAM = textwrap.dedent(
 
     def serve(line):
         server = ForkServer(socket.socket(fileno=line))
+        if (folder / "how").read_text() == "endless":
+            write(f"endless-{os.getpid()}")
+            time.sleep(600)
         if (folder / "how").read_text() == "broken":
             write(f"broken-{os.getpid()}")
             return 5
@@ -179,6 +182,23 @@ def test_what_is_refused_at_the_start_ends_it_with_its_code(world):
 def test_an_app_that_cannot_be_loaded_ends_it_with_its_code(world):
     world.how("broken")
     assert world.begin().wait(60) == 5
+
+
+def test_a_stop_does_not_wait_for_an_app_that_never_loads(world):
+    world.how("endless")
+    process = world.begin()
+    world.wait("endless")
+    process.terminate()
+    assert process.wait(60) == 0
+
+
+def test_a_fork_server_that_dies_is_replaced(world):
+    world.begin()
+    first = world.wait("up", 2)
+    parent = Path(f"/proc/{world.pids()[0]}/stat").read_text().rpartition(")")[2].split()[1]
+    os.kill(int(parent), signal.SIGKILL)
+    wait_until(lambda: len(world.named("up")) == len(first) + 2, "two new ones")
+    assert not world.named("freed"), "those of the dead server may still run"
 
 
 def test_a_reload_of_what_cannot_be_loaded_leaves_all(world):

@@ -91,6 +91,13 @@ def test_owners_of_all_that_died_go_to_the_next_process_once():
     assert second.owners == ()
 
 
+def test_the_claims_of_a_process_out_of_reach_are_not_freed():
+    plan = settled(1)
+    plan.forget(1)
+    (order,) = plan.due(1.0)
+    assert (order.number, order.owners) == (1, ())
+
+
 def test_a_process_that_ended_well_leaves_no_owner():
     plan = settled(1)
     plan.end(1, failed=False, now=1.0)
