@@ -131,7 +131,23 @@ def _supervise(order: dict[str, Any], doors: ExitStack) -> int:
 
     configure(logging.INFO)
     least, most = order.pop("autoscale") or (order.pop("processes") or cores(),) * 2
-    command = [sys.executable, "-m", "angzarr.cli.worker_processes"]
+    single = SinglePlan(random.random) if order["beat"] else None
+    return supervise("angzarr.cli.worker_processes", order, (least, most), doors, single)
+
+
+def supervise(
+    module: str,
+    order: dict[str, Any],
+    processes: tuple[int, int],
+    doors: ExitStack,
+    single: SinglePlan | None = None,
+) -> int:
+    """Keep *processes*, so many at least and at most, of the fork server that *module* is.
+
+    It is given *order*. Returns the exit code once all of them ended.
+    """
+    least, most = processes
+    command = [sys.executable, "-m", module]
     health = PoolHealth()
 
     def begin_server(line: int) -> subprocess.Popen[bytes]:
@@ -147,9 +163,7 @@ def _supervise(order: dict[str, Any], doors: ExitStack) -> int:
         supervisor.start_words = {"metrics": _serve(hello["health"], health, doors)}
         return plan
 
-    supervisor = Supervisor(
-        begin, begin_server, health, SinglePlan(random.random) if order["beat"] else None
-    )
+    supervisor = Supervisor(begin, begin_server, health, single)
     return supervisor.run()
 
 

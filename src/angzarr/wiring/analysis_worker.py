@@ -270,10 +270,11 @@ def open_gathering(ops: Operations, replayer: Replayer, doors: ExitStack) -> Evi
 
 
 @contextmanager
-def stopped_by_signal() -> Iterator[threading.Event]:
-    """Give an event that SIGTERM and SIGINT set; a second signal acts as it did before."""
+def stopped_by_signal(*others: signal.Signals) -> Iterator[threading.Event]:
+    """Give an event that SIGTERM, SIGINT and *others* set; a second acts as it did before."""
     stop = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = (signal.SIGTERM, signal.SIGINT, *others)
+    before = {number: signal.getsignal(number) for number in numbers}
 
     def handle(_number: int, _frame: object) -> None:
         stop.set()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Final
 
 import click
 
@@ -18,10 +20,14 @@ from angzarr.cli.dlq.letters_import import import_
 from angzarr.cli.dlq.letters_move import export, move
 from angzarr.cli.dlq.replay import replay
 from angzarr.cli.dlq.spool import spool
+from angzarr.cli.worker import supervise
 from angzarr.dead_letters.names import check_domains
 from angzarr.wiring.analysis_worker import open_worker, serve_health, stopped_by_signal
 from angzarr.wiring.stores import write_logs
 from angzarr.wiring.telemetry import METRICS
+
+#: The fork server of `analyze --processes`.
+_PROCESSES: Final = "angzarr.cli.dlq.analysis_processes"
 
 
 @click.group()
@@ -53,15 +59,31 @@ for _command in (
 
 @dlq.command()
 @click.option("--domain", "domains", multiple=True, help="Read only this domain; repeatable.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Analysis workers that share the queues, under one supervisor.",
+)
 @LOG_LEVEL
 @click.pass_obj
-def analyze(app_name: str | None, domains: tuple[str, ...], log_level: int) -> None:
-    """Run the analysis worker until it is stopped (SIGTERM or Ctrl-C)."""
+def analyze(app_name: str | None, domains: tuple[str, ...], processes: int, log_level: int) -> None:
+    """Run the analysis worker until it is stopped (SIGTERM or Ctrl-C).
+
+    With --processes, SIGHUP loads the app anew and replaces the processes one by one.
+    """
+    if processes > 1:
+        write_logs(log_level)
+        order = {"app": app_name, "domains": domains, "log_level": log_level}
+        with ExitStack() as doors:
+            code = supervise(_PROCESSES, order, (processes, processes), doors)
+        sys.exit(code)
     ops = load_application(app_name)
     if ops.settings.health.port is not None:
         METRICS.begin()  # before anything measures
     ops.check_analysis()
-    read = _domains(domains, ops.dead_letter_domains())
+    read = domains_to_read(domains, ops.dead_letter_domains())
     write_logs(log_level)
     with open_worker(ops, read) as worker, stopped_by_signal() as stop, ExitStack() as doors:
         serve_health(ops.settings.health, worker, stop, doors)
@@ -70,7 +92,7 @@ def analyze(app_name: str | None, domains: tuple[str, ...], log_level: int) -> N
     click.echo("stopped; what was in hand went back", err=True)
 
 
-def _domains(given: Sequence[str], known: Sequence[str]) -> list[str]:
+def domains_to_read(given: Sequence[str], known: Sequence[str]) -> list[str]:
     """The domains to read, each once: letters of one that is not *known* come to others."""
     check_domains(given)
     if unknown := [domain for domain in given if domain not in known]:
