@@ -107,10 +107,11 @@ def test_one_that_is_killed_is_replaced_and_all_end_with_their_supervisor(analys
             wait_until(partial(is_gone, pid), "no process is left")
 
 
-def test_what_the_app_refuses_ends_the_command(make_site, tmp_path):
-    site = make_site()
+def test_what_the_app_refuses_ends_the_command_before_anything_begins(make_site):
+    site = make_site(ROAD_DLQ=json.dumps({"backend": "amqp", "amqp_url": "amqp://nowhere"}))
     environment = {**os.environ, **site.environment, "PYTHONPATH": PATH}
     command = ["angzarr", "-A", "road_app", "dlq", "analyze", "--processes", "2"]
-    done = warm_process.run(command, environment=environment)
-    assert done.returncode == 1
-    assert "dlq.backend 'channel' leaves no letters" in done.stdout + done.stderr
+    done = warm_process.run([*command, "--domain", "nonsense"], environment=environment)
+    assert done.returncode == 2
+    assert "--domain nonsense: this app has no such domain" in done.stdout + done.stderr
+    assert "process_started" not in done.stdout + done.stderr
