@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -26,6 +27,28 @@ _SHARED: Final = (
     "celery.app.events", "kombu.pidbox", "angzarr.adapters.celery.shutdown.shutdown",
     "angzarr.adapters.celery.worker.consumer", "angzarr.adapters.celery.worker.request",
     "angzarr.adapters.celery.worker.limited_pools", "angzarr.adapters.structlog.logs",
+)  # fmt: skip
+#: What a process imports for each server that it uses, by how the server's URLs begin.
+_SERVERS: Final = {
+    "redis": (
+        "angzarr.adapters.redis.transport", "angzarr.adapters.redis.idempotency",
+        "angzarr.adapters.redis.breaker", "angzarr.adapters.redis.budget",
+        "angzarr.adapters.redis.limit", "angzarr.adapters.redis.flow_line",
+        "angzarr.adapters.redis.switches", "angzarr.adapters.redis.schedule",
+        "angzarr.adapters.redis.fleet",
+    ),
+    "amqp": ("angzarr.adapters.rabbitmq.transport", "angzarr.adapters.rabbitmq.dead_letters"),
+    "sqs": ("angzarr.adapters.sqs.transport", "angzarr.adapters.sqs.dead_letters"),
+    "kafka": ("angzarr.adapters.kafka.dead_letters",),
+    "postgresql": (
+        "angzarr.adapters.sql.delivery.idempotency", "angzarr.adapters.sql.delivery.facts",
+        "sqlalchemy.dialects.postgresql.psycopg",
+    ),
+    "sqlite": ("angzarr.adapters.sql.delivery.idempotency", "sqlalchemy.dialects.sqlite"),
+}  # fmt: skip
+_MEASURING: Final = (
+    "angzarr.adapters.opentelemetry.letter_meters", "angzarr.adapters.opentelemetry.meters",
+    "angzarr.adapters.opentelemetry.traces", "angzarr.adapters.prometheus.folder",
 )  # fmt: skip
 _POOLS: Final = "angzarr.adapters.celery.worker.limited_pools"
 
@@ -55,9 +78,22 @@ def _load(name: str) -> Any:
     app = load_angzarr(name)
     app.loader.import_default_modules()
     app.finalize(auto=True)
+    _import_shared(app)
+    return app
+
+
+def _import_shared(app: Any) -> None:
+    """Import what every process would: it is done once, and its memory is shared."""
+    from angzarr.wiring.stores import store_url
+
     for module in _SHARED:
         importlib.import_module(module)
-    return app
+    settings = app.ops.settings
+    used = f"{app.ops.broker_url} {store_url(settings, app.ops.broker_url)} {settings.dlq.backend}"
+    found = (modules for server, modules in _SERVERS.items() if server in used)
+    for module in (*_MEASURING, *(one for modules in found for one in modules)):
+        with suppress(ImportError):  # an extra is missing; a process that needs it says so
+            importlib.import_module(module)
 
 
 def _check_options(app: Any, options: dict[str, Any]) -> None:
