@@ -76,7 +76,7 @@ class Delayed(Site):
 
     def settled(self, n):
         return len([line for line in self.ran("handle") if line["n"] == n]) and (
-            self.text().count('"event": "retrying_after_failure"') > n
+            self.text().count('"event":"retrying_after_failure"') > n
         )
 
     def runs(self, n):

@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from queue import Empty
 from typing import Any
 
@@ -188,9 +189,11 @@ class Channel(HoldingChannel):
     def _show(self, on_fetched: Callable[[Sequence[Any]], None], fetcher: Fetcher) -> None:
         """Let *on_fetched* see what it has not seen; what it raises stops nothing."""
         shown = []
-        for fetched in tuple(fetcher.ready):
+        # What it has seen stands before the rest.
+        fresh = takewhile(lambda one: one.tag not in self._read_ahead, reversed(fetcher.ready))
+        for fetched in reversed(tuple(fresh)):
             _, no_ack = self._takers.get(fetched.queue, (None, True))
-            if no_ack or fetched.tag in self._read_ahead:
+            if no_ack:
                 continue
             message = self._read(fetched)
             if message is None:

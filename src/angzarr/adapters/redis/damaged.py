@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from angzarr.errors import LetterTooLarge
 from angzarr.events.received import ENVELOPE, DamagedEnvelope, check_envelope
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
 from angzarr.runtime.json_bounds import TooMuch, check_json
+from angzarr.runtime.json_reader import read_json
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -122,10 +122,9 @@ def read(raw: bytes, loads: Callable[[str], Any]) -> dict[str, Any]:
     What kombu needs to deliver it, and what stock kombu needs to acknowledge it, must be there.
     """
     try:
-        text = raw.decode()
-        check_json(text, ENVELOPE)
+        check_json(raw, ENVELOPE)
         # kombu writes dates and the like as {"__type__": …}; its own reader is needed for those.
-        envelope = loads(text) if "__type__" in text else json.loads(text)
+        envelope = read_json(raw, loads, key=b"__type__")
     except TooMuch as error:
         msg = f"the envelope has {error}"
         raise DamagedEnvelope(msg) from error

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+import orjson
 import structlog
 from structlog.processors import JSONRenderer, StackInfoRenderer, TimeStamper, format_exc_info
 from structlog.stdlib import (
@@ -29,8 +30,20 @@ from structlog.typing import EventDict, Processor
 #: What every stdlib format says by itself.
 _SAID_ELSEWHERE = frozenset({"event", "level", "logger", "timestamp", "exc_info"})
 
+#: Dates are written as `str` does it, as all is that JSON has no word for.
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 #: Made once: `json.dumps` would make one a line.
-_JSON = json.JSONEncoder(default=str)
+_ASCII = json.JSONEncoder(default=str, separators=(",", ":"))
+
+
+def to_json(fields: Mapping[str, Any], **_options: Any) -> str:
+    """*fields* as one line of JSON in ASCII; takes the options that structlog gives."""
+    try:
+        line = orjson.dumps(fields, default=str, option=_OPTIONS)
+    except (TypeError, RecursionError):  # half a surrogate pair, a huge number, an odd key
+        return _ASCII.encode(fields)
+    # Terminals obey some characters beyond ASCII, and some programs end a line at them.
+    return line.decode() if line.isascii() else _ASCII.encode(fields)
 
 
 class Line(dict[str, Any]):
@@ -48,7 +61,7 @@ class JsonFormatter(ProcessorFormatter):
         """*record* as one line of JSON."""
         line = record.msg
         if isinstance(line, Line) and "exc_info" not in line:
-            return _JSON.encode(line)
+            return to_json(line)
         return super().format(record)
 
 
@@ -156,7 +169,7 @@ def formatter(*, json: bool, colors: bool = False) -> logging.Formatter:
     human = structlog.dev.ConsoleRenderer(
         colors=colors, exception_formatter=structlog.dev.plain_traceback
     )
-    render: list[Processor] = [format_exc_info, JSONRenderer(default=str)] if json else [human]
+    render: list[Processor] = [format_exc_info, JSONRenderer(to_json)] if json else [human]
     kind = JsonFormatter if json else ProcessorFormatter
     return kind(
         foreign_pre_chain=_SHARED, processors=[ProcessorFormatter.remove_processors_meta, *render]
