@@ -13,18 +13,14 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from billiard.common import terminate_handler_fired
-from billiard.einfo import ExceptionInfo
 from celery import Celery, Task
 from celery.app.task import get_actual_ignore_result
-from celery.app.trace import TraceInfo, trace_ok_t
 from celery.backends.base import DisabledBackend
 from celery.exceptions import Ignore, Reject, Retry
 from celery.signals import task_postrun
-from celery.states import FAILURE, IGNORED, REJECTED
 from celery.utils.threads import LocalStack
 
-from angzarr.adapters.celery.claim_batch import LeftToAck
-from angzarr.adapters.celery.envelope import FIELD, TOLD, custom_headers, delivery_of
+from angzarr.adapters.celery.envelope import FIELD, TOLD, delivery_of
 from angzarr.adapters.celery.publish.followers import FOLLOWING, forget_followers, tell_skipped
 from angzarr.adapters.celery.worker.binding import in_own_call, is_within
 from angzarr.adapters.celery.worker.runtime import runtime_of
@@ -38,6 +34,7 @@ from angzarr.adapters.celery.worker.task_request import (
     own_stacks,
     show_current_task,
 )
+from angzarr.adapters.celery.worker.tracer import Raised, RoadTracer, Untold
 from angzarr.delivery.delivery import (
     DeadLettered,
     Delivery,
@@ -54,10 +51,7 @@ from angzarr.delivery.delivery import (
 )
 from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
-from angzarr.events.headers import REQUEUED
-from angzarr.resilience.idempotency import (
-    Complete,
-)
+from angzarr.resilience.idempotency import Complete
 from angzarr.runtime.failures import is_machine_fault
 
 _REDIS: Final = ("redis", "rediss")
@@ -89,10 +83,6 @@ def _one_server(url: str, other: str) -> bool:
         return False
     schemes = {url.partition(":")[0], other.partition(":")[0]}
     return schemes <= set(_REDIS) and places[0] == places[1]
-
-
-class _Untold(BaseException):
-    """Ends a trace without a result and without listeners."""
 
 
 class AngzarrTask(Task):
@@ -128,15 +118,23 @@ class AngzarrTask(Task):
         """Run the delivery in a worker; outside one, run only the function."""
         if self.own_call is not None and is_within(self):
             return self.run(*args, **kwargs)
-        request, app = self.request, self.app  # looked up anew each time, by way of a stack
+        request = self.request  # looked up anew each time, by way of a stack
         sent = getattr(request, FIELD, None)
         if sent is None:
             return self._run_directly(args, kwargs)
         if getattr(FOLLOWING.get(), FIELD, None) is sent:  # its own body calls it, as a function
             return self._run_body(args, kwargs)
-        follows = ack_follows(self, request)
-        delivery = delivery_of(app, sent, args, kwargs, ack_follows=follows)
-        told: list[Any] = getattr(request, TOLD, [])
+        told = getattr(request, TOLD, None)
+        if told and isinstance(told[-1], Raised):  # it has run
+            raise told.pop().error
+        return self.deliver(request, args, kwargs, ack_follows=ack_follows(self, request))
+
+    def deliver(self, request: Any, args: Any, kwargs: Any, *, ack_follows: bool) -> Any:
+        """Run the delivery of *request*; raises what Celery's tracer is to report."""
+        delivery = delivery_of(
+            self.app, getattr(request, FIELD), args, kwargs, ack_follows=ack_follows
+        )
+        runtime, told = runtime_of(self.app), getattr(request, TOLD, [])
         failed = told.pop() if told else None  # by `_begin`
         following, owned = FOLLOWING.set(request), own_stacks()
         try:
@@ -146,20 +144,20 @@ class AngzarrTask(Task):
             told.append(False)
             raise Reject(error, requeue=True) from error
         except BaseException as error:
-            its_own = not (runtime_of(app).stopping.cutting or terminate_handler_fired())
+            its_own = not (runtime.stopping.cutting or terminate_handler_fired())
             if its_own:  # its parent has not asked it to end
-                runtime_of(app).executor().release_dying(delivery, error)
+                runtime.executor().release_dying(delivery, error)
             if threading.current_thread() is threading.main_thread():
                 raise  # the process ends, and its parent frees a claim that is left
             # A pool of threads would neither end nor give the message back.
             if not its_own:
-                runtime_of(app).executor().claimer.release(delivery, counted=False)
+                runtime.executor().claimer.release(delivery, counted=False)
             told.append(False)
             raise Reject(error, requeue=True) from error
         finally:
             disown_stacks(owned)
             FOLLOWING.reset(following)
-        value = self._tell(outcome, delivery)
+        value = self._tell(outcome, delivery, request)
         # Not before an error: by what follows, Celery tells its failure to the rest of a chain.
         if ended_early(outcome):
             tell_skipped(self, request)
@@ -168,14 +166,12 @@ class AngzarrTask(Task):
 
     def _take(self, delivery: Delivery, failed: Exception | None) -> Outcome | None:
         """Run the delivery; give it back if *failed* says that the machine lacked something."""
+        executor = runtime_of(self.app).executor()
         if failed is not None and is_machine_fault(failed) and not isinstance(failed, OSError):
-            runtime_of(self.app).executor().claimer.release(
-                delivery, counted=False
-            )  # files have their retries
+            executor.claimer.release(delivery, counted=False)  # files have their retries
             msg = f"it could not begin: {failed!r}"
             raise GivenBack(msg) from failed
-        taken: Outcome | None = runtime_of(self.app).executor().take(delivery, failed)
-        return taken
+        return executor.take(delivery, failed)
 
     @property
     def __trace__(self) -> Any:
@@ -184,50 +180,15 @@ class AngzarrTask(Task):
 
     @__trace__.setter
     def __trace__(self, tracer: Any) -> None:
-        self._tracer = tracer and partial(self._traced, tracer)
+        self._tracer = tracer and RoadTracer(self, tracer)
 
-    def _traced(self, tracer: Any, uuid: str, args: Any, kwargs: Any, request: Any) -> Any:
-        """Trace; what fails in the loader or the result backend is the handler's error.
+    def settle_unrun(self, failed: Exception, *run: Any) -> None:
+        """Settle what *failed* before its handler ran; raises GivenBack."""
+        self._take(delivery_of(self.app, *run), failed)
 
-        Returns always: what a tracer raises would be acknowledged, or stick in a pool of threads.
-        """
-        told: list[Any] = []  # True if the delivery was settled, or the completion that it left
-        if request is None or FIELD not in request:
-            return tracer(uuid, args, kwargs, request)
-        shown = {**request, TOLD: told, "headers": custom_headers(request)}
-        if REQUEUED in request:  # by its own run before; a copy is new to the broker
-            shown["delivery_info"] = {**request["delivery_info"], "redelivered": True}
-        try:
-            traced = tracer(uuid, args, kwargs, shown)
-        except _Untold:
-            return _IGNORED
-        except Exception as error:  # noqa: BLE001 - the result backend is away, for one
-            traced = _traced_as(FAILURE if told != [False] else REJECTED, error)
-        if told and isinstance(told[0], Complete):
-            return self._leave(traced, told[0], request[FIELD], args, kwargs)
-        failed = None if told or traced.info is None else traced.info.retval
-        if not isinstance(failed, Exception) or isinstance(failed, Ignore):
-            return traced
-        return self._settle_unrun(traced, failed, request[FIELD], args, kwargs)
-
-    def _settle_unrun(self, traced: Any, failed: Exception, *run: Any) -> Any:
-        """Settle what *failed* before its handler ran; what the machine lacked gives it back."""
-        try:
-            self._take(delivery_of(self.app, *run), failed)
-        except GivenBack as stop:
-            return _traced_as(REJECTED, stop)
-        return traced
-
-    def _leave(self, traced: Any, completion: Complete, *run: Any) -> Any:
-        """Hand a completion to the parent; it goes with a success only, else it is made here."""
-        if traced.info is None:
-            left = LeftToAck.of(traced.retstr, completion)
-            return trace_ok_t(traced.retval, None, traced.runtime, left)
-        try:
-            runtime_of(self.app).executor().complete(delivery_of(self.app, *run), completion)
-        except GivenBack as stop:
-            return _traced_as(REJECTED, stop)
-        return traced
+    def complete(self, completion: Complete, *run: Any) -> None:
+        """End the claim of a run that left it to an acknowledgement; raises GivenBack."""
+        runtime_of(self.app).executor().complete(delivery_of(self.app, *run), completion)
 
     def _run_directly(self, args: Any, kwargs: Any) -> Any:
         """Run as Celery would: in a test, by ``apply()``, or under ``task_always_eager``."""
@@ -246,7 +207,7 @@ class AngzarrTask(Task):
             return super().__call__(*args, **kwargs)
         return in_own_call(self, args, kwargs)
 
-    def _tell(self, outcome: Outcome | None, delivery: Delivery) -> Any:
+    def _tell(self, outcome: Outcome | None, delivery: Delivery, request: Any) -> Any:
         """The result for the tracer, or an error that it is to report.
 
         All that must not be lost has been made true before.
@@ -271,19 +232,15 @@ class AngzarrTask(Task):
             case DeadLettered(error=error, letter=letter):
                 show_error(delivery.message.id, letter.error_message, letter.error_stack)
                 raise error
-            case Refused(error=error) if delivery.redelivered or self._is_waited_for():
+            case Refused(error=error) if delivery.redelivered or request.chain or request.chord:
                 # Who settled it may have died before its result, its errbacks and its chord were
-                # told, or it was sent with others behind it: they hear of it twice rather than
-                # never.
+                # told, or a chain or a chord goes on only with this very message: they hear of it
+                # twice rather than never.
                 raise error
             case Postponed() | Parked() | Refused() | Superseded() | None:
                 # Celery formats the traceback of each Ignore, twice: two milliseconds, where a
                 # postponement costs two. Who listens for its state is told as Celery would.
-                raise Ignore if task_postrun.receivers else _Untold
-
-    def _is_waited_for(self) -> bool:
-        """True if a chain or a chord goes on only with this very message."""
-        return bool(self.request.chain or self.request.chord)
+                raise Ignore if task_postrun.receivers else Untold
 
     def retry(  # noqa: PLR0917 - Celery's signature
         self,
@@ -341,17 +298,3 @@ def _begin(task: Any, before_start: Any, task_id: str, args: Any, kwargs: Any) -
         raise
     except Exception as error:  # noqa: BLE001 - it counts as the handler's own
         told.append(error)
-
-
-def _traced_as(state: str, error: Exception) -> Any:
-    """The tracer's return value for this end; REJECTED goes back to the broker."""
-    told = Reject(error, requeue=True) if state == REJECTED else error
-    try:
-        raise told
-    except type(told):
-        info = ExceptionInfo(internal=True)
-    return trace_ok_t(info, TraceInfo(state, told), 0.0, None)
-
-
-#: What Celery's tracer returns for an Ignore; it says nothing of the delivery, so one serves all.
-_IGNORED = _traced_as(IGNORED, Ignore())
