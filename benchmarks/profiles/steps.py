@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from angzarr.adapters.celery.publish.followers import CeleryFollowers
 from angzarr.adapters.celery.worker import task as tasks
+from angzarr.adapters.celery.worker import tracer
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.opentelemetry.traces import OpenTelemetryHook
 from angzarr.adapters.structlog.hook import LogHook
@@ -55,10 +56,9 @@ class Stopwatch:
 def seams(app: Any) -> list[tuple[str, Any, str]]:
     """Return the steps to be told apart; what is between them belongs to the step around them."""
     return [
-        ("Celery's tracer", tasks.AngzarrTask, "_traced"),
-        ("AngzarrTask", tasks.AngzarrTask, "__call__"),
-        ("message of the envelope", tasks, "_delivery"),
-        ("read", tasks, "read"),
+        ("the tracer", tracer.RoadTracer, "__call__"),
+        ("AngzarrTask", tasks.AngzarrTask, "deliver"),
+        ("read the envelope", tasks, "delivery_of"),
         ("road, hold", DeliveryExecutor, "take"),
         ("decide", DeliveryExecutor, "decide"),
         ("claim: fingerprint", Delivery, "claim"),

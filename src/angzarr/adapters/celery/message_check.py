@@ -65,15 +65,17 @@ def check_fields(found: Mapping[str, Any]) -> None:
 
     Celery reads them in the parent and in the child, amid a run and after it, and looks at none.
     """
+    field_of = _FIELDS.get
     for name, value in found.items():
-        field = _FIELDS.get(name)
-        if field is not None:
-            if value is not None and not field[0](value):
-                msg = f"its {name} is not {field[1]}: {_shown(value)}"
-                raise InvalidTaskError(msg)
-        elif name in _OF_CELERY:
-            msg = f"it has a field that is Celery's own: {name}"
+        if value is None or (field := field_of(name)) is None:
+            continue
+        if not field[0](value):
+            msg = f"its {name} is not {field[1]}: {_shown(value)}"
             raise InvalidTaskError(msg)
+    if not _HIDING.isdisjoint(found):
+        hiding = next(name for name in found if name in _HIDING)
+        msg = f"it has a field that is Celery's own: {hiding}"
+        raise InvalidTaskError(msg)
 
 
 def sound_fields(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def _is_text(value: Any) -> bool:
     """True if *value* is text that can be written: half a character cannot."""
     if not isinstance(value, str):
         return False
-    if value.isascii():
+    if value.isascii():  # nearly all are
         return True
     try:
         value.encode()
@@ -236,6 +238,9 @@ _FIELDS: Final[Mapping[str, _Field]] = {
     "chain": _FOLLOWERS,
     "chord": (_is_signature, "a task"),
 }
+
+#: Names that would hide something of Celery's.
+_HIDING: Final = _OF_CELERY - _FIELDS.keys()
 
 #: What protocol 2 has as headers and protocol 1 in its body.
 _HEADERS: Final = (

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from kombu import compression
 
 from angzarr.adapters.celery.envelope import Envelope
+from angzarr.adapters.celery.worker.json_bodies import read_ahead
 from angzarr.dead_letters.text import to_json_text
 from angzarr.errors import DecodeError
 from angzarr.events.received import CHECKED, DamagedEnvelope, check_received
@@ -42,6 +43,7 @@ def take_in(message: Any, bounds: Bounds) -> None:
     else:
         check_fields(message)
     _check_body(message, bounds)
+    read_ahead(message)
     setattr(message, _SEEN, True)
 
 

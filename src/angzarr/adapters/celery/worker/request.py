@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import time
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, Final
@@ -58,9 +59,15 @@ class AngzarrRequest(Request):
         def on_success(request: Any, told: Any, **kwargs: Any) -> Any:
             if isinstance(told, ExceptionInfo):  # a solo pool says so of what would end its process
                 return request.on_failure(told)
-            if type(told[1]) is LeftToAck:
-                request.leave_to_ack(told[1].kept)
-            return acknowledge_success(request, told, **kwargs)
+            failed, shown, runtime = told
+            if type(shown) is LeftToAck:
+                request.leave_to_ack(shown.kept)
+            if failed or cls.notes_success(request):
+                return acknowledge_success(request, told, **kwargs)
+            state.task_ready(request)
+            if request.task.acks_late:
+                request.acknowledge()
+            return request.send_event("task-succeeded", result=shown, runtime=runtime)
 
         def execute_using_pool(request: Any, pool: Any, **kwargs: Any) -> Any:
             try:
@@ -74,6 +81,16 @@ class AngzarrRequest(Request):
                 raise TaskRevokedError(request.id) from error  # Celery frees its slot
 
         cls.on_success, cls.execute_using_pool = on_success, execute_using_pool
+
+    #: Whether Celery is to know of each success; None: not asked yet.
+    _notes_success: bool | None = None
+
+    @classmethod
+    def notes_success(cls, request: Any) -> bool:
+        """True if Celery keeps the ids of what succeeded, by which it knows what comes again."""
+        if cls._notes_success is None:
+            cls._notes_success = bool(request.app.conf.worker_deduplicate_successful_tasks)
+        return cls._notes_success
 
     def __init__(self, message: Any, **options: Any) -> None:
         self._ride: BatchedClaim | None = getattr(message, BATCHED_CLAIM, None)
@@ -151,9 +168,21 @@ class AngzarrRequest(Request):
         A pool of threads would never run it, nor ever tell how it ended.
         """
         try:
-            super().on_accepted(pid, time_accepted)
+            self._note_accepted(pid, time_accepted)
         except Exception as error:  # noqa: BLE001 - the broker of events is away
             _log.warning("not_announced: the task runs; Celery's events lack it: %r", error)
+
+    def _note_accepted(self, pid: int, time_accepted: float) -> None:
+        if not self.task.acks_late or self._terminate_on_ack is not None:
+            super().on_accepted(pid, time_accepted)
+            return
+        self.worker_pid = pid
+        self.time_start = time.time() - (time.monotonic() - time_accepted)
+        state.requests[self.id] = self
+        state.active_requests.add(self)
+        state.total_count[self.name] += 1
+        state.all_total_count[0] += 1
+        self.send_event("task-started")
 
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
         """Log it; a hard limit was settled by `on_failure`, which comes first."""

@@ -94,6 +94,7 @@ class AngzarrTask(Task):
     own_call: Any = None
     #: Named, not imported: a process that only publishes needs no worker code.
     Request = "angzarr.adapters.celery.worker.request:AngzarrRequest"
+    Strategy = "angzarr.adapters.celery.worker.strategy:road"
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
         """A task whose own ``before_start`` fails as a part of the delivery."""

@@ -89,7 +89,7 @@ def off_road(app: Celery, name: str, task: Any) -> Iterator[tuple[str, str]]:
             "has its own Request class, which would settle messages past angzarr",
             "move its code to before_start, on_success, on_failure or on_retry of the class",
         )
-    if task.Strategy != Task.Strategy or kind.start_strategy is not Task.start_strategy:
+    if task.Strategy not in _STRATEGIES or kind.start_strategy is not Task.start_strategy:
         called = getattr(task.Strategy, "__qualname__", task.Strategy)
         yield (
             f"acknowledges messages past angzarr by a Strategy of its own ({called})",
@@ -97,6 +97,10 @@ def off_road(app: Celery, name: str, task: Any) -> Iterator[tuple[str, str]]:
         )
     if task.own_call is not None:
         yield from _colours(task, is_async=handler.is_async)
+
+
+#: Ours, and Celery's, which it stands for.
+_STRATEGIES: Final = (AngzarrTask.Strategy, Task.Strategy)
 
 
 def _colours(task: Any, *, is_async: bool) -> Iterator[tuple[str, str]]:

@@ -11,10 +11,11 @@ from uuid import UUID
 
 import pytest
 from kombu import serialization
-from kombu.exceptions import DecodeError
+from kombu.exceptions import ContentDisallowed, DecodeError
+from kombu.message import Message
 from kombu.utils import json as kombus
 
-from angzarr.adapters.celery.worker.json_bodies import install_json_reader, loads
+from angzarr.adapters.celery.worker.json_bodies import install_json_reader, loads, read_ahead
 
 DECODERS: dict[str, Any] = serialization.registry._decoders
 VALUES = (
@@ -70,3 +71,34 @@ def test_a_reader_of_the_users_own_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(DECODERS, "application/json", json.loads)
     install_json_reader()
     assert DECODERS["application/json"] is json.loads
+
+
+def a_message(body: Any, accept: Any = None, content_type: str = "application/json") -> Message:
+    return Message(body, content_type=content_type, content_encoding="utf-8", accept=accept)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_body_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = a_message(b'[[{"n": 1}], {}, {}]')
+    read_ahead(message)
+    monkeypatch.setattr(serialization, "loads", lambda *_, **__: pytest.fail("read twice"))
+    assert message.payload == [[{"n": 1}], {}, {}]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [(a_message(b"[1"), DecodeError), (a_message(b'{"__type__": 1, "__value__": 1}'), DecodeError),
+     (a_message(b"[1]", accept={"application/x-yaml"}), ContentDisallowed)],
+    ids=["not JSON", "no known type", "not accepted"],
+)  # fmt: skip
+def test_what_kombu_refuses_it_still_refuses(message: Message, error: type[Exception]) -> None:
+    read_ahead(message)
+    with pytest.raises(error):
+        message.decode()
+
+
+def test_without_our_reader_kombu_reads() -> None:
+    message = a_message(b"[1]")
+    read_ahead(message)
+    assert message._decoded_cache is None
