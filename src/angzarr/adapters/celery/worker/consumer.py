@@ -40,7 +40,7 @@ from angzarr.adapters.celery.worker.consumer_state import ReconnectPauses
 from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fields, take_in
 from angzarr.adapters.celery.worker.message_receiver import consumed_from, is_packed, readers_died
 from angzarr.adapters.celery.worker.queue_pauser import QueuePauser
-from angzarr.adapters.celery.worker.receipt import Receipt
+from angzarr.adapters.celery.worker.handoff import Handoff
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.settlement import throttled, unbegun
 from angzarr.adapters.celery.worker.task_events import announce_unknown, tell_lost
@@ -233,7 +233,7 @@ class AngzarrConsumer(Consumer):
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
         """The function that takes each message; it raises only lost connections."""
-        receive = Receipt(self, super().create_task_handler(*args, **options))
+        receive = Handoff(self, super().create_task_handler(*args, **options))
         lost, receipts = self._lost_connections(), self._receipts
 
         def on_task_received(message: Any) -> None:

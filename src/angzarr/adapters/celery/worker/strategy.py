@@ -1,7 +1,7 @@
 """The strategy of a road task: makes a request of each message and hands it to the pool.
 
-It is Celery's own, short of what nobody has asked for: a line for each message, events, a rate
-limit, a time to wait for. Where somebody has, Celery's own takes the message.
+It leaves out what was not asked for: a line for each message, events, a rate limit, a time to wait
+for. A message that needs one of these is left to Celery's own strategy.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from angzarr.adapters.celery.worker.task_request import (
     own_stacks,
     show_current_task,
 )
-from angzarr.adapters.celery.worker.tracer import Raised, RoadTracer, Untold
+from angzarr.adapters.celery.worker.tracer import RaisedInRun, RoadTracer, Untold
 from angzarr.delivery.delivery import (
     DeadLettered,
     Delivery,
@@ -126,7 +126,7 @@ class AngzarrTask(Task):
         if getattr(FOLLOWING.get(), FIELD, None) is sent:  # its own body calls it, as a function
             return self._run_body(args, kwargs)
         told = getattr(request, TOLD, None)
-        if told and isinstance(told[-1], Raised):  # it has run
+        if told and isinstance(told[-1], RaisedInRun):  # it has run
             raise told.pop().error
         return self.deliver(request, args, kwargs, ack_follows=ack_follows(self, request))
 

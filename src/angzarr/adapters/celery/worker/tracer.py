@@ -1,8 +1,8 @@
-"""RoadTracer: traces the runs of one task; what others listen to Celery's own tracer does.
+"""RoadTracer: traces the runs of one task; Celery's own traces those that others listen to.
 
-It does what Celery's does of a run that nobody listens to: one without signals' receivers, hooks of
-its task around it and a result that is stored. If such a run raises, Celery's tracer reports that:
-it calls the task once more, which raises the same (`Raised`) and runs nothing.
+It stands for Celery's where a run has no listeners: no receivers of its signals, no hooks of the
+task around it, no result to store. If such a run raises, Celery's tracer reports that: it calls the
+task once more, which raises the same (`RaisedInRun`) and runs nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Untold(BaseException):
     """Ends a trace without a result and without listeners."""
 
 
-class Raised(NamedTuple):
+class RaisedInRun(NamedTuple):
     """What a run has raised, for Celery's tracer to report."""
 
     error: Exception
@@ -120,7 +120,7 @@ class RoadTracer:
             value = task.deliver(request, args, kwargs, ack_follows=True)
             return self._report(uuid, request, value, time.monotonic() - began)
         except Exception as error:  # noqa: BLE001 - Celery's tracer reports it
-            shown[TOLD].append(Raised(error))
+            shown[TOLD].append(RaisedInRun(error))
         finally:
             _task_stack.pop()
             task.request_stack.pop()

@@ -1,4 +1,4 @@
-"""Receipt: hands each message to the strategy of its task, as Celery's consumer does.
+"""Handoff: hands each message to the strategy of its task, as Celery's consumer does.
 
 Celery makes two promises for each message, and puts its acknowledgement off to the next turn of the
 loop, since a thread of the pool may ask for it. Where the pool runs the task on the loop's own
@@ -15,7 +15,7 @@ from celery.exceptions import InvalidTaskError
 from kombu.exceptions import ContentDisallowed, DecodeError
 
 
-class Receipt:
+class Handoff:
     """Takes messages for *consumer*; *celerys* is what its own method made for that."""
 
     def __init__(self, consumer: Any, celerys: Callable[[Any], Any]) -> None:
@@ -65,11 +65,11 @@ class Receipt:
 class _OnLoop:
     """A call that is made on the loop's thread."""
 
-    __slots__ = ("_call", "_receipt")
+    __slots__ = ("_call", "_handoff")
 
-    def __init__(self, receipt: Receipt, call: Callable[..., Any]) -> None:
-        self._receipt = receipt
+    def __init__(self, handoff: Handoff, call: Callable[..., Any]) -> None:
+        self._handoff = handoff
         self._call = call
 
     def __call__(self, *args: Any) -> None:
-        self._receipt.run(self._call, args)
+        self._handoff.run(self._call, args)

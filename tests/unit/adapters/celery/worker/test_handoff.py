@@ -9,11 +9,11 @@ import pytest
 from celery.exceptions import InvalidTaskError
 from kombu.exceptions import ContentDisallowed, DecodeError
 
-from angzarr.adapters.celery.worker.receipt import Receipt
+from angzarr.adapters.celery.worker.handoff import Handoff
 
 
 class Consumer:
-    """What a receipt asks of Celery's consumer; calls that wait for the loop are kept."""
+    """What a hand-off asks of Celery's consumer; calls that wait for the loop are kept."""
 
     restart_count = 0
     _maximum_prefetch_restored = False
@@ -45,7 +45,7 @@ def received(strategy, message=None, **state):
     """Hand a message over; return it and the consumer."""
     consumer, message = Consumer(strategy), message or a_message()
     vars(consumer).update(state)
-    Receipt(consumer, lambda one: consumer.told.append(("celery's", one)))(message)
+    Handoff(consumer, lambda one: consumer.told.append(("celery's", one)))(message)
     return message, consumer
 
 
