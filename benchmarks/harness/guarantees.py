@@ -10,7 +10,7 @@ from harness.drain import DrainFailed
 from harness.servers import Store
 
 #: How a fact says that its event was handled, as text or as JSON.
-HANDLED = re.compile(r"""outcome['"]: ['"]handled""")
+HANDLED = re.compile(r"""outcome['"]: ?['"]handled""")
 
 
 def expect_all(store: Store, log: str, events: int) -> None:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from angzarr.runtime.fast_init import fast_init
 
+
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """One fact. `id` is its idempotency key: appending it twice keeps the first."""

@@ -17,10 +17,19 @@ from angzarr.events.event import Event, Message, digest
 from angzarr.events.headers import number_or
 from angzarr.ordering.lane import Moved
 from angzarr.ordering.lanes import Turn
-from angzarr.resilience.idempotency import Claim, ClaimAnswer, Claimed, Position, key_for
+from angzarr.resilience.idempotency import (
+    FIRST,
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    Position,
+    key_for,
+)
 from angzarr.resilience.taxonomy import Classification
+from angzarr.runtime.fast_init import fast_init
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A message as a worker knows it before it runs. `token` names this very delivery."""
@@ -122,6 +131,8 @@ def read(
 
 def position_of(found: Mapping[str, Any]) -> Position:
     """The position that a message's headers tell."""
+    if names.REPLAY not in found and names.HOP not in found:  # nearly all
+        return FIRST
     return Position(
         number_or(found.get(names.REPLAY), 0),
         number_or(found.get(names.HOP), 0),
@@ -144,6 +155,7 @@ def data_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     return {"args": list(args), "kwargs": dict(kwargs)}
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handled:
     """The handler finished. `result` is the value's JSON text, kept for duplicates."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
@@ -226,19 +226,17 @@ def from_headers(headers: Mapping[str, Any], *, data: object, event_id: str, typ
     can be handled, and a hostile publisher must not be able to stop a worker with a header.
     """
     get = headers.get
-    text = {
+    said: dict[str, Any] = {
         field: value for field, header in _TEXT if isinstance(value := get(header), str) and value
     }
+    for header, field, read in _READ:
+        if header in headers:  # few are
+            said[field] = read(headers[header])
     return Event(
         id=_text(get(EVENT_ID)) or _run_of(event_id, headers),
         type=_text(get(EVENT_TYPE)) or type,
         data=data,
-        sequence=whole_number(get(SEQUENCE)),
-        depth=number_or(get(DEPTH), 0),
-        priority=_priority(get(PRIORITY)),
-        config_pins=_pins(get(CONFIG_PINS)),
-        occurred_at=time_of(get(OCCURRED_AT)),
-        **text,
+        **said,
     )
 
 
@@ -322,3 +320,17 @@ def _pins(value: object) -> dict[str, str]:
     except (ValueError, RecursionError):
         return {}
     return {str(k): str(v) for k, v in pins.items()} if isinstance(pins, dict) else {}
+
+
+def _depth(value: object) -> int:
+    return number_or(value, 0)
+
+
+#: The optional fields of an event that are more than text, and what reads them.
+_READ: Final[tuple[tuple[str, str, Callable[[object], Any]], ...]] = (
+    (SEQUENCE, "sequence", whole_number),
+    (DEPTH, "depth", _depth),
+    (PRIORITY, "priority", _priority),
+    (CONFIG_PINS, "config_pins", _pins),
+    (OCCURRED_AT, "occurred_at", time_of),
+)

@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
+from angzarr.runtime.fast_init import fast_init
+
 #: Longest part of a key, in characters, that is written out whole.
 MAX_PART = 200
 
@@ -134,6 +136,7 @@ class Position(NamedTuple):
 FIRST = Position()
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What a delivery asks for. `token` is unique per delivery, `owner` per process tree."""
@@ -151,6 +154,7 @@ class Claim:
     anew: bool = False
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
     """The delivery holds the event; `starts` counts unsettled claims, this one included.
@@ -201,6 +205,7 @@ ClaimAnswer: TypeAlias = (
 )
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete:
     """The event was handled; keep `result` (JSON text) for duplicates."""

@@ -29,7 +29,8 @@ _COPIERS: Final[dict[type, _Copier]] = {}
 
 def fast_init(cls: type[_Value]) -> type[_Value]:
     """Give *cls*, a frozen dataclass with slots and keywords only, such an `__init__`."""
-    given = fields(cls)  # type: ignore[arg-type]
+    derives = hasattr(cls, "__post_init__")  # which sets what has no default
+    given = [one for one in fields(cls) if one.init or one.default is not MISSING]  # type: ignore[arg-type]
     scope: dict[str, Any] = {f"_set_{one.name}": getattr(cls, one.name).__set__ for one in given}
     scope |= {f"_default_{one.name}": one.default for one in given}
     scope |= {f"_make_{one.name}": one.default_factory for one in given}
@@ -38,6 +39,7 @@ def fast_init(cls: type[_Value]) -> type[_Value]:
     lines = [
         f"def __init__(self, *, {', '.join(map(_parameter, asked))}):",
         *(f" _set_{one.name}(self, {_value(one)})" for one in given),
+        *([" self.__post_init__()"] if derives else []),
         "def copy(value):",
         " made = _new()",
         *(f" _set_{one.name}(made, {_copied(one)})" for one in given),
@@ -46,7 +48,9 @@ def fast_init(cls: type[_Value]) -> type[_Value]:
     exec("\n".join(lines), scope)  # noqa: S102  of names of fields, as `dataclass` does
     made = functools.wraps(vars(cls)["__init__"])(scope["__init__"])
     cls.__init__ = made  # type: ignore[method-assign]
-    _COPIERS[cls] = _Copier(scope["copy"], {one.name: scope[f"_set_{one.name}"] for one in asked})
+    if not derives:  # a copy with changes would keep what was derived before them
+        setters = {one.name: scope[f"_set_{one.name}"] for one in asked}
+        _COPIERS[cls] = _Copier(scope["copy"], setters)
     return cls
 
 

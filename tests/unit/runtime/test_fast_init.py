@@ -82,3 +82,20 @@ def test_a_copy_refuses_what_is_not_a_field_of_its_class(name):
 )
 def test_the_classes_that_are_built_most_have_it(cls):
     assert cls.__init__.__wrapped__ is not cls.__init__
+
+
+@fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    name: str
+    key: str = field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "key", f"{self.name}!")
+
+
+def test_what_is_derived_from_the_given_is_made_as_well():
+    assert Derived(name="n").key == "n!"
+    assert replace(Derived(name="n"), name="m").key == "m!"
+    with pytest.raises(TypeError, match="__init__"):
+        Derived(name="n", key="given")

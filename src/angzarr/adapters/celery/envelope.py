@@ -160,8 +160,5 @@ def custom_headers(request: Mapping[str, Any]) -> Any:
     given = request.get("headers")
     if given is not None:
         return without_ours(given) if isinstance(given, Mapping) else given
-    return {
-        name: value
-        for name, value in request.items()
-        if name not in _NO_CUSTOM and not is_ours(name)
-    }
+    custom = {name for name in request.keys() - _NO_CUSTOM if not is_ours(name)}
+    return {name: value for name, value in request.items() if name in custom} if custom else {}

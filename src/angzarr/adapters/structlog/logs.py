@@ -105,9 +105,14 @@ _SHARED: list[Processor] = [
 _PROCESSORS: list[Processor] = [filter_by_level, *_SHARED, _to_stdlib]
 
 
+#: What was ever bound to a context by structlog; to merge means to look at each context variable.
+_BOUND: Mapping[str, Any] = structlog.contextvars._CONTEXT_VARS  # noqa: SLF001
+
+
 def complete(logger: logging.Logger, level: str, line: Line) -> None:
     """Add to *line* what our chain adds to every line; a test compares them."""
-    structlog.contextvars.merge_contextvars(logger, level, line)
+    if _BOUND:
+        structlog.contextvars.merge_contextvars(logger, level, line)
     name_delivery(logger, level, line)
     line["logger"] = logger.name
     line["level"] = level

@@ -37,10 +37,10 @@ from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.publish.publisher import transport_of
 from angzarr.adapters.celery.worker.broadcasts import heed
 from angzarr.adapters.celery.worker.consumer_state import ReconnectPauses
+from angzarr.adapters.celery.worker.handoff import Handoff
 from angzarr.adapters.celery.worker.message_limits import as_a_whole, check_fields, take_in
 from angzarr.adapters.celery.worker.message_receiver import consumed_from, is_packed, readers_died
 from angzarr.adapters.celery.worker.queue_pauser import QueuePauser
-from angzarr.adapters.celery.worker.handoff import Handoff
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.settlement import throttled, unbegun
 from angzarr.adapters.celery.worker.task_events import announce_unknown, tell_lost
@@ -85,6 +85,7 @@ class AngzarrConsumer(Consumer):
         )
         self._turn_due = 0.0
         self._receipts = runtime_of(self.app).movement.receipts
+        self._bounds = runtime_of(self.app).bounds
         self._restart_state = ReconnectPauses(look=self._look)
         self.loop = partial(self._go_on_by, self.loop)
         self.blueprint.start = partial(self._start_steps, self.blueprint.start)
@@ -257,7 +258,7 @@ class AngzarrConsumer(Consumer):
             self._bury(message, died, died.code)
             return False
         try:
-            take_in(message, runtime_of(self.app).bounds)
+            take_in(message, self._bounds)
         except (DamagedEnvelope, DecodeError) as error:
             self._bury(message, error, "UNDECODABLE")
             return False

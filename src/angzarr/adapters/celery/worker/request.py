@@ -36,6 +36,7 @@ from angzarr.events import headers as names
 from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
+_CELERYS_LOG: Final = logging.getLogger("celery.worker.request")
 
 #: What a pool that runs tasks on this thread (solo) may raise, and no pool for want of anything.
 _LOST: Final = (OSError, AMQPError, OperationalError)
@@ -173,7 +174,8 @@ class AngzarrRequest(Request):
             _log.warning("not_announced: the task runs; Celery's events lack it: %r", error)
 
     def _note_accepted(self, pid: int, time_accepted: float) -> None:
-        if not self.task.acks_late or self._terminate_on_ack is not None:
+        asked = self._terminate_on_ack is not None or _CELERYS_LOG.isEnabledFor(logging.DEBUG)
+        if asked or not self.task.acks_late:
             super().on_accepted(pid, time_accepted)
             return
         self.worker_pid = pid
