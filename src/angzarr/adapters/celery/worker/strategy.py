@@ -20,11 +20,9 @@ from kombu.utils.imports import symbol_by_name
 def road(task: Any, app: Any, consumer: Any, **options: Any) -> Callable[..., Any]:
     """The function that takes the messages of *task*; Celery asks for one each time it connects."""
     celerys: Callable[..., Any] = strategy.default(task, app, consumer, **options)
-    eventer = consumer.event_dispatcher
-    if strategy.logger.isEnabledFor(logging.INFO) or (
-        eventer and eventer.enabled and task.send_events
-    ):
+    if strategy.logger.isEnabledFor(logging.INFO):
         return celerys
+    eventer = consumer.event_dispatcher
     hostname, lost = consumer.hostname, consumer.connection_errors
     base = symbol_by_name(task.Request)
     make = create_request_cls(base, task, consumer.pool, hostname, eventer, app=app)
@@ -35,7 +33,8 @@ def road(task: Any, app: Any, consumer: Any, **options: Any) -> Callable[..., An
 
     def receive(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> Any:
         payload, headers = message.payload, message.headers
-        if body is not None or "args" in payload or headers.get("eta") or buckets.get(name):
+        asked = buckets.get(name) or _tells_of(eventer, task)
+        if asked or body is not None or "args" in payload or headers.get("eta"):
             return celerys(message, body, ack, reject, callbacks)
         request = make(
             message,
@@ -61,3 +60,13 @@ def road(task: Any, app: Any, consumer: Any, **options: Any) -> Callable[..., An
         return handle(request)
 
     return receive
+
+
+def _tells_of(eventer: Any, task: Any) -> bool:
+    """True if *eventer* sends events of *task*: by ``-E``, or since remote control said so.
+
+    A worker that sends heartbeats has one in any case, for events of workers only.
+    """
+    if not (eventer and eventer.enabled and task.send_events):
+        return False
+    return not eventer.groups or "task" in eventer.groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -11,9 +12,11 @@ import pytest
 from celery import signals
 from celery.utils.time import rate
 from celery.worker import state, strategy
+from celery.worker.request import Request
 from kombu.utils.json import dumps
 from kombu.utils.limits import TokenBucket
 
+from angzarr.adapters.celery.worker.request import AngzarrRequest
 from angzarr.adapters.celery.worker.strategy import road
 
 
@@ -146,13 +149,63 @@ def level(name, number):
         logger.setLevel(before)
 
 
-def test_lines_and_events_are_celerys(task, consumer, monkeypatch):
+def test_lines_are_celerys(task, consumer, monkeypatch):
     theirs = object()
     monkeypatch.setattr(strategy, "default", lambda *_, **__: theirs)
     with level("celery.worker.strategy", logging.WARNING):
         assert road(task, task.app, consumer) is not theirs
-        consumer.event_dispatcher = SimpleNamespace(enabled=True)
-        assert road(task, task.app, consumer) is theirs
-    consumer.event_dispatcher = None
     with level("celery.worker.strategy", logging.INFO):
         assert road(task, task.app, consumer) is theirs
+
+
+@pytest.mark.parametrize("groups", [set(), {"worker", "task"}])
+def test_events_are_sent_from_the_moment_they_are_asked_for(task, consumer, groups):
+    sent = []
+    eventer = SimpleNamespace(
+        enabled=True, groups={"worker"}, send=lambda kind, **said: sent.append((kind, said))
+    )
+    consumer.event_dispatcher = eventer
+    receive = road(task, task.app, consumer)
+    receive(a_message(), None, "ack", "reject", ())
+    assert sent == []
+    eventer.groups = groups
+    receive(a_message(argsrepr="(1,)"), None, "ack", "reject", ())
+    ((kind, said),) = sent
+    assert (kind, said["uuid"], said["args"]) == ("task-received", "one", "(1,)")
+    assert len(consumer.requests) == 2
+
+
+def ended(task, consumer, make):
+    """What Celery's account says of a request that *make* accepted and that succeeded."""
+    state.reset_state()
+    acknowledged, events = [], []
+    receive = strategy.default(task, task.app, consumer)
+    receive(a_message(), None, lambda *_: acknowledged.append("ack"), "reject", ())
+    (request,) = consumer.requests
+    consumer.requests.clear()
+    request.send_event = lambda kind, **_: events.append(kind)
+    make(request, 5, time.monotonic())
+    running = (
+        dict(state.total_count), [*state.all_total_count], set(state.active_requests) == {request},
+        state.requests.get("one") is request, request.worker_pid,
+        abs(request.time_start - time.time()) < 60,
+    )  # fmt: skip
+    request.on_success((0, "None", 0.1))
+    return running, acknowledged, events, set(state.active_requests), dict(state.requests)
+
+
+def test_the_account_of_what_runs_is_celerys(task, consumer, monkeypatch):
+    monkeypatch.setattr(state, "all_total_count", state.all_total_count)
+    state.all_total_count[0] = 0
+    ours = ended(task, consumer, AngzarrRequest.on_accepted)
+    state.all_total_count[0] = 0
+    theirs = ended(task, consumer, Request.on_accepted)
+    assert ours == theirs
+    assert ours[1:3] == (["ack"], ["task-started", "task-succeeded"])
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_celery_keeps_the_ids_of_successes_only_where_it_asks_for_them(task, consumer, known):
+    task.app.conf.worker_deduplicate_successful_tasks = known
+    ended(task, consumer, AngzarrRequest.on_accepted)
+    assert ("one" in state.successful_requests) is known
