@@ -98,4 +98,4 @@ def test_what_is_derived_from_the_given_is_made_as_well():
     assert Derived(name="n").key == "n!"
     assert replace(Derived(name="n"), name="m").key == "m!"
     with pytest.raises(TypeError, match="__init__"):
-        Derived(name="n", key="given")
+        Derived(name="n", key="given")  # type: ignore[call-arg]
