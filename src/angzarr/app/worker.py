@@ -16,7 +16,6 @@ from angzarr.adapters.celery.publish.amqp import check_queues
 from angzarr.adapters.celery.publish.publisher import SingleConnectionPublisher, transport_of
 from angzarr.adapters.celery.worker import safety
 from angzarr.adapters.celery.worker.consumer_state import ConsumerState
-from angzarr.adapters.celery.worker.json_bodies import install_json_reader
 from angzarr.adapters.celery.worker.message_limits import bound_decompression
 from angzarr.adapters.celery.worker.message_receiver import RedeliveredReader
 from angzarr.adapters.celery.worker.owner_lease import LeaseKeeper
@@ -191,7 +190,6 @@ class WorkerLife:
             METRICS.begin()  # before anything measures
             wiring.begin_counts()
         bound_decompression(self.settings.message.most_unpacked)
-        install_json_reader()
         patch_pauses()
         safety.check(self._celery, transport_of(self._celery))
         if not self.turns_by_hand:  # a test's worker is another one than the app's

@@ -19,6 +19,7 @@ from angzarr.adapters.celery.publish.publisher import (
     refuses,
     refuses_for_good,
 )
+from angzarr.adapters.celery.worker.json_bodies import install_json_reader
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.async_runner import INTERRUPTER
 from angzarr.delivery.schedule import DueMessages
@@ -98,6 +99,7 @@ class StartStep(bootsteps.StartStopStep):
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
+        install_json_reader()
         try:
             limits = (worker.time_limit, worker.soft_time_limit)
             keeps = getattr(worker.pool_cls, "keeps_limits", False)
