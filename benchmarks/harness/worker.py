@@ -25,7 +25,7 @@ class WorkerEnded(NotMeasured):
 
 
 class Worker:
-    """A worker process and its children, in a session of their own."""
+    """A worker process and all that it started, in a session of their own or not."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._log = log
@@ -91,11 +91,14 @@ class Worker:
 
     def kill(self) -> float:
         """SIGKILL all its processes at once, wait until they are gone, and return the moment."""
-        moment = time.monotonic()
+        family, moment = list(self._family()), time.monotonic()
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        for process in family:  # some have a session of their own
+            with suppress(ProcessLookupError):
+                os.kill(int(process.name), signal.SIGKILL)
         self._process.wait()
-        while any(True for _ in self._family()):
+        while any(_alive(process) for process in {*family, *self._family()}):
             time.sleep(0.005)
         return moment
 
@@ -103,12 +106,25 @@ class Worker:
         return sum(_memory_kib(process, what) for process in self._family()) / 1024
 
     def _family(self) -> Iterator[Path]:
-        """Yield /proc/PID of each living process of the session."""
+        """Yield /proc/PID of each living process of the session, and of what these started."""
+        parents: dict[int, tuple[int, Path]] = {}
+        family: set[int] = set()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(FileNotFoundError, ProcessLookupError):
-                state, _, _, session, *_ = _after_the_name(process / "stat")
-                if session == str(self.pid) and state not in "ZX":
-                    yield process
+                state, parent, _, session, *_ = _after_the_name(process / "stat")
+                if state not in "ZX":
+                    parents[int(process.name)] = int(parent), process
+                    if session == str(self.pid):
+                        family.add(int(process.name))
+        while more := {one for one in parents.keys() - family if parents[one][0] in family}:
+            family |= more
+        yield from (parents[one][1] for one in family)
+
+
+def _alive(process: Path) -> bool:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return _after_the_name(process / "stat")[0] not in "ZX"
+    return False
 
 
 def _run_ns(process: Path) -> int:
