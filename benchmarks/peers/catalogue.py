@@ -32,12 +32,10 @@ def _celery(app: str, pool: str, concurrency: int, workers: int) -> list[Command
     ]  # fmt: skip
 
 
-def _angzarr_processes(processes: int) -> list[Command]:
-    """Processes without a pipe: whole consumers that run one event at a time.
-
-    The one place to change when one command starts them all.
-    """
-    return _celery(ANGZARR_APP, "solo", 1, processes)
+def _angzarr_worker(processes: int, *more: str) -> list[Command]:
+    """One supervisor of so many whole consumers, with no pipe between them."""
+    command = ("angzarr", "-A", ANGZARR_APP, "worker", "--processes", str(processes), *more)
+    return [(*command, "-Q", "bench", *_CELERY_QUIET)]
 
 
 @contextmanager
@@ -100,10 +98,10 @@ def _bare(pool: str, commands: Callable[[int], list[Command]], settings: str) ->
 
 
 _ALL = (
-    _ours("processes", _angzarr_processes, "two solo workers"),
+    _ours("processes", _angzarr_worker, "`angzarr worker --processes 2`"),
     _ours(
-        "threads", lambda n: _celery(ANGZARR_APP, "threads", THREADS, n),
-        f"two workers of {THREADS} threads",
+        "threads", lambda n: _angzarr_worker(n, "--threads", str(THREADS)),
+        f"`angzarr worker --processes 2 --threads {THREADS}`",
     ),
     _ours("prefork", lambda n: _celery(ANGZARR_APP, "prefork", n, 1), "one worker, two children"),
     _bare("solo", lambda n: _celery(CELERY_APP, "solo", 1, n), "two solo workers"),
