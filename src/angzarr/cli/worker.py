@@ -29,6 +29,21 @@ _OTHERS: Final = {
     "--detach": "run it under a service manager",
 }
 
+#: Options of `celery worker` of one letter that take a value.
+_VALUED: Final = ("-Q", "-X", "-I", "-l", "-f", "-O", "-c", "-P")
+
+
+class WorkerCommand(click.Command):
+    """A command that leaves the values of Celery's options alone."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Part -Qmail into -Q mail, or click would look for options of ours in its letters."""
+        parted: list[str] = []
+        for given in args:
+            is_joined = given[:2] in _VALUED and len(given) > len("-Q")
+            parted += [given[:2], given[2:]] if is_joined else [given]
+        return super().parse_args(ctx, parted)
+
 
 def cores() -> int:
     """How many processors this process may use."""
@@ -52,7 +67,8 @@ def _range(_ctx: click.Context, _option: click.Parameter, given: str | None) -> 
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
+    cls=WorkerCommand,
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "--processes",

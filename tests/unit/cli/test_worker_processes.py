@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from angzarr.cli.worker import cores
+from angzarr.cli.worker import cores, worker
 from angzarr.cli.worker_processes import log_options, node_name
 
 
@@ -27,3 +27,10 @@ def test_beat_logs_where_the_processes_do():
 
 def test_there_is_at_least_one_core():
     assert cores() >= 1
+
+
+@pytest.mark.parametrize("joined", ["-linfo", "-Qshop", "-QBulk", "-Xshop", "-Ofair", "-fBeat.log"])
+def test_the_value_of_an_option_of_celerys_is_read_as_no_option_of_ours(joined):
+    read = worker.make_context("worker", [joined, "-n", "shop@%h"]).params
+    assert read["others"] == (joined[:2], joined[2:])
+    assert (read["hostname"], read["schedule"], read["beat"]) == ("shop@%h", None, False)
