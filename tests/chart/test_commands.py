@@ -7,12 +7,24 @@ import re
 import click
 import pytest
 
-from chart.rendering import CHART, CHECKOUT, SETS, containers, rendered
+from chart.rendering import (
+    CHART,
+    CHECKOUT,
+    SETS,
+    changed,
+    containers,
+    pool,
+    render,
+    rendered,
+    values_of,
+)
 
 
 def read(command: click.Command, arguments: list[str], parent: click.Context | None = None) -> None:
     """Parse *arguments* as click would, down to the last command, and run nothing."""
-    with click.Context(command, info_name=command.name, parent=parent) as ctx:
+    with click.Context(
+        command, info_name=command.name, parent=parent, **command.context_settings
+    ) as ctx:
         command.parse_args(ctx, list(arguments))
         if not isinstance(command, click.Group):
             return
@@ -32,6 +44,7 @@ def test_every_container_runs_a_command_that_exists(name, monkeypatch):
     from celery.bin import celery as celery_door
 
     from angzarr.cli.main import main
+    from angzarr.cli.worker import worker
 
     seen = set()
     for program, *arguments in commands(name):
@@ -39,11 +52,13 @@ def test_every_container_runs_a_command_that_exists(name, monkeypatch):
         option, app, *rest = arguments
         assert (option, app) in {("-A", "orders"), ("-A", "shop.app:app")}
         if program == "celery":
-            worker = celery_door.celery.commands[rest[0]]
-            _read_celery(worker, rest[1:])
+            _read_celery(celery_door.celery.commands[rest[0]], rest[1:])
         else:
             assert program == "angzarr"
             read(main, arguments)
+        if (program, rest[0]) == ("angzarr", "worker"):
+            others = worker.make_context("worker", rest[1:]).params["others"]
+            _read_celery(celery_door.celery.commands["worker"], [*others])
         seen.add(rest[0])
     assert "worker" in seen
 
@@ -82,18 +97,43 @@ def worker_args(name: str, pool: str) -> list[str]:
     return args
 
 
+@pytest.mark.parametrize(
+    ("says", "runs"),
+    [
+        ({}, ["angzarr", "--processes", "4"]),
+        ({"concurrency": 2}, ["angzarr", "--processes", "2"]),
+        ({"processes": 3, "threads": 8}, ["angzarr", "--processes", "3", "--threads", "8"]),
+        (
+            {"autoscale": {"least": 1, "most": 5}, "threads": 2},
+            ["angzarr", "--autoscale", "1,5", "--threads", "2"],
+        ),
+        ({"pool": "threads"}, ["angzarr", "--processes", "1", "--threads", "4"]),
+        (
+            {"pool": "threads", "processes": 2, "concurrency": 8},
+            ["angzarr", "--processes", "2", "--threads", "8"],
+        ),
+        ({"pool": "solo"}, ["angzarr", "--processes", "1"]),
+        (
+            {"pool": "gevent", "concurrency": 99},
+            ["celery", "--pool", "gevent", "--concurrency", "99"],
+        ),
+        ({"pool": "prefork"}, ["celery", "--pool", "prefork", "--concurrency", "4"]),
+    ],
+)  # fmt: skip
+def test_a_pod_has_the_processes_and_threads_that_its_pool_says(says, runs):
+    chart = render(changed(values_of("minimal"), pools=pool(**says)))
+    (worker,) = chart.one("Deployment", "worker-default")["spec"]["template"]["spec"]["containers"]
+    program, app, name, work, log, level, *rest = worker["args"]
+    assert (app, name, work, log, level) == ("-A", "orders", "worker", "--loglevel", "INFO")
+    assert [program, *rest] == [*runs, "--queues", "celery", "--prefetch-multiplier", "1"]
+
+
 def test_a_pools_values_are_its_workers_options():
     assert worker_args("many-pools", "pool-0") == [
         "celery", "-A", "shop.app:app", "worker", "--loglevel", "WARNING", "--pool", "prefork",
         "--concurrency", "4", "--queues", "q0a,q0b", "--prefetch-multiplier", "1",
         "--max-tasks-per-child", "1000000",
     ]  # fmt: skip
-
-
-def test_a_solo_pool_has_one_task_at_a_time():
-    args = worker_args("many-pools", "pool-2")
-    assert args[args.index("--concurrency") + 1] == "1"
-    assert args[args.index("--pool") + 1] == "solo"
 
 
 def test_the_test_of_a_release_asks_the_doctor_and_the_fleet():

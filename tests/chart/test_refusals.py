@@ -25,8 +25,29 @@ SENTENCES = [
     ("minimal", {"pools": pool(queues=["a", "a"])}, "names a queue twice"),
     (
         "minimal",
-        {"pools": pool(pool="threads", maxTasksPerChild=5)},
-        'pool "default": maxTasksPerChild is for prefork pools; a threads pool has no children',
+        {"pools": pool(pool="gevent", maxTasksPerChild=5)},
+        '"default": maxTasksPerChild is for processes, and a gevent pool never replaces its',
+    ),
+    (
+        "minimal",
+        {"pools": pool(pool="prefork", processes=2)},
+        "processes and autoscale are for angzarr worker, and pool prefork runs celery worker",
+    ),
+    (
+        "minimal",
+        {"pools": pool(pool="gevent", autoscale={"least": 1, "most": 2})},
+        "processes and autoscale are for angzarr worker, and pool gevent runs celery worker",
+    ),
+    ("minimal", {"pools": pool(pool="solo", threads=2)}, "or say concurrency in place of"),
+    (
+        "minimal",
+        {"pools": pool(processes=2, autoscale={"least": 1, "most": 2})},
+        "processes and autoscale exclude each other",
+    ),
+    (
+        "minimal",
+        {"pools": pool(autoscale={"least": 3, "most": 2})},
+        "autoscale.most 2 is below least 3",
     ),
     ("minimal", {"pools": pool(replicas=0)}, "no pool keeps a pod: workers send what is delayed"),
     ("keda-redis", {"pools": scaled(minReplicas=0)}, "no pool keeps a pod"),
@@ -142,27 +163,32 @@ def test_a_mistake_is_told_in_one_sentence(name, changes, sentence):
 def test_a_soft_time_out_longer_than_the_grace_period_is_refused():
     said = refusal("minimal", pools=pool(softShutdownTimeoutSeconds=60))
     assert said == (
-        'pool "default": preStopSleepSeconds 0 + softShutdownTimeoutSeconds 60 + 2.5 = 62.5 s are'
+        'pool "default": preStopSleepSeconds 0 + softShutdownTimeoutSeconds 60 + 10 = 70 s are'
         " not below terminationGracePeriodSeconds 30, so SIGKILL would come first: set"
-        " terminationGracePeriodSeconds to 63 or more"
+        " terminationGracePeriodSeconds to 71 or more"
     )
 
 
 @pytest.mark.parametrize(
-    ("stop", "soft", "grace", "fits"),
+    ("kind", "stop", "soft", "grace", "fits"),
     [
-        (0, 7.5, 10, False),  # exactly as long: SIGKILL may be first
-        (0, 7.4, 10, True),
-        (0, 7.5, 11, True),
-        (5, 22.5, 30, False),
-        (5, 22.4, 30, True),
-        (20, 7.5, 30, False),
+        ("", 0, 10, 20, False),  # exactly as long: SIGKILL may be first
+        ("", 0, 9.9, 20, True),
+        ("solo", 5, 15, 30, False),
+        ("threads", 5, 14.9, 30, True),
+        ("prefork", 0, 7.5, 10, False),
+        ("prefork", 0, 7.4, 10, True),
+        ("prefork", 0, 7.5, 11, True),
+        ("gevent", 5, 22.5, 30, False),
+        ("gevent", 5, 22.4, 30, True),
+        ("prefork", 20, 7.5, 30, False),
     ],
 )
 def test_the_pause_the_soft_time_out_and_the_rest_stay_below_the_grace_period(
-    stop, soft, grace, fits
+    kind, stop, soft, grace, fits
 ):
     pools = pool(
+        pool=kind,
         preStopSleepSeconds=stop,
         softShutdownTimeoutSeconds=soft,
         terminationGracePeriodSeconds=grace,

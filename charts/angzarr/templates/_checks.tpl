@@ -100,9 +100,7 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- $values := .values -}}
 {{- if hasKey $seen .pool }}{{ fail (printf "two pools are called %q: give each a name of its own" .pool) }}{{ end -}}
 {{- $_ := set $seen .pool true -}}
-{{- if and $values.maxTasksPerChild (ne $values.pool "prefork") -}}
-{{ fail (printf "%s: maxTasksPerChild is for prefork pools; a %s pool has no children: remove it" .what $values.pool) }}
-{{- end -}}
+{{- include "angzarr.checkProcesses" . -}}
 {{- if ne (len $values.queues) (len ($values.queues | uniq)) }}{{ fail (printf "%s names a queue twice: name each once" .what) }}{{ end -}}
 {{- if or (and (eq $values.autoscaling.kind "none") (gt ($values.replicas | int) 0)) (and (ne $values.autoscaling.kind "none") (gt ($values.autoscaling.minReplicas | int) 0)) -}}
 {{- $alive = true -}}
@@ -113,6 +111,28 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- end -}}
 {{- end }}
 
+{{/* What says how many processes and threads one pod of a pool has. */}}
+{{- define "angzarr.checkProcesses" -}}
+{{- $what := .what -}}
+{{- with .values -}}
+{{- if and .maxTasksPerChild (eq .pool "gevent") -}}
+{{ fail (printf "%s: maxTasksPerChild is for processes, and a gevent pool never replaces its own: remove it" $what) }}
+{{- end -}}
+{{- if and (or .processes .autoscale) (has .pool (list "prefork" "gevent")) -}}
+{{ fail (printf "%s: processes and autoscale are for angzarr worker, and pool %s runs celery worker: remove them, or pool" $what .pool) }}
+{{- end -}}
+{{- if and .threads .pool -}}
+{{ fail (printf "%s: threads is for angzarr worker without pool: remove pool, or say concurrency in place of threads" $what) }}
+{{- end -}}
+{{- if .autoscale -}}
+{{- if .processes }}{{ fail (printf "%s: processes and autoscale exclude each other: remove one of them" $what) }}{{ end -}}
+{{- if lt (.autoscale.most | int64) (.autoscale.least | int64) -}}
+{{ fail (printf "%s: autoscale.most %v is below least %v: raise it" $what .autoscale.most .autoscale.least) }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "angzarr.checkGrace" -}}
 {{- $values := .role.values -}}
 {{- $what := .role.what -}}
@@ -120,7 +140,7 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- with .role.grace -}}
 {{- $needed := addf ($values.preStopSleepSeconds | float64) (.seconds | float64) (.after | float64) -}}
 {{- if ge $needed $grace -}}
-{{ fail (printf "%s: preStopSleepSeconds %v + %s %v%s = %v s are not below terminationGracePeriodSeconds %v, so SIGKILL would come first: set terminationGracePeriodSeconds to %d or more" $what $values.preStopSleepSeconds .name .seconds (ternary " + 2.5" "" (gt (.after | float64) 0.0)) $needed $values.terminationGracePeriodSeconds (add1 (floor $needed | int))) }}
+{{ fail (printf "%s: preStopSleepSeconds %v + %s %v%s = %v s are not below terminationGracePeriodSeconds %v, so SIGKILL would come first: set terminationGracePeriodSeconds to %d or more" $what $values.preStopSleepSeconds .name .seconds (ternary (printf " + %v" .after) "" (gt (.after | float64) 0.0)) $needed $values.terminationGracePeriodSeconds (add1 (floor $needed | int))) }}
 {{- end -}}
 {{- else -}}
 {{- if ge ($values.preStopSleepSeconds | float64) $grace -}}

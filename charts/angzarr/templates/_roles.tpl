@@ -8,17 +8,31 @@
 {{- $role := dict "component" "worker" "pool" .name "values" $filled "what" (printf "pool %q" .name) "key" "worker" "probes" "health" -}}
 {{- $_ := set $role "name" (include "angzarr.name" (list $ (printf "worker-%s" .name))) -}}
 {{- $_ := set $role "kind" (ternary "StatefulSet" "Deployment" $.Values.spool.enabled) -}}
-{{- $_ := set $role "grace" (dict "seconds" $filled.softShutdownTimeoutSeconds "name" "softShutdownTimeoutSeconds" "after" 2.5) -}}
+{{- $after := ternary 2.5 10.0 (has $filled.pool (list "prefork" "gevent")) -}}
+{{- $_ := set $role "grace" (dict "seconds" $filled.softShutdownTimeoutSeconds "name" "softShutdownTimeoutSeconds" "after" $after) -}}
 {{- $_ := set $role "args" (include "angzarr.workerArgs" (dict "root" $ "pool" $filled) | fromJsonArray) -}}
 {{- $made = append $made $role -}}
 {{- end -}}
 {{ $made | toJson }}
 {{- end }}
 
+{{/* `angzarr worker`; or Celery's own command, for pools that only that has. */}}
 {{- define "angzarr.workerArgs" -}}
 {{- $pool := .pool -}}
-{{- $args := list "celery" "-A" .root.Values.app "worker" "--loglevel" (upper .root.Values.logLevel) "--pool" $pool.pool -}}
-{{- $args = concat $args (list "--concurrency" (toString (ternary 1 ($pool.concurrency | int64) (eq $pool.pool "solo")))) -}}
+{{- $celerys := has $pool.pool (list "prefork" "gevent") -}}
+{{- $args := list (ternary "celery" "angzarr" $celerys) "-A" .root.Values.app "worker" "--loglevel" (upper .root.Values.logLevel) -}}
+{{- if $celerys -}}
+{{- $args = concat $args (list "--pool" $pool.pool "--concurrency" ($pool.concurrency | int64 | toString)) -}}
+{{- else -}}
+{{- $most := ternary 1 $pool.concurrency (has $pool.pool (list "threads" "solo")) -}}
+{{- $threads := ternary $pool.concurrency $pool.threads (eq $pool.pool "threads") -}}
+{{- if $pool.autoscale -}}
+{{- $args = concat $args (list "--autoscale" (printf "%d,%d" ($pool.autoscale.least | int64) ($pool.autoscale.most | int64))) -}}
+{{- else -}}
+{{- $args = concat $args (list "--processes" ($pool.processes | default $most | int64 | toString)) -}}
+{{- end -}}
+{{- if $threads }}{{ $args = concat $args (list "--threads" ($threads | int64 | toString)) }}{{ end -}}
+{{- end -}}
 {{- $args = concat $args (list "--queues" (join "," $pool.queues) "--prefetch-multiplier" ($pool.prefetchMultiplier | int64 | toString)) -}}
 {{- if $pool.maxTasksPerChild -}}
 {{- $args = concat $args (list "--max-tasks-per-child" ($pool.maxTasksPerChild | int64 | toString)) -}}
