@@ -64,8 +64,8 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=10s --start-period=60s --retries=3 \
   CMD ["angzarr", "health", "live"]
 ENTRYPOINT ["/usr/bin/tini", "--"]
-# `exec`, so that tini's child is Celery and no shell that keeps signals to itself.
-CMD ["/bin/sh", "-c", "exec celery -A \"${ANGZARR_APP:?is not set: name your module in it, e.g. ANGZARR_APP=orders}\" worker --loglevel=INFO"]
+# `exec`, so that tini's child is angzarr and no shell that keeps signals to itself.
+CMD ["/bin/sh", "-c", "exec angzarr -A \"${ANGZARR_APP:?is not set: name your module in it, e.g. ANGZARR_APP=orders}\" worker --loglevel=INFO"]
 # Last, since they change with every build.
 ARG VERSION=unknown
 ARG REVISION=unknown

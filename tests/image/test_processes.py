@@ -67,10 +67,10 @@ def test_sigterm_ends_a_worker_under_load_in_time_and_nothing_is_lost(worker, si
 def test_a_worker_is_all_that_tini_has_to_look_after(worker, site):
     one = worker()
     wait_ready(site)
-    tini, celery, *children = one.processes()
+    tini, supervisor, *others = one.processes()
     assert Path(f"/proc/{tini}/comm").read_text() == "tini\n"
-    said = Path(f"/proc/{celery}/cmdline").read_text()
+    said = Path(f"/proc/{supervisor}/cmdline").read_text()
     assert "python" in said, "no shell between them"
-    assert "celery" in said
-    assert children
+    assert "angzarr" in said
+    assert others
     assert one.stop() == 0

@@ -99,7 +99,7 @@ def test_tini_is_pid_1_and_hands_signals_to_the_process_itself(result):
     assert entrypoint.exec_form == ["/usr/bin/tini", "--"]
     shell, flag, said = command.exec_form
     assert (shell, flag) == ("/bin/sh", "-c")
-    assert said.startswith("exec celery -A ")
+    assert said.startswith("exec angzarr -A ")
     assert told(result, "STOPSIGNAL") == ["SIGTERM"]
 
 

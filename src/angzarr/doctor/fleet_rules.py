@@ -78,7 +78,7 @@ class FleetSeen:
 def findings(seen: FleetSeen) -> Iterator[Finding]:
     """The findings about a fleet."""
     if not seen.members:
-        yield NOBODY.found(seen.at, "no worker is registered", "start one: celery -A … worker")
+        yield NOBODY.found(seen.at, "no worker is registered", "start one: angzarr -A … worker")
         return
     yield from _releases(seen)
     yield from _handlers(seen)
@@ -123,7 +123,7 @@ def _unread(seen: FleetSeen) -> Iterator[Finding]:
             yield UNREAD.found(
                 f"{seen.at}, queue {queue}",
                 f"{number} messages, no worker consumes it",
-                f"start a worker for it: celery -A … worker -Q {queue}",
+                f"start a worker for it: angzarr -A … worker -Q {queue}",
             )
 
 

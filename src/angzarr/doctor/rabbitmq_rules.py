@@ -237,7 +237,7 @@ def findings(seen: RabbitSeen) -> Iterator[Finding]:
 def _start(queue: QueueSeen) -> str:
     if queue.of_all:  # with -Q they would be taken for tasks
         return "start a worker of this app, on whatever queues: each reads it"
-    return f"start a worker for it: celery -A … worker -Q {queue.name}"
+    return f"start a worker for it: angzarr -A … worker -Q {queue.name}"
 
 
 def _missing(seen: RabbitSeen, queue: QueueSeen, at: str) -> Iterator[Finding]:
