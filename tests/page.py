@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 #: What changes the terminal that it is typed into.
 _STAYS = re.compile(r"(cd|export|\.) ")
 #: What runs until somebody stops it: it gets a terminal of its own.
-_RUNS_ON = re.compile(r"celery .* worker|dlq analyze")
+_RUNS_ON = re.compile(r"(celery|angzarr) .* worker|dlq analyze")
 #: Commands that only look, so that they may be asked again until it is so.
 _LOOKS = re.compile(r"dlq (list|show)|celery .* result")
 #: Seconds until a command has ended, or shows what it must show.
