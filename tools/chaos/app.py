@@ -1,8 +1,7 @@
 """The app under test: handlers that do to themselves what their event's data says.
 
 Configured by the environment, as any app would be. `CHAOS_JOURNAL` names the history's file,
-`CHAOS_WORKER` this worker; `CHAOS_LIMITS` registers the handler with a time limit, which a pool
-of threads refuses; `CHAOS_MUTATION` breaks angzarr in this process, on purpose.
+`CHAOS_WORKER` this worker; `CHAOS_MUTATION` breaks angzarr in this process, on purpose.
 """
 
 from __future__ import annotations
@@ -179,16 +178,12 @@ def lethal(event: LethalTrial, ctx: Context) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-if os.environ.get("CHAOS_LIMITS") == "1":
-
-    @app.handler(
-        LimitedTrial, domain="lethal", name=LIMITED, queue=LETHAL_QUEUE, time_limit=TIME_LIMIT
-    )
-    def limited(event: LimitedTrial, ctx: Context) -> None:
-        with run_of(LIMITED, ctx) as run:
-            if event.fate == "endless" or first_time(event):
-                JOURNAL.write(DYING, run=run)
-                time.sleep(60)
+@app.handler(LimitedTrial, domain="lethal", name=LIMITED, queue=LETHAL_QUEUE, time_limit=TIME_LIMIT)
+def limited(event: LimitedTrial, ctx: Context) -> None:
+    with run_of(LIMITED, ctx) as run:
+        if event.fate == "endless" or first_time(event):
+            JOURNAL.write(DYING, run=run)
+            time.sleep(60)
 
 
 @app.task(name=STEPS[0], bind=True, domain="trial")

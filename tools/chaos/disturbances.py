@@ -17,6 +17,12 @@ only then may the event run again. Each rule rests on a guarantee:
 * A worker that was stopped finishes or gives back: a run without an end mark is
   excused, one with an end mark only if it was held for a server that was away, or if the stop
   took so long that it was cut at its deadline.
+* A worker that loads its app anew lets its old processes drain, however long that takes: only what
+  was held for a server that was away is excused, and nothing that ran.
+* A fork server that was killed: its processes stop in order when they notice. So do those of a
+  supervisor that was killed. That one of them was frozen excuses nothing.
+* A handler that ended its whole process, a consumer of its own: what had ended there before and
+  was not settled yet. Its own run is not excused: its start counts.
 * The way to RabbitMQ broke: Celery cancels what runs, so a run without an end mark is excused, and
   one with an end mark if it was written about then.
 * Redis away, as broker and as store: nothing, unless it was away for so long, or so often in a row,
@@ -26,13 +32,13 @@ only then may the event run again. Each rule rests on a guarantee:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from chaos.fates import LIMITED, ORDERED
-from chaos.history import FAILED, Run
+from chaos.fates import LIMITED, ORDERED, TIME_LIMIT
+from chaos.history import DYING, FAILED, Run
 
 #: Seconds after its end mark within which a run is settled and acknowledged, on a slow machine.
 SETTLE: Final = 2.0
@@ -53,6 +59,8 @@ class What(StrEnum):
     FROZEN = "frozen"
     CHILD_FROZEN = "frozen in one child"
     STOPPED = "stopped"
+    DRAINED = "drained"
+    DIED = "ended by its own handler"
     CUT_OFF = "cut off from RabbitMQ"
     LEASES_ENDED = "without Redis for longer than its lease"
 
@@ -91,6 +99,11 @@ class Circumstances:
 
     disturbances: Sequence[Disturbance] = ()
     outages: Sequence[Outage] = ()
+    #: Workers whose processes are consumers of their own.
+    apart: frozenset[str] = frozenset()
+    #: Starts that are not counted where a whole process dies: the first, if the claim came with
+    #: the message.
+    uncounted: int = 0
 
     def excuse(self, run: Run, before: float) -> Disturbance | None:
         """Return what excuses *run* and began *before* another run did, or None."""
@@ -123,17 +136,27 @@ class Circumstances:
         if one.worker not in ("", run.worker) or one.pid not in (0, run.pid):
             return False
         unlimited = one.what is What.CHILD_FROZEN and run.pair[0] != LIMITED
-        if unlimited or run.began > one.end:
+        if unlimited or run.began > one.end or (one.what is What.DIED and run.how == DYING):
             return False
         if run.closed is None:
-            return True
+            return one.what is not What.DRAINED
         settled = self.settled_by(run)
         match one.what:
-            case What.STOPPED:
+            case What.STOPPED | What.DRAINED:
                 held = settled > run.closed + SETTLE and one.start <= settled
-                cut = one.end - one.start > DEADLINE and run.closed >= one.end - SETTLE
-                return held or cut
+                late = one.end - one.start > DEADLINE and one.what is What.STOPPED
+                return held or (late and run.closed >= one.end - SETTLE)
             case What.CUT_OFF:
                 return one.start <= settled and run.closed <= one.start + SETTLE
             case _:
                 return one.start <= settled
+
+
+def ended_with_their_process(runs: Iterable[Run], apart: frozenset[str]) -> Iterator[Disturbance]:
+    """Yield a disturbance for each of *runs* that ended a whole process of the workers *apart*."""
+    for run in runs:
+        if run.how == DYING and run.closed is not None and run.worker in apart:
+            end = run.closed + (TIME_LIMIT + SETTLE if run.pair[0] == LIMITED else 0.0)
+            yield Disturbance(
+                fault=0, what=What.DIED, start=run.closed, end=end, worker=run.worker, pid=run.pid
+            )

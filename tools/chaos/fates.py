@@ -22,7 +22,8 @@ GUARDED: Final = "chaos.guarded"
 ORDERED: Final = "chaos.ordered"
 STEPS: Final = ("chaos.first_step", "chaos.second_step")
 
-#: Consumed by every worker; consumed by prefork workers alone: these fates end a process.
+#: Consumed by every worker; only by those that run one thing at a time in a process: these fates
+#: end it.
 QUEUE: Final = "chaos"
 LETHAL_QUEUE: Final = "chaos-lethal"
 QUEUES: Final = (QUEUE, LETHAL_QUEUE)

@@ -37,6 +37,10 @@ KINDS: Final = {
     "stop worker": Kind("fleet", 0, 0),
     "kill child": Kind("fleet", 0, 0),
     "freeze worker": Kind("fleet", 9.5, 11),  # beyond its lease of 8 s
+    "freeze process": Kind("fleet", 9.5, 11),
+    "kill server": Kind("fleet", 0, 0),
+    "kill supervisor": Kind("fleet", 0, 0),
+    "reload worker": Kind("fleet", 0, 0),
     "freeze child": Kind("fleet", 2, 4, long=True),
     "evict worker": Kind("fleet", 0, 0, long=True),
     "break log": Kind("fleet", 0, 0, long=True),

@@ -1,4 +1,4 @@
-"""Fleet: worker processes as a supervisor keeps them, and the analysis worker beside them.
+"""Fleet: workers as a service manager keeps them, and the analysis worker beside them.
 
 Each *slot* has one worker at a time; its successors are named p1.1, p1.2, … A worker that ends
 though nobody told it to is started again and remembered: that is a breach, as is one that does not
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from chaos.fates import LETHAL_QUEUE, QUEUE
 from chaos.hardships import CLOCK, PLAIN, STARVED, Birth, read_log, spawn
+from family import Family, is_alive
 
 #: Seconds that a worker may take to be ready, and to end after SIGTERM before it is killed.
 START_PATIENCE, STOP_PATIENCE = 60.0, 40.0
@@ -42,6 +43,8 @@ class Slot(NamedTuple):
     pool: str
     concurrency: int
     queues: str
+    #: How many processes `angzarr worker` has, each a consumer of its own; 0: `celery worker`.
+    processes: int = 0
 
 
 class Death(NamedTuple):
@@ -56,26 +59,35 @@ class Death(NamedTuple):
 
 SLOTS = (
     Slot("p1", "prefork", 2, f"{QUEUE},{LETHAL_QUEUE}"),
-    Slot("p2", "prefork", 2, f"{QUEUE},{LETHAL_QUEUE}"),
-    Slot("t1", "threads", 4, QUEUE),
+    Slot("s1", "solo", 1, f"{QUEUE},{LETHAL_QUEUE}", processes=2),
+    Slot("t1", "threads", 4, QUEUE, processes=2),
 )
 ANALYST = Slot("analyst", "", 0, "")
 
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """One worker process and all its children, which share a process group."""
+    """One worker: the process that was started, and all that it has started."""
 
     name: str
     slot: Slot
     process: subprocess.Popen[bytes]
     log: Path
+    family: Family = field(init=False)
     #: It was told to end, or killed: no surprise.
     ending: bool = False
     frozen: bool = False
     #: Until then it may end by itself, by the monotonic clock: it is refused what it needs.
     may_end_until: float = -math.inf
     began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.family = Family(self.process.pid)
+
+    @property
+    def supervised(self) -> bool:
+        """Whether each of its processes is a consumer of its own, below a fork server."""
+        return self.slot.processes > 0
 
     @property
     def running(self) -> bool:
@@ -90,10 +102,20 @@ class Worker:
         """The file that says that it gets no thread and no process."""
         return self.log.with_suffix(".starved")
 
-    def signal(self, number: signal.Signals, *, group: bool = False) -> None:
-        """Send *number* to the parent process, or to the *group*."""
+    def servers(self) -> list[int]:
+        """Its fork servers, the newest last; none in a worker that has no supervisor."""
+        return self.family.children() if self.supervised else []
+
+    def pool(self) -> list[int]:
+        """The processes that run its handlers, or that are to."""
+        if not self.supervised:
+            return self.family.children()
+        return [pid for server in self.servers() for pid in self.family.children(server)]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send *number* to the process that was started."""
         with suppress(ProcessLookupError):
-            (os.killpg if group else os.kill)(self.process.pid, number)
+            os.kill(self.process.pid, number)
 
     @contextmanager
     def in_need(self) -> Iterator[None]:
@@ -112,12 +134,18 @@ class Worker:
     def kill(self) -> None:
         """SIGKILL all its processes and wait for the parent."""
         self.ending = True
-        self.signal(signal.SIGKILL, group=True)
+        self.family.kill()
         self.process.wait(20)
 
     def tell_where(self) -> None:
-        """Let its processes write the stacks of all their threads into its log."""
-        self.signal(signal.SIGUSR2, group=True)
+        """Let its processes write the stacks of all their threads into its log.
+
+        A supervisor has not loaded the app, and would end of it.
+        """
+        for pid in self.family.pids():
+            if not (self.supervised and pid == self.process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGUSR2)
         time.sleep(0.5)
 
     def last_words(self) -> str:
@@ -162,7 +190,6 @@ class Fleet:
                 **self._environment,
                 CLOCK: str(birth.clock),
                 "CHAOS_WORKER": name,
-                "CHAOS_LIMITS": "0" if slot.pool == "threads" else "1",
                 STARVED: str(log.with_suffix(".starved")),
             }
             ready = log.with_suffix(".ready")
@@ -178,19 +205,32 @@ class Fleet:
         worker.ending = True
         return self.begin(worker.slot, birth)
 
-    def victims(self, target: int, pool: str = "") -> list[Worker]:
-        """Return the workers that are up, of *pool* if it is given, that of *target* first."""
-        slots = [slot for slot in SLOTS if not pool or slot.pool == pool]
+    def victims(self, target: int, *, supervised: bool | None = None) -> list[Worker]:
+        """Return the workers that are up, *supervised* or not if given, *target*'s first."""
+        slots = [slot for slot in SLOTS if supervised in (None, slot.processes > 0)]
         turned = slots[target % len(slots) :] + slots[: target % len(slots)]
         with self._lock:
             workers = [self.workers[slot.name] for slot in turned]
         return [worker for worker in workers if worker.running and worker.ready]
 
-    def readiness(self) -> dict[str, bool]:
-        """Return the names of the workers that were not told to end, and whether they are ready."""
+    def readiness(self) -> dict[str, int]:
+        """Return the workers not told to end, and how many nodes each is; 0: not ready."""
         with self._lock:
             workers = [self.workers[slot.name] for slot in SLOTS]
-        return {one.name: one.ready for one in workers if one.running and not one.ending}
+        return {
+            one.name: max(1, one.slot.processes) if one.ready else 0
+            for one in workers
+            if one.running and not one.ending
+        }
+
+    def apart(self) -> frozenset[str]:
+        """Return the names of all workers so far whose processes are consumers of their own."""
+        return frozenset(
+            f"{slot.name}.{number}"
+            for slot in SLOTS
+            for number in range(1, self._numbers[slot.name] + 1)
+            if slot.processes
+        )
 
     def end(self) -> float:
         """Stop all in order; return how many seconds the slowest worker took."""
@@ -209,6 +249,7 @@ class Fleet:
 
     def wait_end(self, worker: Worker) -> bool:
         """Wait for a worker that was asked to end; return False if it had to be killed."""
+        worker.family.pids()  # so that what it leaves behind is known
         try:
             worker.process.wait(STOP_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -217,7 +258,22 @@ class Fleet:
             text = f"{worker.name} did not end within {STOP_PATIENCE:.0f} s of SIGTERM"
             self.deaths.append(Death(time.monotonic(), worker.name, text))
             return False
-        worker.signal(signal.SIGKILL, group=True)  # children it left behind
+        worker.family.kill()  # children it left behind
+        return True
+
+    def wait_gone(self, worker: Worker, pids: Collection[int], after: str) -> bool:
+        """Wait for processes of *worker* that end *after* a fault; False if they were killed."""
+        deadline = time.monotonic() + STOP_PATIENCE
+        while left := [pid for pid in pids if is_alive(pid)]:
+            if time.monotonic() > deadline:
+                worker.tell_where()
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                text = f"{len(left)} processes of {worker.name} went on {STOP_PATIENCE:.0f} s after"
+                self.deaths.append(Death(time.monotonic(), worker.name, f"{text} {after}"))
+                return False
+            time.sleep(0.1)
         return True
 
     def tell_where(self) -> None:
@@ -239,7 +295,7 @@ class Fleet:
                 for worker in dead:
                     worker.ending = True
                     self.deaths.append(worker.death(time.monotonic()))
-                    worker.signal(signal.SIGKILL, group=True)  # children it left
+                    worker.family.kill()  # children it left
             if dead and not self._over.wait(RESTARTED_AFTER):
                 for worker in dead:
                     self.replace(worker)
@@ -248,8 +304,12 @@ class Fleet:
 def _command(slot: Slot, name: str) -> list[str]:
     if slot is ANALYST:
         return [sys.executable, "-m", "angzarr", "-A", "chaos.app", "dlq", "analyze"]
+    program, size = "celery", ["--pool", slot.pool, "--concurrency", str(slot.concurrency)]
+    if slot.processes:
+        threads = ["--threads", str(slot.concurrency)] if slot.pool == "threads" else []
+        program, size = "angzarr", ["--processes", str(slot.processes), *threads]
     return [
-        sys.executable, "-m", "celery", "-A", "chaos.app", "worker", "--pool", slot.pool,
-        "--concurrency", str(slot.concurrency), "--queues", slot.queues, "--loglevel", "INFO",
+        sys.executable, "-m", program, "-A", "chaos.app", "worker", *size,
+        "--queues", slot.queues, "--loglevel", "INFO",
         "--hostname", f"{name}@chaos", "--without-mingle", "--without-gossip",
     ]  # fmt: skip

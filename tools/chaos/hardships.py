@@ -20,6 +20,8 @@ from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Final
 
+from family import Family
+
 #: The variable that tells a worker which file says that it gets no thread and no process.
 STARVED: Final = "CHAOS_STARVED"
 #: The variable that tells a worker by how many seconds its clock is off.
@@ -145,9 +147,8 @@ def _limited(pids: Sequence[int], what: int, soft: int) -> Iterator[None]:
 
 
 def _children(pid: int) -> list[int]:
-    with suppress(OSError):
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
+    """All processes below *pid*."""
+    return [one for one in Family(pid).pids() if one != pid]
 
 
 @contextmanager

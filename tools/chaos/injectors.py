@@ -13,11 +13,12 @@ from pathlib import Path
 
 from chaos.disturbances import RETURN, SETTLE, Disturbance, Outage, What
 from chaos.faults import GAP, Fault
-from chaos.fleet import Fleet, Worker
+from chaos.fleet import RECOVERED_AFTER, Fleet, Worker
 from chaos.hardships import Birth, no_more_files, no_more_log, no_more_threads
 from chaos.history import Reader, Run
 from chaos.publisher import Publisher
-from chaos.servers import Servers, children_of
+from chaos.servers import Servers
+from family import is_alive
 from tcp_proxy import LossyProxy
 
 #: Seconds that a fault waits for a worker that runs something.
@@ -107,15 +108,16 @@ class Injector:
 
     # -- workers -----------------------------------------------------------------------------------
 
-    def _victim(self, told: Injected, pool: str = "") -> Worker:
+    def _victim(self, told: Injected, *, supervised: bool | None = None) -> Worker:
         """Return whom the fault is meant for, as soon as it runs something, or else another.
 
-        A worker that is idle shows nothing. After `BUSY` seconds an idle one will do.
+        A worker that is idle shows nothing. After `BUSY` seconds an idle one will do. *supervised*:
+        only one that is `angzarr worker`, or only one that is not.
         """
         deadline = time.monotonic() + BUSY
         while True:
             busy = {run.worker for run in self.reader.runs() if _runs_now(run)}
-            victims = self.fleet.victims(told.fault.target, pool)
+            victims = self.fleet.victims(told.fault.target, supervised=supervised)
             late = time.monotonic() > deadline
             for victim in victims:
                 if victim.name in busy or late:
@@ -157,24 +159,39 @@ class Injector:
     def freeze_worker(self, told: Injected) -> None:
         victim = self._victim(told)
         began = time.monotonic()
-        victim.signal(signal.SIGSTOP, group=True)
+        for _ in range(2):  # what the first ones started before they were stopped, too
+            victim.family.signal(signal.SIGSTOP)
         time.sleep(told.fault.seconds)
-        victim.signal(signal.SIGCONT, group=True)
+        victim.family.signal(signal.SIGCONT)
         told.over = time.monotonic()
         self._disturbed(told, What.FROZEN, victim, began)
 
     def freeze_parent(self, told: Injected) -> None:
-        """Its children go on, and nobody renews the lease that their claims hang on."""
-        victim = self._victim(told, "prefork")
+        """Its children go on. In prefork nobody renews the lease that their claims hang on.
+
+        Processes of `angzarr worker` have leases of their own: that their supervisor or their fork
+        server is frozen excuses nothing.
+        """
+        victim = self._victim(told)
+        above = [victim.process.pid, *victim.servers()]
+        pid = above[told.fault.target % len(above)]
         began = time.monotonic()
-        victim.signal(signal.SIGSTOP)
+        _send(pid, signal.SIGSTOP)
         time.sleep(told.fault.seconds)
-        victim.signal(signal.SIGCONT)
-        told.over = time.monotonic()
-        self._disturbed(told, What.FROZEN, victim, began)
+        _send(pid, signal.SIGCONT)
+        told.over, told.victim = time.monotonic(), victim.name
+        if not victim.supervised:
+            self._disturbed(told, What.FROZEN, victim, began)
 
     def freeze_child(self, told: Injected) -> None:
-        victim = self._victim(told, "prefork")
+        """Freeze one process, for less than its lease."""
+        self._freeze_one(told, self._victim(told), What.CHILD_FROZEN)
+
+    def freeze_process(self, told: Injected) -> None:
+        """Freeze a process that is a consumer of its own, beyond its lease."""
+        self._freeze_one(told, self._victim(told, supervised=True), What.FROZEN)
+
+    def _freeze_one(self, told: Injected, victim: Worker, what: What) -> None:
         pid = self._child_of(told, victim)
         began = time.monotonic()
         if not pid or not _send(pid, signal.SIGSTOP):
@@ -183,7 +200,7 @@ class Injector:
         time.sleep(told.fault.seconds)
         _send(pid, signal.SIGCONT)
         told.over = time.monotonic()
-        self._disturbed(told, What.CHILD_FROZEN, victim, began, pid)
+        self._disturbed(told, what, victim, began, pid)
 
     def evict_worker(self, told: Injected) -> None:
         """What a node does to a pod that it throws out: SIGTERM, and no time."""
@@ -199,7 +216,7 @@ class Injector:
 
     def no_files(self, told: Injected) -> None:
         """Its children have what they need: a handler that opens nothing writes no history."""
-        victim = self._victim(told, "prefork")
+        victim = self._victim(told, supervised=False)
         with suppress(ProcessLookupError, FileNotFoundError), no_more_files(victim.process.pid):
             time.sleep(told.fault.seconds)
         told.victim = victim.name
@@ -214,39 +231,82 @@ class Injector:
         """Nor a process: a child dies meanwhile, and is not replaced."""
         victim = self._victim(told)
         with victim.in_need(), no_more_threads(victim.starved):
-            pid = self._child_of(told, victim) if victim.slot.pool == "prefork" else 0
-            began = time.monotonic()
-            if pid and _send(pid, signal.SIGKILL):
-                told.over = time.monotonic()
-                self._disturbed(told, What.KILLED, victim, began, pid)
+            pids, began = victim.pool(), time.monotonic()
+            self._kill_one(told, victim)
             time.sleep(told.fault.seconds)
-        told.victim, told.over = victim.name, time.monotonic()
+        told.over = time.monotonic()
+        if victim.supervised:  # its supervisor replaces those that could not go on
+            time.sleep(RECOVERED_AFTER)
+            for pid in pids:
+                if not is_alive(pid):
+                    self._disturbed(told, What.KILLED, victim, began, pid)
 
     def _child_of(self, told: Injected, victim: Worker) -> int:
         """Return a pool process of *victim*, one that runs something if there is any, else 0."""
-        pids = children_of(victim.process.pid)
+        pids = victim.pool()
         busy = [run.pid for run in self.reader.runs() if run.closed is None and run.pid in pids]
         told.note = "at work" if busy else "idle"
         return (busy or pids or [0])[-1]
 
     def kill_child(self, told: Injected) -> None:
         """Kill a pool process, one that runs something if there is any."""
-        victim = self._victim(told, "prefork")
-        pids = children_of(victim.process.pid)
-        if not pids:
+        self._kill_one(told, self._victim(told))
+
+    def _kill_one(self, told: Injected, victim: Worker) -> None:
+        pid, began = self._child_of(told, victim), time.monotonic()
+        told.victim = victim.name
+        if not pid or not _send(pid, signal.SIGKILL):
             told.note = "it had no child"
             return
-        busy = [run.pid for run in self.reader.runs() if run.closed is None and run.pid in pids]
-        pid = (busy or pids)[-1]
-        began = time.monotonic()
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            told.note = "gone already"
-            return
         told.over = time.monotonic()
-        told.note = "at work" if busy else "idle"
         self._disturbed(told, What.KILLED, victim, began, pid)
+
+    # -- what keeps the processes of a worker ------------------------------------------------------
+
+    def kill_server(self, told: Injected) -> None:
+        """Its processes stop in order; the supervisor begins another server beside them."""
+        victim = self._victim(told, supervised=True)
+        servers = victim.servers()
+        if not servers or not _send(servers[-1], signal.SIGSTOP):  # it forks no more
+            told.note = "it had no fork server"
+            return
+        pids, began = victim.family.children(servers[-1]), time.monotonic()
+        _send(servers[-1], signal.SIGKILL)
+        self._watch(told, victim, began, pids, What.STOPPED)
+
+    def kill_supervisor(self, told: Injected) -> None:
+        """All its processes stop in order; its successor starts beside them."""
+        victim = self._victim(told, supervised=True)
+        pids, began = victim.family.pids(), time.monotonic()
+        victim.ending = True
+        victim.signal(signal.SIGKILL)
+        victim.process.wait()
+        told.successor = self.fleet.replace(victim).name
+        self._watch(told, victim, began, pids, What.STOPPED)
+
+    def reload_worker(self, told: Injected) -> None:
+        """SIGHUP: the app is loaded anew, and each process drains once a new one is ready."""
+        victim = self._victim(told, supervised=True)
+        pids, began = victim.pool(), time.monotonic()
+        victim.signal(signal.SIGHUP)
+        self._watch(told, victim, began, pids, What.DRAINED)
+
+    def _watch(
+        self, told: Injected, victim: Worker, began: float, pids: Sequence[int], what: What
+    ) -> None:
+        """Note what *pids* were, once all ended: their end *began* now. The lane goes on."""
+        told.victim, told.over = victim.name, began
+
+        def wait() -> None:
+            in_order = self.fleet.wait_gone(victim, pids, f'"{told.fault.kind}"')
+            told.over = time.monotonic()
+            for pid in pids:
+                self._disturbed(told, what, victim, began, pid)
+                if not in_order:
+                    self._disturbed(told, What.KILLED, victim, told.over, pid)
+
+        self._threads.append(threading.Thread(target=wait, daemon=True))
+        self._threads[-1].start()
 
     def kill_analyst(self, told: Injected) -> None:
         victim = self.fleet.workers["analyst"]
@@ -431,6 +491,10 @@ _DO: dict[str, Callable[[Injector, Injected], None]] = {
     "freeze worker": Injector.freeze_worker,
     "freeze parent": Injector.freeze_parent,
     "freeze child": Injector.freeze_child,
+    "freeze process": Injector.freeze_process,
+    "kill server": Injector.kill_server,
+    "kill supervisor": Injector.kill_supervisor,
+    "reload worker": Injector.reload_worker,
     "evict worker": Injector.evict_worker,
     "skew worker": _born(*SKEWS),
     "break log": _born(Birth(mute=True)),

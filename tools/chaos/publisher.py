@@ -32,7 +32,7 @@ class Publisher:
     """Sends with *sender*; *reader* tells what has begun, *readiness* which workers are up."""
 
     def __init__(
-        self, sender: Sender, reader: Reader, readiness: Callable[[], Mapping[str, bool]]
+        self, sender: Sender, reader: Reader, readiness: Callable[[], Mapping[str, int]]
     ) -> None:
         self._sender, self._reader, self._readiness = sender, reader, readiness
         #: Confirmed, in order; when each was first sent; how many sends were confirmed in all.

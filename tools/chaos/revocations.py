@@ -2,12 +2,14 @@
 
 Celery broadcasts a revocation to the workers that are up, and a worker keeps it in memory alone.
 So an event that was revoked before it was sent may run on a worker that started later, and on one
-that the broadcast did not reach for a reason on record. On no other.
+that the broadcast did not reach for a reason on record. On no other. Where processes are consumers
+of their own, each hears for itself: one that is not known to have run something before the
+broadcast may have started later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.disturbances import RETURN, Circumstances
@@ -32,10 +34,19 @@ class Revocation:
 
 
 def ignored(
-    event: str, runs: Sequence[Run], told: Revocation, around: Circumstances
+    event: str,
+    runs: Sequence[Run],
+    told: Revocation,
+    around: Circumstances,
+    known_since: Mapping[int, float],
 ) -> Iterator[Breach]:
-    """Yield the *runs* of a revoked *event* that its revocation should have kept from beginning."""
+    """Yield the *runs* of a revoked *event* that its revocation should have kept from beginning.
+
+    *known_since*: when each process began the first thing that it ran.
+    """
     for run in runs:
+        if run.worker in around.apart and known_since[run.pid] >= told.start:
+            continue
         if run.worker in told.heard:
             text = f"{run.worker} ran it and had confirmed that it is revoked"
         elif run.worker in told.up and not _missed(run.worker, told, around):

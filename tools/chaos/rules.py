@@ -58,10 +58,16 @@ def _within(runs: Sequence[Run], around: Circumstances) -> Iterator[tuple[str, s
 def was_taken_over(run: Run, runs: Sequence[Run], around: Circumstances) -> bool:
     """Tell whether another worker had begun it before *run*, which is stale: that one's end counts.
 
-    What the stale one did is neither completed nor acknowledged, so the event may run again.
+    So does that of another process of the same worker, if each is a consumer of its own. What the
+    stale one did is neither completed nor acknowledged, so the event may run again.
     """
-    others = (one for one in runs if one.worker != run.worker and one.began <= run.began)
-    return around.is_stale(run) and any(others)
+
+    def other(one: Run) -> bool:
+        return one.worker != run.worker or (one.worker in around.apart and one.pid != run.pid)
+
+    return around.is_stale(run) and any(
+        other(one) and one.began <= run.began and not around.is_stale(one) for one in runs
+    )
 
 
 def _limit_struck_first(earlier: Run, later: Run, around: Circumstances) -> bool:
@@ -102,9 +108,11 @@ def _policy(event: str, runs: Sequence[Run], around: Circumstances) -> Iterator[
     if most > MOST_ATTEMPTS:
         text = f"attempt {most} of {MOST_ATTEMPTS} ran"
         yield Breach(kind=TOO_MANY, event=event, text=text)
-    starts = unsettled(runs, around)
-    if starts > MOST_STARTS:
-        text = f"was started {starts} times without an end, {MOST_STARTS} are allowed"
+    starts, allowed = unsettled(runs, around), MOST_STARTS
+    if any(run.how == DYING and run.worker in around.apart for run in runs):
+        allowed += around.uncounted
+    if starts > allowed:
+        text = f"was started {starts} times without an end, {allowed} are allowed"
         yield Breach(kind=STARTS, event=event, text=text)
 
 

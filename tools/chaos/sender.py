@@ -6,7 +6,8 @@ All may be called by several threads, and raise what the app or its broker raise
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,8 +21,8 @@ from chaos.stream import Planned
 HEARD_WITHIN = 15.0
 #: Seconds that an answer to a broadcast may take, and between two looks at who is up.
 ANSWER, LOOK = 1.5, 0.1
-#: What follows a worker's name in its host name.
-HOST = "@chaos"
+#: What follows a worker's name in its host name, and before that in those of its processes.
+HOST, OF_WORKER = "@chaos", "-"
 
 
 class Sender:
@@ -48,29 +49,34 @@ class Sender:
             self._publish(planned)
 
     def revoke(
-        self, planned: Planned, readiness: Callable[[], Mapping[str, bool]], until: float
+        self, planned: Planned, readiness: Callable[[], Mapping[str, int]], until: float
     ) -> Revocation:
         """Broadcast that *planned* is revoked, until all workers of *readiness* have confirmed it.
+
+        It tells of how many nodes each is; 0: it is not ready.
 
         Who has not within `HEARD_WITHIN`, or by *until*, is not waited for. Never raises: a broker
         that is away carries no broadcast.
         """
         start, workers = time.monotonic(), readiness()
-        up = frozenset(name for name, ready in workers.items() if ready)
+        up = frozenset(name for name, nodes in workers.items() if nodes)
+        confirmed: set[str] = set()
         heard: set[str] = set()
         while time.monotonic() < min(start + HEARD_WITHIN, until) and not heard >= workers.keys():
-            deaf = [name for name, ready in workers.items() if ready and name not in heard]
-            heard |= self._confirmations(planned, deaf) if deaf else set()
+            up_now = sum(workers.values())
+            confirmed |= self._confirmations(planned, up_now) if up_now else set()
+            nodes_of = Counter(node.partition(OF_WORKER)[0] for node in confirmed)
+            heard |= {name for name, nodes in workers.items() if 0 < nodes <= nodes_of[name]}
             time.sleep(LOOK)
             workers = readiness()
         return Revocation(start=start, end=time.monotonic(), up=up, heard=frozenset(heard))
 
-    def _confirmations(self, planned: Planned, workers: Sequence[str]) -> set[str]:
+    def _confirmations(self, planned: Planned, awaited: int) -> set[str]:
+        """Broadcast it, and return the nodes that confirm it, once *awaited* of them have."""
         try:
             answers = self._module.app.control.revoke(
-                task_id_for(planned.id, MAIN), destination=[name + HOST for name in workers],
-                reply=True, timeout=ANSWER, limit=len(workers),
-            )  # fmt: skip
+                task_id_for(planned.id, MAIN), reply=True, timeout=ANSWER, limit=awaited
+            )
         except Exception:  # the broker is away; each client has errors of its own
             return set()
         said = [pair for answer in answers or () for pair in answer.items()]

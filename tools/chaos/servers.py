@@ -158,8 +158,3 @@ def _through(proxy: LossyProxy, url: str) -> str:
     parts = urlsplit(url)
     login = f"{parts.username}:{parts.password}@" if parts.username else ""
     return parts._replace(netloc=f"{login}127.0.0.1:{proxy.port}").geturl()
-
-
-def children_of(pid: int) -> list[int]:
-    """Return the processes below *pid*."""
-    return [one.pid for one in processes.family(processes.adopt(pid))[1:]]

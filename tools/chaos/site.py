@@ -16,7 +16,13 @@ import httpx
 
 from chaos import faults, remains
 from chaos.canary import Canary, lapses
-from chaos.disturbances import Circumstances, Disturbance, Outage, What
+from chaos.disturbances import (
+    Circumstances,
+    Disturbance,
+    Outage,
+    What,
+    ended_with_their_process,
+)
 from chaos.evidence import Evidence
 from chaos.fates import QUEUE, fates_for
 from chaos.fleet import Death, Fleet
@@ -230,14 +236,17 @@ def _outcome(order: Order, work: _Work, seconds: float) -> Outcome:
 
 def _circumstances(work: _Work) -> Circumstances:
     """Return what was done to the fleet, and what the canary says of its store."""
-    store = (*work.injector.store_outages, *work.silences)
+    store, apart = (*work.injector.store_outages, *work.silences), work.fleet.apart()
     return Circumstances(
         disturbances=(
             *work.injector.disturbances,
             *map(_ended_by_itself, work.fleet.deaths),
+            *ended_with_their_process(work.reader.runs(), apart),
             *lapses(store),
         ),
         outages=(*work.injector.outages, *store),
+        apart=apart,
+        uncounted=1 if work.servers.broker == "redis" else 0,
     )
 
 
@@ -262,7 +271,6 @@ def _environment(order: Order, servers: Servers, *, proxied: bool) -> dict[str, 
         "ANGZARR_FACTS__LOG": "false",
         "ANGZARR_ANALYSIS__MAX_REPLAYS": "0",
         "CHAOS_FOLDER": str(order.folder),
-        "CHAOS_LIMITS": "1",
         "CHAOS_MUTATION": order.mutation if proxied else "",
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONUNBUFFERED": "1",

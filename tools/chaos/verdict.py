@@ -60,8 +60,11 @@ class _Court:
     def __init__(self, evidence: Evidence) -> None:
         self._all = evidence
         self._runs: dict[Pair, list[Run]] = defaultdict(list)
+        #: When each process began the first thing that it ran.
+        self._known_since: dict[int, float] = {}
         for run in sorted(evidence.runs, key=lambda run: run.began):
             self._runs[run.pair].append(run)
+            self._known_since.setdefault(run.pid, run.began)
         self._entries: dict[object, list[Entry]] = defaultdict(list)
         for entry in evidence.entries:
             self._entries[entry.pair if entry.pair.event else entry.id].append(entry)
@@ -157,7 +160,7 @@ class _Court:
     def _ignored(self, planned: Planned, runs: Sequence[Run]) -> Iterator[Breach]:
         told = self._all.revocations.get(planned.id)
         if told is not None:
-            yield from ignored(planned.id, runs, told, self._all.around)
+            yield from ignored(planned.id, runs, told, self._all.around, self._known_since)
 
     def _in_time(self, planned: Planned, runs: Sequence[Run]) -> Iterator[Breach]:
         sent = self._all.sent_at.get(planned.id)

@@ -6,12 +6,21 @@ import pytest
 from tests.unit.chaos.conftest import a_run, around, cut, disturbed
 
 from chaos.canary import lapses, silences
-from chaos.disturbances import RETURN, SETTLE, Outage, What
+from chaos.disturbances import (
+    RETURN,
+    SETTLE,
+    Circumstances,
+    Outage,
+    What,
+    ended_with_their_process,
+)
 from chaos.fates import LIMITED
-from chaos.history import FAILED
+from chaos.history import DYING, FAILED
 
 
-@pytest.mark.parametrize("what", [what for what in What if what is not What.CHILD_FROZEN])
+@pytest.mark.parametrize(
+    "what", [what for what in What if what not in {What.CHILD_FROZEN, What.DRAINED}]
+)
 def test_a_run_without_an_end_is_excused_by_whatever_disturbed_its_worker(what):
     one = disturbed(what, 1.5, 1.6)
     assert around(one).covers(one, cut(1.0))
@@ -51,6 +60,33 @@ def test_an_orderly_stop_excuses_what_was_held_for_a_server():
     stop = disturbed(What.STOPPED, 1.5, 4.0)
     held = around(stop, outages=[Outage(start=1.0, end=3.0)])
     assert held.covers(stop, a_run(1, 2))
+
+
+def test_a_drain_excuses_what_was_held_for_a_server_and_nothing_that_it_cut():
+    drain = disturbed(What.DRAINED, 1.5, 12.0)
+    assert not around(drain).covers(drain, cut(1.0))
+    assert not around(drain).covers(drain, a_run(1, 11.5)), "it has no deadline"
+    held = around(drain, outages=[Outage(start=1.0, end=3.0)])
+    assert held.covers(drain, a_run(1, 2))
+
+
+def test_a_handler_that_ends_its_process_excuses_what_had_ended_there_before_and_not_itself():
+    dying = a_run(3, 4, DYING, pid=7)
+    (one,) = ended_with_their_process([dying, cut(1.0, pid=7)], frozenset({"w1"}))
+    before = [a_run(1, 4 - SETTLE, pid=7), a_run(1, 4 - SETTLE, FAILED, pid=7)]
+    assert all(around(one).covers(one, run) for run in before)
+    for run in (dying, a_run(1, 3.9 - SETTLE, pid=7), a_run(1, 3.9, pid=8), a_run(4.1, 5, pid=7)):
+        assert not around(one).covers(one, run)
+
+
+def test_a_handler_that_ends_a_child_of_a_worker_that_lives_on_excuses_nothing():
+    assert not list(ended_with_their_process([a_run(3, 4, DYING)], frozenset({"w2"})))
+
+
+def test_a_limit_that_ends_a_process_excuses_what_ended_until_then():
+    (one,) = ended_with_their_process([a_run(3, 3, DYING, handler=LIMITED)], frozenset({"w1"}))
+    assert one.end > one.start
+    assert Circumstances(disturbances=[one]).covers(one, a_run(2.5, 2.9))
 
 
 def test_a_stop_that_was_cut_at_its_deadline_excuses_what_ended_just_then():

@@ -19,20 +19,20 @@ def _quick(monkeypatch):
 
 @pytest.fixture
 def workers():
-    """Workers by name, and whether they are ready."""
-    return {"w1": True, "w2": True}
+    """Workers by name, and how many nodes each is."""
+    return {"w1": 1, "w2": 1}
 
 
 @pytest.fixture
 def revoke(workers):
-    """Revoke an event; *answer* is what each broadcast brings, given whom it asks."""
+    """Revoke an event; *answer* is what each broadcast brings, given who is up."""
 
     def give(answer, patience=5.0):
         asked = []
 
-        def broadcast(_task_id, *, destination, **_options):
-            asked.append(destination)
-            return answer(destination)
+        def broadcast(_task_id, *, limit, **_options):
+            asked.append(limit)
+            return answer(hosts(workers))
 
         module = SimpleNamespace(app=SimpleNamespace(control=SimpleNamespace(revoke=broadcast)))
         one = Sender(module, lambda _raw: None)
@@ -42,6 +42,15 @@ def revoke(workers):
     return give
 
 
+def hosts(workers):
+    """The nodes of *workers*, as Celery names them; a lone one has no number."""
+    return [
+        f"{name}-{number}@chaos" if nodes > 1 else f"{name}@chaos"
+        for name, nodes in workers.items()
+        for number in range(1, nodes + 1)
+    ]
+
+
 def confirm(hosts):
     return [{host: {"ok": "flagged as revoked"}} for host in hosts]
 
@@ -49,21 +58,30 @@ def confirm(hosts):
 def test_all_that_confirm_have_heard(revoke):
     told, asked = revoke(confirm)
     assert told.up == told.heard == {"w1", "w2"}
-    assert asked == [["w1@chaos", "w2@chaos"]]
+    assert asked == [2]
     assert told.start <= told.end
 
 
-def test_who_did_not_answer_is_asked_again_alone(revoke):
-    told, asked = revoke(lambda hosts: confirm(hosts[:1]))
+def test_all_are_asked_again_until_each_has_answered(revoke):
+    turns = iter([slice(0, 1), slice(1, 2)])
+    told, asked = revoke(lambda hosts: confirm(hosts[next(turns)]))
     assert told.heard == {"w1", "w2"}
-    assert asked == [["w1@chaos", "w2@chaos"], ["w2@chaos"]]
+    assert asked == [2, 2]
+
+
+def test_a_worker_of_several_nodes_has_heard_once_all_of_them_have(revoke, workers):
+    workers["w2"] = 2
+    told, asked = revoke(lambda hosts: confirm(hosts[:2]), patience=0.2)
+    assert told.heard == {"w1"}
+    assert {*asked} == {3}
+    assert revoke(confirm)[0].heard == {"w1", "w2"}
 
 
 def test_a_worker_that_starts_meanwhile_is_told_too_and_was_not_up(revoke, workers):
-    workers["w3"] = False
+    workers["w3"] = 0
 
     def answer(hosts):
-        workers["w3"] = True
+        workers["w3"] = 1
         return confirm(hosts)
 
     told, _ = revoke(answer)

@@ -9,7 +9,7 @@ from tests.unit.chaos.conftest import a_run, an_entry, around, cut, disturbed, e
 
 from chaos import rules
 from chaos import verdict as v
-from chaos.disturbances import Outage, What
+from chaos.disturbances import Circumstances, Outage, What
 from chaos.fates import FATES, LETHAL, PAIR, STEPS
 from chaos.history import DYING, FAILED
 from chaos.revocations import IGNORED, Revocation
@@ -223,6 +223,16 @@ def test_a_worker_that_started_later_may_run_what_was_revoked(verdict):
     assert verdict(REVOKED, runs=[run], revocations={"revoked-1": TOLD})[0] == []
 
 
+def test_a_process_of_its_own_may_have_started_after_a_revocation_unless_it_ran_something_before(
+    verdict,
+):
+    run = a_run(5, 6, event="revoked-1", worker="w1", pid=7)
+    given = {"revocations": {"revoked-1": TOLD}, "around": Circumstances(apart=frozenset({"w1"}))}
+    assert verdict(REVOKED, runs=[run], **given)[0] == []
+    known = a_run(-2, -1, worker="w1", pid=7)
+    assert verdict(REVOKED, OK, runs=[run, known], **given)[0] == [(IGNORED, "revoked-1")]
+
+
 def test_an_event_that_nobody_revoked_must_not_end_as_revoked(verdict):
     assert verdict(OK, entries=[an_entry("ok-1", "revoked")])[0] == [(v.END, "ok-1")]
 
@@ -242,6 +252,18 @@ def test_too_many_starts_of_poison_are_found(verdict):
     entry = an_entry("poison-1", "poison", handler=LETHAL)
     assert verdict(poison, runs=runs, entries=[entry])[0] == [(rules.STARTS, "poison-1")]
     assert verdict(poison, runs=runs[:3], entries=[entry])[0] == []
+
+
+def test_a_start_more_may_be_uncounted_where_whole_processes_die_and_only_there(verdict):
+    poison = planned("poison")
+    runs = [a_run(n, n + 0.1, DYING, event="poison-1", handler=LETHAL, pid=n) for n in range(5)]
+    entry = an_entry("poison-1", "poison", handler=LETHAL)
+    for apart, most in (({"w1"}, 4), ({"w2"}, 3)):
+        around = Circumstances(apart=frozenset(apart), uncounted=1)
+        given = {"entries": [entry], "around": around}
+        assert verdict(poison, runs=runs[:most], **given)[0] == []
+        found = verdict(poison, runs=runs[: most + 1], **given)[0]
+        assert found == [(rules.STARTS, "poison-1")]
 
 
 def test_a_held_failure_may_run_again_when_its_worker_dies_before_its_letter(verdict):
