@@ -9,8 +9,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -50,6 +53,8 @@ _MEASURING: Final = (
     "angzarr.adapters.opentelemetry.letter_meters", "angzarr.adapters.opentelemetry.meters",
     "angzarr.adapters.opentelemetry.traces", "angzarr.adapters.prometheus.folder",
 )  # fmt: skip
+#: How often beat looks whether its fork server is there.
+_LOOKED_EVERY: Final = 0.25
 _POOLS: Final = "angzarr.adapters.celery.worker.limited_pools"
 
 
@@ -134,6 +139,7 @@ def _run(app: Any, link: ProcessLink, options: dict[str, Any]) -> int:
     METRICS.join(link.order.get("metrics"))
     LOG_LOSS.renew()
     if link.number == 0:
+        threading.Thread(target=_end_with_supervisor, args=(link,), daemon=True).start()
         arguments = [
             "beat",
             *_given(options, "schedule", "scheduler"),
@@ -160,6 +166,13 @@ def _run(app: Any, link: ProcessLink, options: dict[str, Any]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     return os.EX_OK
+
+
+def _end_with_supervisor(link: ProcessLink) -> None:
+    """End this process once its fork server is gone: another one begins its successor."""
+    while link.say():
+        time.sleep(_LOOKED_EVERY)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def node_name(name: str, number: int) -> str:
