@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -10,7 +11,7 @@ from harness import servers
 from harness.farewells import Farewells, farewells
 from harness.figure import Figure, Measured
 from harness.private_redis import private_redis
-from harness.site import Side
+from harness.site import PROCESSES, Side
 
 from figures.sides import PREFETCH, load, pool_of, prefetch_of
 
@@ -22,16 +23,17 @@ SEED = 20_263
 STOCK = Side(app="workers.journal_celery", environment={})
 
 
-def measure() -> Measured:
-    """Stop as many angzarr workers as bare Celery's, with the same seed."""
+def measure(pool: str = "prefork") -> Measured:
+    """Stop as many angzarr workers of *pool* as bare Celery's of prefork, with the same seed."""
     with servers.virtual_host() as letters:
         ours = _stop(
             Side(
                 app="workers.journal_angzarr",
                 environment={"ANGZARR_DLQ__BACKEND": "amqp", "ANGZARR_DLQ__AMQP_URL": letters},
-            )
+            ),
+            pool,
         )
-    theirs = _stop(STOCK)
+    theirs = _stop(STOCK, "prefork")
     return Measured(
         values=ours.seconds,
         detail={
@@ -42,15 +44,16 @@ def measure() -> Measured:
             "messages_each": ours.toll.messages,
             "seed": SEED,
             "broker": f"Redis {servers.redis_version()}, a fresh server for each side",
-            "pool": pool_of("prefork"),
+            "pool": pool_of(pool),
+            "pool_celery": pool_of("prefork"),
             "prefetch_multiplier": prefetch_of(),
         },
     )
 
 
-def _stop(side: Side) -> Farewells:
+def _stop(side: Side, pool: str) -> Farewells:
     with private_redis() as url:
-        work = load(url, events=STOPS * MESSAGES_A_STOP, prefetch=PREFETCH)
+        work = load(url, pool, events=STOPS * MESSAGES_A_STOP, prefetch=PREFETCH)
         return farewells(side, work, stops=STOPS, seed=SEED)
 
 
@@ -63,22 +66,34 @@ def _told(name: str, found: Farewells) -> dict[str, Any]:
     }
 
 
-FIGURES = (
-    Figure(
-        key="shutdown_s",
-        title="from SIGTERM under load to the end of the worker",
+HOW = (
+    "The queue is filled; one worker after the other is started and asked to stop with SIGTERM in"
+    " the midst of its work, after a number of starts that is drawn by a seed. The time ends when"
+    " its process has ended. The last worker does the rest. Every start is written to a file: what"
+    " ran again had been completed, or was given back although it had begun; what is lost never"
+    " started, or waits for kombu's time-out. The slowest stop counts."
+)
+
+
+def _figure(key: str, title: str, pool: str, how: str) -> Figure:
+    return Figure(
+        key=key,
+        title=title,
         unit="s",
         aim="≤ 10 s",
         worst=True,
         against="bare Celery with late ack on kombu's transport, `visibility_timeout` an hour",
-        how=(
-            "The queue is filled; one worker after the other is started and asked to stop with"
-            " SIGTERM in the midst of its work, after a number of starts that is drawn by a seed."
-            " The time ends when its process has ended. The last worker does the rest. Every start"
-            " is written to a file: what ran again had been completed, or was given back although"
-            " it had begun; what is lost never started, or waits for kombu's time-out. The"
-            " slowest stop counts."
-        ),
-        measure=measure,
+        how=how,
+        measure=partial(measure, pool),
+    )
+
+
+FIGURES = (
+    _figure("shutdown_s", "from SIGTERM under load to the end of the worker", "prefork", HOW),
+    _figure(
+        "shutdown_processes_s",
+        "from SIGTERM under load to the end of `angzarr worker`",
+        PROCESSES,
+        f"{HOW} The signal goes to the supervisor alone, whose end is that of all its processes.",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 
-from harness.site import Load, Side
+from harness.site import PROCESSES, Load, Side
 
 PAIRS = 5
 #: Fewer for a quick look while working on the code; the report tells how many there were.
@@ -15,7 +15,11 @@ PREFETCH = int(os.environ.get("BENCH_PREFETCH", "4"))
 
 #: In threads messages are prefetched generously, so that no side waits for a fetch: a thread that
 #: wakes another costs more than the task. kombu's rate does not hang on it.
-PREFETCH_IN = {"prefork": PREFETCH, "threads": int(os.environ.get("BENCH_PREFETCH", "64"))}
+PREFETCH_IN = {
+    "prefork": PREFETCH,
+    PROCESSES: PREFETCH,
+    "threads": int(os.environ.get("BENCH_PREFETCH", "64")),
+}
 
 TRANSPORT = "angzarr.adapters.redis.transport:RedisTransport"
 
@@ -42,4 +46,6 @@ def prefetch_of(prefetch: int = PREFETCH) -> str:
 
 def pool_of(pool: str) -> str:
     """Return how the report names a pool of *load*'s size."""
+    if pool == PROCESSES:
+        return "angzarr worker, 2 processes"
     return f"{pool}, 2 {'children' if pool == 'prefork' else 'threads'}"

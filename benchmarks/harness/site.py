@@ -19,6 +19,8 @@ from harness.worker import BENCHMARKS, Worker
 
 #: Longer than anything takes on a machine that is worth measuring on.
 PATIENCE = 120.0
+#: Instead of a pool: processes of `angzarr worker`.
+PROCESSES = "processes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +78,21 @@ class Site:
 
     def start(self, *, prefetch: int | None = None) -> Worker:
         """Start one more worker and return at once; the caller ends it."""
+        number = str(self.load.concurrency)
+        program, size = "celery", ["-P", self.load.pool, "-c", number]
+        if self.load.pool == PROCESSES:
+            program, size = "angzarr", ["--processes", number]
         command = [
-            sys.executable, "-m", "celery", "-A", self.side.app, "worker", "-P", self.load.pool,
-            "-c", str(self.load.concurrency), "-Q", self.load.queue, "-l", "WARNING",
+            sys.executable, "-m", program, "-A", self.side.app, "worker", *size,
+            "-Q", self.load.queue, "-l", "WARNING",
             "--without-gossip", "--without-mingle", "--without-heartbeat",
         ]  # fmt: skip
         multiplier = str(self.load.prefetch if prefetch is None else prefetch)
-        environment = {**self.environment, "BENCH_PREFETCH": multiplier}
+        environment = {
+            **self.environment,
+            "BENCH_PREFETCH": multiplier,
+            "BENCH_SUPERVISED": "1" if self.load.pool == PROCESSES else "",
+        }
         return Worker(command, environment, self.folder / "log")
 
     @contextmanager

@@ -17,6 +17,10 @@ FOLDER = Path(os.environ["BENCH_FOLDER"])
 #: The harness says the same to both sides; Celery's own default is 4, angzarr's is 1.
 PREFETCH = int(os.environ["BENCH_PREFETCH"])
 
+#: Below a supervisor this module is loaded by a fork server, its child, and shared by processes.
+if os.environ.get("BENCH_SUPERVISED"):
+    os.environ["BENCH_GROUP"] = str(os.getppid())
+
 SHARED: dict[str, Any] = {
     "task_default_queue": QUEUE,
     "task_ignore_result": True,
@@ -36,8 +40,8 @@ if "BENCH_TRANSPORT" in os.environ:
 
 @signals.worker_ready.connect(weak=False)
 def tell(**_signal: Any) -> None:
-    """Leave a file with this worker's pid in its name once it consumes."""
-    (FOLDER / f"ready-{os.getpid()}").touch()
+    """Leave a file with this worker's pid in its name once it, or a process of it, consumes."""
+    (FOLDER / f"ready-{os.environ.get('BENCH_GROUP', os.getpid())}").touch()
 
 
 def body(number: int) -> dict[str, Any]:
