@@ -15,9 +15,9 @@ import pytest
 import redis
 from kombu import compression
 
-from angzarr.resilience.idempotency import key_for
 from endurance import soak
 from polling import wait_until
+from system.kill_tale import Tale
 
 OTHERS = 20
 #: How bodies are packed that kill who unpacks them.
@@ -135,8 +135,6 @@ def test_what_kills_its_readers_is_a_letter_with_its_bytes_and_all_others_are_ha
 
 #: Kills, each of a worker of another pool, and events that are published before each.
 POOLS, EVENTS = ("prefork", "threads", "solo"), 8
-#: Starts that nobody settled after which the next one makes an event poison.
-MOST_STARTS = 3
 
 
 def test_a_kill_minus_9_of_the_whole_worker_loses_nothing_on_sqs(sqs_site):
@@ -152,93 +150,8 @@ def test_a_kill_minus_9_of_the_whole_worker_loses_nothing_on_sqs(sqs_site):
             wait_until(lambda least=before + 3: len(tale.handled) >= least and tale.at_work(), tale)
             os.killpg(victim.pid, signal.SIGKILL)
             victim.wait(60)
-        tale.note_cut(victim)
+        tale.note_cut({victim.pid}, by="worker")
         let_leases_end(tale.site)
-    with tale.site.worker(), closing(tale.site.app.ops.open_dead_letter_queue()) as queue:
-        while not tale.is_over(queue):
-            told = tale.ended()
-            wait_until(lambda seen=told: tale.is_over(queue) or tale.ended() != seen, tale)
-    assert tale.cut, "the kills cut nothing: nothing was tried"
-    assert tale.ended() == tale.published, str(tale)
-    assert not tale.handled & tale.letters.keys(), str(tale)
-    for n in tale.published:
-        fate = tale.fate(n)
-        assert tale.runs[n] == tale.cut[n] + (n in tale.handled), fate
-        if letter := tale.letters.get(n):
-            assert (letter.reason, tale.starts(n) > MOST_STARTS) == ("poison", True), fate
-
-
-class Tale:
-    """What was published, what became of it, and what each kill cut; its text tells all of it."""
-
-    def __init__(self, site):
-        self.site = site
-        self.published = set()
-        self.letters = {}
-        #: Event → its runs whose claim nobody had completed when their worker was dead.
-        self.cut = Counter()
-
-    def publish(self, count):
-        thing = self.site.module.Thing
-        for n in range(len(self.published), len(self.published) + count):
-            self.site.app.publish(thing(n=n, fate="slow", seconds=0.4), id=self._id(n))
-            self.published.add(n)
-
-    @property
-    def runs(self):
-        return Counter(line["n"] for line in self.site.ran("handle"))
-
-    @property
-    def handled(self):
-        return {line["n"] for line in self.site.ran("handled")}
-
-    def at_work(self):
-        """Return how many are handled by now, if one is running; else none."""
-        return len(self.handled) if self.runs.keys() - self.handled else 0
-
-    def note_cut(self, victim):
-        mine = {line["n"] for line in self.site.ran("handle") if line["worker"] == victim.pid}
-        self.cut.update(n for n in mine if self._record(n, "status") != "completed")
-
-    def is_over(self, queue):
-        receipts = queue.receive(["thing"], limit=10, wait=timedelta(0))
-        queue.done(receipts)
-        self.letters |= {one.letter.event.data["n"]: one.letter for one in receipts}
-        return self.ended() >= self.published
-
-    def ended(self):
-        return self.handled | self.letters.keys()
-
-    def starts(self, n):
-        return int(self._record(n, "starts") or 0)
-
-    def fate(self, n):
-        told = self.letters.get(n)
-        return (
-            f"event {n}: {self.runs[n]} runs, {self.cut[n]} of them cut,"
-            f" {'handled' if n in self.handled else 'not handled'},"
-            f" letter {told and told.reason}, its record {self._record(n, 'status')},"
-            f" {self.starts(n)} starts"
-        )
-
-    def __str__(self):
-        told = (self.fate(n) for n in sorted(self.published))
-        return "\n".join(("one more to end:", *told, f"left in the queue: {self._left()}"))
-
-    def _left(self):
-        """Return what SQS has of the queue: what is nowhere is lost, and what is there is late."""
-        with self.site.app.connection_for_read() as connection:
-            channel = connection.default_channel
-            name = channel.canonical_queue_name(self.site.app.conf.task_default_queue)
-            told = channel.sqs(queue=name).get_queue_attributes(
-                QueueUrl=channel._new_queue(name), AttributeNames=["All"]
-            )
-        return {k: n for k, n in told["Attributes"].items() if k.startswith("Approximate")}
-
-    def _id(self, n):
-        return f"{self.site.module.PREFIX}-{n}"
-
-    def _record(self, n, field):
-        name = f"{self.site.module.PREFIX}:{key_for('road_app.handle', self._id(n))}"
-        with redis.Redis.from_url(self.site.environment["ANGZARR_STORE"]) as client:
-            return (client.hget(name, field) or b"").decode()
+    with tale.site.worker():
+        tale.finish()
+    tale.check()
