@@ -28,6 +28,8 @@ _log = logging.getLogger("angzarr.supervisor")
 
 #: Seconds after the grace by which every process has ended itself, else it is killed.
 KILLED_AFTER: Final = 8.0
+#: Seconds until the app is loaded again whose fork server died before it had loaded it.
+LOADED_AGAIN_AFTER: Final = 2.0
 _LOOKED_EVERY: Final = 0.25
 _CHUNK: Final = 65_536
 #: What each order is to a process.
@@ -82,13 +84,15 @@ class Supervisor:
         self._deadline = float("inf")
         self._grace = 0.0
         self._code = os.EX_OK
+        self._generations = 0
+        #: When the app is to be loaded again, since no fork server is left that has it.
         self._again_at: float | None = None
 
     def run(self) -> int:
         """Run until all processes ended; return the exit code of the command."""
         self._hear_signals()
-        self._begin(1)
-        while self._servers:
+        self._begin()
+        while self._servers or self._again_at is not None:
             for key, _ in self._selector.select(_LOOKED_EVERY):
                 if isinstance(key.data, _ForkServerLine):
                     for words in self._read(key.data):
@@ -130,6 +134,7 @@ class Supervisor:
             _log.info("stopping: within %g s", self._grace)
             self._health.stopping = True
         self._stopping += 1
+        self._again_at = None
         self._deadline = self._now() + (0.0 if at_once else self._grace) + KILLED_AFTER
         if self.plan is not None:
             self.plan.stop()
@@ -141,15 +146,18 @@ class Supervisor:
 
     def _reload(self) -> None:
         """Load the app anew, beside what runs."""
-        if any(server.hello is None for server in self._servers.values()):
+        if self._is_loading():
             _log.warning("reload_refused: the app is still being loaded, since an earlier reload")
             return
         _log.info("reload: the app is loaded anew, then its processes are replaced one by one")
-        self._begin(max(self._servers) + 1)
+        self._begin()
 
     # -- fork servers ----------------------------------------------------------------------------
 
-    def _begin(self, generation: int) -> None:
+    def _begin(self) -> None:
+        self._again_at = None
+        self._generations += 1
+        generation = self._generations
         ours, theirs = socket.socketpair()
         with theirs:
             process = self._begin_server(theirs.fileno())
@@ -242,21 +250,28 @@ class Supervisor:
         del self._servers[server.generation]
         for number in server.numbers:  # they end by themselves, and may still run something
             self._forget(number)
-        if self._stopping or (self.plan is not None and not self.plan.wanted):
+        plan = self.plan
+        if self._stopping or (plan is not None and not plan.wanted):
             return
-        if server.hello is None:
-            if self.plan is None:
-                self._code = code if code > 0 else 1
-            else:
+        if plan is None:
+            self._code = code if code > 0 else 1
+        elif plan.generation in self._servers:
+            if server.hello is None:
                 _log.error("reload_failed: what runs goes on; correct the app, then reload again")
-        elif self.plan is not None and server.generation == self.plan.generation:
+        elif not self._is_loading():
             _log.error("fork_server_died: the app is loaded anew")
-            self._begin(server.generation + 1)
+            pause = LOADED_AGAIN_AFTER if server.hello is None else 0.0
+            self._again_at = self._now() + pause
+
+    def _is_loading(self) -> bool:
+        return any(server.hello is None for server in self._servers.values())
 
     # -- processes -------------------------------------------------------------------------------
 
     def _carry_out(self) -> None:
         now = self._now()
+        if self._again_at is not None and now >= self._again_at:
+            self._begin()
         if self._stopping and now > self._deadline:
             self._deadline = float("inf")
             for server in self._servers.values():
