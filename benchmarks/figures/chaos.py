@@ -93,7 +93,8 @@ FIGURES = (
         how=(
             "`make chaos`: a seeded stream of events whose payload names their fate, on a fleet of"
             " one prefork worker and two of `angzarr worker`, one of them with threads, while"
-            " workers, children, brokers, Redis and connections are killed, stopped, cut and flooded by a seeded plan. At the end"
+            " workers, children, brokers, Redis and connections are killed, stopped, cut and"
+            " flooded by a seeded plan. At the end"
             " every event must be handled, skipped or in exactly one ledger entry, and must have"
             " come there by the rules; four in five runs of handlers must have begun while faults"
             " went on. Every breach counts. It takes no notice of angzarr's own records."

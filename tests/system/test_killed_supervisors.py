@@ -41,14 +41,14 @@ def site(request, make_site, redis_url, amqp_url):
 class Supervised:
     """A supervisor, its fork server, and the processes that run handlers."""
 
-    def __init__(self, site) -> None:
+    def __init__(self, site, *options: str) -> None:
         self._ready_before = site.text().count(" ready.")
         self._site = site
         self.process = warm_process.begin(
             [
                 "angzarr", "-A", site.name, "worker", "--processes", str(PROCESSES),
                 "--loglevel", "INFO", "--without-mingle", "--without-gossip",
-                "--hostname", f"w{uuid.uuid4().hex[:8]}@%h",
+                "--hostname", f"w{uuid.uuid4().hex[:8]}@%h", *options,
             ],
             folder=HERE,
             environment={**os.environ, **site.environment, "PYTHONPATH": PATH},
@@ -72,9 +72,9 @@ class Supervised:
 
 
 @contextmanager
-def supervised(site):
+def supervised(site, *options):
     """A supervisor whose processes are ready, killed with them at the end."""
-    one = Supervised(site)
+    one = Supervised(site, *options)
     try:
         one.wait_ready()
         yield one
@@ -122,3 +122,14 @@ def test_sigkill_of_a_process_a_fork_server_or_a_supervisor_loses_nothing(site):
     assert set(deaths) == {"process", "server", "supervisor"}
     assert sum(tale.cut.values()) <= deaths.count("process")
     tale.check()
+
+
+@pytest.mark.parametrize("site", ["redis"], indirect=True)
+def test_beat_ends_with_its_fork_server_and_another_begins(site, tmp_path):
+    """Two of them would send each message of the schedule twice."""
+    with supervised(site, "--beat", "--schedule", str(tmp_path / "schedule")) as worker:
+        everything = PROCESSES + 1
+        pids = wait_until(lambda: len(worker.pool()) == everything and worker.pool())
+        os.kill(worker.server(), signal.SIGKILL)
+        wait_gone(pids)
+        wait_until(lambda: len(worker.pool()) == everything, "the successors")
