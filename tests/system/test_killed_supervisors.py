@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import warm_process
-from endurance import longer
+from endurance import longer, soak
 from family import Family, is_alive
 from polling import PATIENCE, wait_until
 from system.conftest import HERE, PATH
@@ -28,7 +28,7 @@ EVENTS, SECONDS = 6, 0.4
 pytestmark = [pytest.mark.longer, pytest.mark.timeout((KILLS + 1) * PATIENCE)]
 
 
-@pytest.fixture(params=["redis", "amqp", "sqs"])
+@pytest.fixture
 def site(request, make_site, redis_url, amqp_url):
     """A site on each broker; SQS gives back what its worker has said nothing of for 3 s."""
     if request.param == "sqs":
@@ -95,6 +95,7 @@ def wait_gone(pids):
     wait_until(lambda: not any(map(is_alive, pids)), f"{pids} to end")
 
 
+@pytest.mark.parametrize("site", ["redis", soak("amqp"), soak("sqs")], indirect=True)
 def test_sigkill_of_a_process_a_fork_server_or_a_supervisor_loses_nothing(site):
     """A process that is killed cuts what it runs; the others end it in order, so nothing is cut."""
     tale, deaths = Tale(site), []
