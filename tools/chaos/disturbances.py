@@ -48,6 +48,9 @@ AT_ONCE: Final = 0.5
 RETURN: Final = 5.0
 #: Seconds of Redis's absence from which on leases (8 s, renewed every 2 s) may have ended.
 LEASE_AT_RISK: Final = 4.0
+#: Starts that are not counted where a whole process dies: the first, whose claim came with the
+#: message.
+UNCOUNTED: Final = 1
 #: Seconds within which a worker is to end after SIGTERM; later it may cut what runs.
 DEADLINE: Final = 7.0
 
@@ -101,9 +104,6 @@ class Circumstances:
     outages: Sequence[Outage] = ()
     #: Workers whose processes are consumers of their own.
     apart: frozenset[str] = frozenset()
-    #: Starts that are not counted where a whole process dies: the first, if the claim came with
-    #: the message.
-    uncounted: int = 0
 
     def excuse(self, run: Run, before: float) -> Disturbance | None:
         """Return what excuses *run* and began *before* another run did, or None."""

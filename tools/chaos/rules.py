@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from chaos.disturbances import Circumstances, What
+from chaos.disturbances import UNCOUNTED, Circumstances, What
 from chaos.fates import LIMITED, MOST_ATTEMPTS, MOST_STARTS
 from chaos.history import DYING, EFFECTS, FAILED, POSTPONED, Run
 
@@ -110,7 +110,7 @@ def _policy(event: str, runs: Sequence[Run], around: Circumstances) -> Iterator[
         yield Breach(kind=TOO_MANY, event=event, text=text)
     starts, allowed = unsettled(runs, around), MOST_STARTS
     if any(run.how == DYING and run.worker in around.apart for run in runs):
-        allowed += around.uncounted
+        allowed += UNCOUNTED
     if starts > allowed:
         text = f"was started {starts} times without an end, {allowed} are allowed"
         yield Breach(kind=STARTS, event=event, text=text)

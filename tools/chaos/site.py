@@ -246,7 +246,6 @@ def _circumstances(work: _Work) -> Circumstances:
         ),
         outages=(*work.injector.outages, *store),
         apart=apart,
-        uncounted=1 if work.servers.broker == "redis" else 0,
     )
 
 

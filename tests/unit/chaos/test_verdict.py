@@ -259,7 +259,7 @@ def test_a_start_more_may_be_uncounted_where_whole_processes_die_and_only_there(
     runs = [a_run(n, n + 0.1, DYING, event="poison-1", handler=LETHAL, pid=n) for n in range(5)]
     entry = an_entry("poison-1", "poison", handler=LETHAL)
     for apart, most in (({"w1"}, 4), ({"w2"}, 3)):
-        around = Circumstances(apart=frozenset(apart), uncounted=1)
+        around = Circumstances(apart=frozenset(apart))
         given = {"entries": [entry], "around": around}
         assert verdict(poison, runs=runs[:most], **given)[0] == []
         found = verdict(poison, runs=runs[: most + 1], **given)[0]
