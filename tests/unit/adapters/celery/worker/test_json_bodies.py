@@ -98,7 +98,8 @@ def test_what_kombu_refuses_it_still_refuses(message: Message, error: type[Excep
         message.decode()
 
 
-def test_without_our_reader_kombu_reads() -> None:
+def test_without_our_reader_kombu_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DECODERS, "application/json", kombus.loads)  # a worker before replaced it
     message = a_message(b"[1]")
     read_ahead(message)
     assert message._decoded_cache is None
