@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from celery.concurrency.solo import TaskPool
 from celery.worker import state
 
 from angzarr.adapters.celery.worker.consumer_state import ConsumerState, ReceiptFailures
@@ -179,7 +180,7 @@ def test_a_worker_that_stops_is_not_ready_and_stays_live(worker):
 
 def _solo(worker, monkeypatch):
     monkeypatch.setattr(state, "active_requests", set())
-    worker.movement.connect(pool=type("TaskPool", (), {"__module__": "celery.concurrency.solo"})())
+    worker.movement.connect(pool=object.__new__(TaskPool))
     worker.turn()
 
 
