@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import random
 import subprocess
@@ -45,11 +46,15 @@ class WorkerCommand(click.Command):
         return super().parse_args(ctx, parted)
 
 
-def cores() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """How many processors this process may use: a container's *limit* counts, rounded up."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    usable = usable or os.cpu_count() or 1
+    try:
+        quota, period = limit.read_text().split()
+        return max(1, min(usable, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no container, or no limit
+        return usable
 
 
 def _range(_ctx: click.Context, _option: click.Parameter, given: str | None) -> Any:

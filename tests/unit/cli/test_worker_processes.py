@@ -25,8 +25,19 @@ def test_beat_logs_where_the_processes_do():
     assert log_options(others) == ["-l", "INFO", "--logfile=/tmp/x"]
 
 
-def test_there_is_at_least_one_core():
-    assert cores() >= 1
+@pytest.mark.parametrize(
+    ("limit", "number"),
+    [("50000 100000\n", 1), ("150000 100000\n", 2), ("max 100000\n", 64), ("garbage", 64)],
+)
+def test_a_containers_limit_is_as_many_cores_as_it_allows(limit, number, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: range(64))
+    (tmp_path / "cpu.max").write_text(limit)
+    assert cores(tmp_path / "cpu.max") == number
+
+
+def test_without_a_container_all_cores_count(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: range(3))
+    assert cores(tmp_path / "missing") == 3
 
 
 @pytest.mark.parametrize("joined", ["-linfo", "-Qshop", "-QBulk", "-Xshop", "-Ofair", "-fBeat.log"])
