@@ -50,7 +50,7 @@ class Loop:
     def turn(self) -> None:
         next(self._turns)
 
-    def wait(self, count: int) -> list[Any]:
+    def messages(self, count: int) -> list[Any]:
         wait_until(lambda: (self.turn(), len(self.taken) >= count)[1])
         return [message.payload for message in self.taken]
 
@@ -129,7 +129,7 @@ def test_what_has_come_is_shown_together_before_the_first_is_handed_out(publish,
     loop.take = lambda message: (loop.shown or pytest.fail("unseen"), loop.taken.append(message))
     loop.consumer.consume()
     loop.read_without_handing_out(5)
-    assert loop.wait(5) == list(range(5))
+    assert loop.messages(5) == list(range(5))
     assert loop.shown == [list(range(5))]
 
 
@@ -139,7 +139,7 @@ def test_what_a_turn_acknowledges_is_one_frame_where_nothing_before_it_is_open(
     publish(6)
     loop = open_loop()
     loop.consumer.consume()
-    loop.wait(6)
+    loop.messages(6)
     for message in (*loop.taken[:3], loop.taken[4]):
         message.ack()
     assert not frames
@@ -150,7 +150,7 @@ def test_what_a_turn_acknowledges_is_one_frame_where_nothing_before_it_is_open(
     loop.turn()
     assert frames[2:] == [(first + 5, False)], "the fourth is open still"
     loop.taken[3].reject(requeue=True)
-    loop.wait(7)
+    loop.messages(7)
     assert loop.taken[-1].payload == 3
     assert loop.shown[-1] != [3], "it came before, and is claimed by its run"
 
@@ -159,14 +159,14 @@ def test_what_was_not_acknowledged_comes_again_and_nothing_else(publish, open_lo
     publish(4)
     loop = open_loop()
     loop.consumer.consume()
-    loop.wait(4)
+    loop.messages(4)
     for n in (3, 1, 2):
         loop.taken[n].ack()
     loop.turn()
     loop.close()
     again = open_loop()
     again.consumer.consume()
-    assert again.wait(1) == [0]
+    assert again.messages(1) == [0]
     again.taken[0].ack()
     again.close()
     assert left(open_loop(), queue) == 0
@@ -176,7 +176,7 @@ def test_what_is_to_be_acknowledged_is_when_the_channel_is_closed(publish, open_
     publish(2)
     loop = open_loop()
     loop.consumer.consume()
-    loop.wait(2)
+    loop.messages(2)
     for message in loop.taken:
         message.ack()
     loop.channel.close()
@@ -185,7 +185,7 @@ def test_what_is_to_be_acknowledged_is_when_the_channel_is_closed(publish, open_
     again = open_loop()
     again.consumer.consume()
     publish(1)
-    again.wait(1)
+    again.messages(1)
     assert not again.taken[0].delivery_info["redelivered"]
 
 
@@ -223,7 +223,7 @@ def test_a_connection_that_is_lost_while_a_message_is_handed_out_frees_its_claim
     loop.take = fail
     loop.consumer.consume()
     with pytest.raises(ConnectionResetError):
-        loop.wait(1)
+        loop.messages(1)
     assert [message.payload for message in loop.put_back] == [0]
 
 
@@ -233,5 +233,5 @@ def test_who_is_shown_messages_and_fails_stops_none(publish, open_loop, monkeypa
     loop = open_loop()
     loop.connection.connection.on_fetched = lambda _messages: 1 / 0
     loop.consumer.consume()
-    assert loop.wait(4) == list(range(4))
+    assert loop.messages(4) == list(range(4))
     assert "fetched_messages_not_told" in caplog.text

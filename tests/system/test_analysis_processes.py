@@ -45,7 +45,9 @@ class Analysts:
 
     def ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/readyz", timeout=5) as told:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._port}/readyz", timeout=60
+            ) as told:
                 return told.status == 200
         except OSError:
             return False

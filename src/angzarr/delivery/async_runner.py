@@ -156,7 +156,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """
     if threading.current_thread() is threading.main_thread():
         return _run_here(_own_loop(), work)
-    return _run_shared(_shared_loop(), _contained(work))
+    return _run_shared(_shared_loop(), work)
 
 
 async def _contained(work: Coroutine[Any, Any, T]) -> T:
@@ -187,7 +187,8 @@ class _Struck(Coroutine[Any, Any, T]):
     """A coroutine in which an error can be raised at the point where it waits."""
 
     def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
-        self._work = work
+        self._given = work
+        self._work = _contained(work)
         self._loop = loop
         self._task: asyncio.Task[Any] | None = None
         self._error: type[Exception] | None = None
@@ -197,13 +198,17 @@ class _Struck(Coroutine[Any, Any, T]):
         self._loop.call_soon_threadsafe(self._strike, error)
 
     def _strike(self, error: type[Exception]) -> None:
-        if self._task is not None and not self._task.done():
-            self._error = error
+        self._error = error
+        if self._task is not None:
             self._task.cancel()
 
     def send(self, value: Any) -> Any:
-        """Go on."""
-        self._task = self._task or asyncio.current_task()
+        """Go on; one that was struck before it began raises at its beginning."""
+        if self._task is None:
+            self._task = asyncio.current_task()
+            if self._error is not None:
+                self._given.close()
+                return self._work.throw(self._error())
         return self._work.send(value)
 
     def throw(self, error: Any, *rest: Any) -> Any:
@@ -226,10 +231,13 @@ class _Struck(Coroutine[Any, Any, T]):
 
 def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     struck = _Struck(work, loop)
-    future = asyncio.run_coroutine_threadsafe(struck, loop)
+    with INTERRUPTER.waiting(struck.strike):
+        return _await_shared(asyncio.run_coroutine_threadsafe(struck, loop))
+
+
+def _await_shared(future: concurrent.futures.Future[T]) -> T:
     try:
-        with INTERRUPTER.waiting(struck.strike):
-            return future.result()
+        return future.result()
     except concurrent.futures.CancelledError as error:
         if _interrupted_pid == os.getpid():
             raise Interrupt from error

@@ -117,6 +117,30 @@ def test_no_strike_reaches_a_thread_after_its_handler(interrupter):
         assert found[0] in ("struck", 1999000)
 
 
+def test_a_coroutine_that_is_struck_before_it_begins_raises_at_once(monkeypatch):
+    """The loop is busy, as on a slow machine: the strike comes first in its line."""
+    begun = []
+
+    async def handler():
+        begun.append("begun")
+
+    def hand_over(work, loop):
+        assert INTERRUPTER.strike(threading.get_ident(), Struck, WAKE)
+        return threadsafe(work, loop)
+
+    threadsafe = asyncio.run_coroutine_threadsafe
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", hand_over)
+
+    def work():
+        with INTERRUPTER:
+            return run(handler())
+
+    thread, found = in_thread(work)
+    thread.join(60)
+    assert not begun
+    assert isinstance(found[0], Struck)
+
+
 def test_a_coroutine_that_a_thread_waits_for_is_struck_where_it_waits():
     where = []
 

@@ -122,7 +122,7 @@ def world(tmp_path):
     if world.process is not None and world.process.poll() is None:
         world.process.terminate()
         try:
-            world.process.wait(30)
+            world.process.wait(60)
         except subprocess.TimeoutExpired:
             world.process.kill()
             world.process.wait()

@@ -67,7 +67,7 @@ def servers(monkeypatch):
     wait_until(lambda: one._stopping, "the supervisor to stop")
     for which in range(len(fake.processes)):
         fake.kill(which)
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
 
 

@@ -196,4 +196,4 @@ def test_a_worker_that_ends_lets_the_database_of_its_books_go(tmp_path):
 
 def test_one_without_aggregates_has_none_to_forget():
     with apps(broker="memory://", store="memory://") as make:
-        assert make()._runtime._open_pruning_thread() is None
+        assert make()._runtime._open_book_threads() == []

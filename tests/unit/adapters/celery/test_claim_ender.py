@@ -74,22 +74,22 @@ def test_what_comes_while_a_call_is_under_way_is_ended_in_the_next(store, ender,
 
     def hold(_ends):
         under_way.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     store.before = hold
     ender.end(ending("first"))
-    assert under_way.wait(10)
+    assert under_way.wait(60)
     ender.end(*(ending(str(n)) for n in range(MOST_A_CALL + 1)))
     assert not heard, "nothing is acknowledged before the store has confirmed it"
     go_on.set()
-    assert ender.wait(10)
+    assert ender.wait(60)
     assert store.calls == [1, MOST_A_CALL, 1]
     assert heard == [("first", True), *((str(n), True) for n in range(MOST_A_CALL + 1))]
 
 
 def test_a_claim_that_another_took_over_is_told_to_its_message_alone(ender, ending, heard):
     ender.end(ending("a"), ending("b", token="another's"), ending("c"))
-    assert ender.wait(10)
+    assert ender.wait(60)
     assert heard == [("a", True), ("b", False), ("c", True)]
 
 
@@ -115,7 +115,7 @@ def test_a_claim_that_cannot_be_ended_keeps_its_message_alone(store, ender, endi
 
     store.before = refuse
     ender.end(ending("a"), ending("odd"), ending("b"))
-    assert ender.wait(10)
+    assert ender.wait(60)
     assert heard == [("a", True), ("odd", "a record of another kind"), ("b", True)]
     assert "claim_not_ended" in caplog.text
 
@@ -126,7 +126,7 @@ def test_who_fails_to_hear_keeps_the_others_from_nothing(ender, ending, heard, c
         raise RuntimeError(msg)
 
     ender.end(ending("a")._replace(then=fail), ending("b"))
-    assert ender.wait(10)
+    assert ender.wait(60)
     assert heard == [("b", True)]
     assert "the loop is gone" in caplog.text
 

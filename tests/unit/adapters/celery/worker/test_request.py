@@ -660,7 +660,7 @@ def test_nothing_is_acknowledged_while_the_claim_store_is_away(succeeded, app):
         return settle_all(ends)
 
     told = succeeded(settle_all=fail_first)
-    assert asked.wait(10)
+    assert asked.wait(60)
     assert told == []
     away.set()
     wait_until(lambda: len(told) == 2)
