@@ -16,7 +16,7 @@ from typing import Final
 
 #: Seconds until a process that died at its start is started again: at first, and at most.
 FIRST_RESTART, LONGEST_RESTART = 0.5, 30.0
-#: Seconds that a process must have lasted for its death to be the first in a row.
+#: Seconds without a death after which the next is the first in a row.
 LASTED: Final = 60.0
 #: Seconds between two steps of autoscaling up, and until the first step down.
 GROWS_EVERY: Final = 1.0
@@ -50,6 +50,8 @@ class ManagedProcess:
     #: Whether it takes messages and may run them, and whether it moves.
     ready: bool = False
     live: bool = True
+    #: Whether it was ready at any time.
+    worked: bool = False
     #: The part of what it could do that it does: 0 is idle, 1 is all it can.
     load: float = 0.0
     #: What its claims are held by; a successor ends that if it dies.
@@ -99,6 +101,7 @@ class ProcessPlan:
     was_up: bool = False
     stopping: bool = False
     _deaths: int = 0
+    _died_at: float = float("-inf")
     _not_before: float = float("-inf")
     _owners: list[str] = field(default_factory=list)
     _full_since: float | None = None
@@ -116,6 +119,7 @@ class ProcessPlan:
             return
         process.heard_at = now
         process.ready = words.get("ready") is True
+        process.worked |= process.ready
         process.live = words.get("live") is not False
         load = words.get("load")
         process.load = float(load) if isinstance(load, int | float) else 0.0
@@ -135,20 +139,20 @@ class ProcessPlan:
     def end(self, number: int, *, failed: bool, now: float) -> float:
         """Take note that process *number* ended; return the seconds until one may start again.
 
-        One that *failed* died of itself: by a signal, or with an error. Deaths in a row double the
-        pause, half of which is by chance.
+        One that *failed* died of itself: by a signal, or with an error. Deaths in a row of those
+        that never were ready double the pause, half of which is by chance. What worked before it
+        died is replaced soon, or a wave of poison would leave the others without a process.
         """
         process = self.processes.pop(number, None)
         if process is None:
             return 0.0
         if failed and process.owner:
             self._owners.append(process.owner)
-        if not failed or process.phase is ProcessPhase.DRAINING:
+        if process.phase is ProcessPhase.DRAINING or (process.worked and not failed):
             return 0.0
-        self._deaths = 1 if now - process.started_at >= LASTED else self._deaths + 1
-        pause = _pause(self._deaths - 1)
-        if self._deaths == 1 and process.ready:
-            pause = 0.0  # the first death of one that worked costs no time
+        is_first, self._died_at = now - self._died_at >= LASTED, now
+        self._deaths = 0 if process.worked else self._deaths + 1
+        pause = 0.0 if process.worked and is_first else _pause(max(0, self._deaths - 1))
         pause *= (1 + self.chance()) / 2
         self._not_before = now + pause
         return pause

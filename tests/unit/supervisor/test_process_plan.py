@@ -59,27 +59,38 @@ def test_the_first_death_of_a_process_that_worked_costs_no_time():
     assert (order.do, order.number, order.owners) == (Do.START, 1, ("owner-1",))
 
 
-def test_deaths_in_a_row_double_the_pause_up_to_half_a_minute():
+def test_deaths_in_a_row_of_what_never_was_ready_double_the_pause_up_to_half_a_minute():
     plan = settled(1)
+    plan.end(1, failed=True, now=1.0)
     now, pauses = 1.0, []
     for _ in range(12):
-        pauses.append(plan.end(1, failed=True, now=now))
-        assert not [order for order in plan.due(now + pauses[-1] - 0.01) if pauses[-1]]
-        now += pauses[-1]
         assert done(plan, now) == [(Do.START, 1)]
         up(plan, 1, now=now, ready=False)
-    assert pauses[:4] == [0.0, 2 * FIRST_RESTART, 4 * FIRST_RESTART, 8 * FIRST_RESTART]
+        pauses.append(plan.end(1, failed=True, now=now))
+        assert not plan.due(now + pauses[-1] - 0.01)
+        now += pauses[-1]
+    assert pauses[:4] == [FIRST_RESTART * 2**n for n in range(4)]
     assert pauses[-1] == LONGEST_RESTART
 
 
-def test_a_process_that_lasted_dies_as_the_first_in_a_row():
+def test_a_process_that_ends_well_before_it_was_ready_is_not_started_in_a_hot_loop():
     plan = settled(1)
     plan.end(1, failed=True, now=1.0)
     plan.due(1.0)
-    plan.end(1, failed=True, now=1.5)
-    plan.due(100.0)
-    up(plan, 1, now=100.0)
-    assert plan.end(1, failed=True, now=100.0 + LASTED) == 0.0
+    assert plan.end(1, failed=False, now=1.0) == FIRST_RESTART
+
+
+def test_a_wave_of_deaths_of_what_worked_costs_half_a_second_each():
+    plan = settled(1)
+    now, pauses = 100.0, []
+    for _ in range(5):
+        up(plan, 1, now=now)
+        pauses.append(plan.end(1, failed=True, now=now))
+        now += pauses[-1]
+        plan.due(now)
+    assert pauses == [0.0, *[FIRST_RESTART] * 4]
+    up(plan, 1, now=now)
+    assert plan.end(1, failed=True, now=now + LASTED) == 0.0
 
 
 def test_owners_of_all_that_died_go_to_the_next_process_once():
