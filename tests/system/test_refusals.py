@@ -82,7 +82,8 @@ def ended(worker, folder):
 def test_a_time_limit_on_the_command_line_is_refused_by_a_worker(tmp_path, pool, option):
     said = refuse(tmp_path, "-P", pool, option, "5")
     assert "Error: angzarr refuses to start: all tasks have a time limit (--time-limit" in said
-    assert f"which the {pool} pool ignores: use `angzarr worker` or prefork, or remove the limit" in said
+    cure = "use `angzarr worker` or prefork, or remove the limit"
+    assert f"which the {pool} pool ignores: {cure}" in said
 
 
 @pytest.mark.soak
