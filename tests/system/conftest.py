@@ -82,13 +82,18 @@ class Site:
         for name, value in self.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.syspath_prepend(str(HERE))
-        sys.modules.pop(self.name, None)
+        self._forget_modules()
         self.module = importlib.import_module(self.name)
         self.app = self.module.app
 
     def close(self):
         self.app.close()
-        sys.modules.pop(self.name, None)
+        self._forget_modules()
+
+    def _forget_modules(self):
+        """Let the next site read its own environment: its module, and the one many build on."""
+        for name in (self.name, "road_app"):
+            sys.modules.pop(name, None)
 
     @contextmanager
     def worker(self, *options: str, pool: str = "prefork", **environment: str):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import urllib.error
 import urllib.request
 from contextlib import contextmanager, suppress
@@ -32,7 +31,6 @@ class HealthSite(Site):
     name = "health_app"
 
     def __init__(self, folder, environment, monkeypatch):
-        sys.modules.pop("road_app", None)
         self.port = free_port()
         super().__init__(
             folder,
@@ -44,10 +42,6 @@ class HealthSite(Site):
             monkeypatch,
         )
         self.host = f"h{self.port}@here"
-
-    def close(self):
-        super().close()
-        sys.modules.pop("road_app", None)
 
     def probe(self, path: str) -> tuple[int, dict]:
         """Return status and conditions; (0, {}) where nobody answers."""

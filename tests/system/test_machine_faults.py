@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import signal
-import sys
 import urllib.request
 from collections import Counter
 from datetime import timedelta
@@ -31,10 +30,6 @@ class Faulty(Site):
 
     def begun_worker(self, *options, **more):
         return super().begun_worker(*options, ROAD_FAULTS=self.faults, **more)
-
-    def __init__(self, *args):
-        sys.modules.pop("road_app", None)  # the app of another test
-        super().__init__(*args)
 
 
 @pytest.fixture

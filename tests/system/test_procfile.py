@@ -25,14 +25,6 @@ NAMES = ["beat", "dashboard", "dlq-analysis", "worker"]
 class ProcfileSite(Site):
     name = "procfile_app"
 
-    def __init__(self, *arguments):
-        sys.modules.pop("road_app", None)  # read the environment of this site
-        super().__init__(*arguments)
-
-    def close(self):
-        super().close()
-        sys.modules.pop("road_app", None)
-
     @contextmanager
     def managed(self, folder: Path, port: int):
         """All processes of the Procfile, by honcho."""

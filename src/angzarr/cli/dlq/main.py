@@ -20,7 +20,7 @@ from angzarr.cli.dlq.letters_import import import_
 from angzarr.cli.dlq.letters_move import export, move
 from angzarr.cli.dlq.replay import replay
 from angzarr.cli.dlq.spool import spool
-from angzarr.cli.worker import supervise
+from angzarr.cli.supervision import supervise
 from angzarr.dead_letters.names import check_domains
 from angzarr.wiring.analysis_worker import open_worker, serve_health, stopped_by_signal
 from angzarr.wiring.stores import write_logs
