@@ -50,7 +50,7 @@ class Shell:
             check=False,
         )
 
-    def run_until(self, command: str, done: Callable[[str], bool], seconds: float = 120) -> str:
+    def run_until(self, command: str, done: Callable[[str], bool], seconds: float = 600) -> str:
         """Run *command*, which changes nothing, until *done* with what it says; return that."""
         said = [self.run(command)]
 

@@ -21,7 +21,7 @@ NEEDED = (
     "src", "examples", "charts", "docs/tutorial",
 )  # fmt: skip
 #: Commands that only look, so that they may be asked again until it is so.
-LOOKS = re.compile(r"^kubectl (get|logs)|dlq (list|show)|fleet list")
+LOOKS = re.compile(r"^kubectl (get|logs)|dlq (list|show)|dlq jobs list|fleet list")
 
 
 @dataclass
@@ -58,12 +58,12 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(commands, tmp_pat
     for name in NEEDED:
         copy(CHECKOUT / name, tmp_path / name)
     shell = Shell(tmp_path, commands)
-    *before, replay, clean = steps()
+    *before, replayed, clean = steps()
     *before, repaired = before
     for step in (step for block in before for step in block):
         take(shell, step)
     repair(tmp_path / "docs/tutorial/shop/shop.py")
-    for step in [*repaired, *replay, *clean]:
+    for step in [*repaired, *replayed, *clean]:
         take(shell, step)
     shell.run_until("kubectl get all --no-headers", nothing_is_left)
     record({command: round(seconds, 1) for command, seconds in shell.took})
