@@ -70,8 +70,8 @@ def test_the_threads_of_a_worker_end_with_it(servers, pool, tmp_path, unique_nam
             app, pool=pool, concurrency=2, perform_ping_check=False, shutdown_timeout=60
         ):
             results = [awaited.delay(), retried.delay()]
-            wait_until(lambda: all(one.ready() for one in results), "both to end")
-        assert [one.state for one in results] == ["SUCCESS", "FAILURE"]
+            for one, end in zip(results, ["SUCCESS", "FAILURE"], strict=True):
+                wait_until(lambda one=one, end=end: one.state == end, f"{one.id} is a {end}")
         wait_until(lambda: ours() == before, "our threads to end")
     assert {"angzarr-lease", "angzarr-facts"} <= seen
     app.close()

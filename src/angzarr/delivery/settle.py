@@ -60,10 +60,13 @@ _ANSWERS = (Handled, Duplicate, Skipped, DeadLettered, Parked)
 
 
 class Followers(Protocol):
-    """The tasks that Celery starts after a success: links and a chain's next step."""
+    """The tasks that Celery starts after a success (links, a chain's next step), and who waits."""
 
     def publish(self, delivery: Delivery, value: Any, /) -> None:
         """Publish them with fixed ids, confirmed; raises BrokerUnavailable otherwise."""
+
+    def tell_retry(self, error: Exception, /) -> None:
+        """Tell who waits for the result that the event is tried again; never raises."""
 
 
 class _Back(NamedTuple):
@@ -163,6 +166,9 @@ class Settler:
         ending = Wait(position=Position(delivery.position.replay, hop), delay=delay)
         if not self.store.owns(delivery.key, delivery.token):
             return self._ended_before(delivery, ending)
+        if isinstance(outcome, Retried):
+            # Before the copy exists: it may end at once, and its end is the one that stays.
+            self.followers.tell_retry(outcome.error)
         back = self._copy(delivery, outcome, delay, attempt=attempt, hop=hop)
         self._send_back(delivery, outcome, back)
         return self._end(delivery, outcome, ending)

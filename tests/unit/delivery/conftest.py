@@ -103,6 +103,9 @@ class _Followers:
         self.journal.entries.append("followers")
         self.journal.followed.append((delivery.event.id, value))
 
+    def tell_retry(self, error):
+        self.journal.entries.append("tell_retry")
+
 
 class _Letters:
     def __init__(self, journal):

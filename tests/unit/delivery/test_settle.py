@@ -152,7 +152,7 @@ def test_a_delay_beyond_all_calendars_is_capped(world):
         (None, Handled, ["followers", "fact", "complete"]),
         (Skip("no"), Skipped, ["fact", "complete"]),
         (GiveUp("no"), DeadLettered, ["letter", "fact", "fail"]),
-        (ConnectionResetError(), Retried, ["copy", "fact", "wait"]),
+        (ConnectionResetError(), Retried, ["tell_retry", "copy", "fact", "wait"]),
         (Postpone(1), Postponed, ["copy", "fact", "wait"]),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_late_owner_publishes_neither_letter_nor_copy(world, error):
     world.leases.renew("late", timedelta(days=1))
     world.handler(overtaken, policy=POLICY)
     assert world.take(owner="late") is None
-    assert not {"copy", "letter", "followers"} & {*world.journal.entries}
+    assert not {"tell_retry", "copy", "letter", "followers"} & {*world.journal.entries}
     assert world.journal.facts[0].subtype == "fenced"
 
 

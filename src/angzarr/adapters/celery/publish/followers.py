@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import uuid
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
+from billiard.einfo import ExceptionInfo
 from celery import Celery, chord, group, signature
-from celery.app.task import Context
+from celery.app.task import Context, get_actual_ignore_result
+from celery.backends.base import DisabledBackend
 from celery.canvas import _chain as chain
 from kombu.exceptions import OperationalError
 
@@ -28,6 +30,8 @@ _NEVER = (UnserializableEvent, TypeError, ValueError, LookupError, AttributeErro
 
 #: The request whose delivery runs here, with its followers.
 FOLLOWING: ContextVar[Any] = ContextVar("angzarr_following", default=None)
+#: The attribute of a request whose state RETRY is stored.
+_RETRY_TOLD: Final = "angzarr_retry_told"
 
 
 class CeleryFollowers:
@@ -66,6 +70,26 @@ class CeleryFollowers:
                 raise
             msg = f"the result backend did not take what follows task {delivery.message.id}: "
             raise Unavailable(msg + text_of(error)) from error
+
+    def tell_retry(self, error: Exception) -> None:
+        """Store the state RETRY of the request in `FOLLOWING`, in place of Celery's tracer.
+
+        The tracer would do it once the copy is out, and could overwrite the end of that: who waits
+        would wait for ever. It still does so where the result backend failed here.
+        """
+        request = FOLLOWING.get()
+        if request is None or isinstance(self._app.backend, DisabledBackend):
+            return
+        task = self._app.tasks[request.task]
+        if getattr(request, _RETRY_TOLD, False) or get_actual_ignore_result(task, request):
+            return
+        try:
+            stack = ExceptionInfo((type(error), error, error.__traceback__)).traceback
+            task.backend.mark_as_retry(request.id, error, stack, request=request)
+        except Exception as failed:  # noqa: BLE001 - the retry is made, whatever the backend says
+            _log.debug("retry_not_told: Celery's tracer tries again: %r", failed)
+        else:
+            setattr(request, _RETRY_TOLD, True)
 
     def _is_backend_away(self, error: Exception) -> bool:
         """True if *error* is the result backend's, which counts a chord before it is sent."""
@@ -110,6 +134,12 @@ def _parts(step: Any) -> list[Any]:
         header = step.tasks.tasks if isinstance(step.tasks, group) else step.tasks
         return [*header, step.body]
     return list(step.tasks) if isinstance(step, group | chain) else []
+
+
+def keep_told_retry(request: Any) -> None:
+    """Keep Celery's tracer from storing the state RETRY once more, if `tell_retry` has."""
+    if getattr(request, _RETRY_TOLD, False):
+        request.ignore_result = True
 
 
 def forget_followers(request: Any) -> None:

@@ -21,7 +21,12 @@ from celery.signals import task_postrun
 from celery.utils.threads import LocalStack
 
 from angzarr.adapters.celery.envelope import FIELD, TOLD, delivery_of
-from angzarr.adapters.celery.publish.followers import FOLLOWING, forget_followers, tell_skipped
+from angzarr.adapters.celery.publish.followers import (
+    FOLLOWING,
+    forget_followers,
+    keep_told_retry,
+    tell_skipped,
+)
 from angzarr.adapters.celery.worker.binding import in_own_call, is_within
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_events import show_error
@@ -222,6 +227,7 @@ class AngzarrTask(Task):
                 return None
             case Retried(error=error, delay=delay, text=text):
                 show_error(delivery.message.id, f"in {delay.total_seconds()} s: {text}")
+                keep_told_retry(request)
                 raise Retry(exc=error, when=delay.total_seconds()) from error
             case DeadLettered(
                 error=MemoryError() | Reject() | Ignore() | Retry() as error, letter=letter

@@ -117,8 +117,13 @@ def _failed(request: Any, error: Exception) -> list[Callable[[], object]]:
 
 def _retried(request: Any, reason: Retry) -> list[Callable[[], object]]:
     task, context, info = request.task, request._context, _info(reason.exc)  # noqa: SLF001
+    backend = task.backend
     return [
-        lambda: task.backend.mark_as_retry(request.id, reason.exc, info.traceback, request=context),
+        # The copy is out, and may have ended: its end stays.
+        lambda: (
+            _has_ended(backend, request.id)
+            or backend.mark_as_retry(request.id, reason.exc, info.traceback, request=context)
+        ),
         lambda: task.on_retry(reason.exc, request.id, request.args, request.kwargs, info),
         lambda: signals.task_retry.send(sender=task, request=context, reason=reason, einfo=info),
         lambda: request.send_event(

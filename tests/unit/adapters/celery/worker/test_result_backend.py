@@ -7,6 +7,7 @@ import warnings
 from types import SimpleNamespace
 
 import pytest
+from celery.backends.base import Backend
 from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.unit.adapters.celery import child
 
@@ -14,6 +15,7 @@ from angzarr.adapters.celery.celery_defaults import bound_retries
 from angzarr.adapters.celery.claim_batch import LeftToAck
 from angzarr.adapters.celery.envelope import sent_as
 from angzarr.adapters.celery.worker.task import _one_server, ack_follows
+from angzarr.delivery.settle import Settler
 from angzarr.errors import DecodeError
 from angzarr.resilience import VerdictRule
 from angzarr.resilience.category import Category, Verdict
@@ -196,3 +198,74 @@ def test_what_its_before_start_skips_is_completed_by_its_acknowledgement(app):
     claim, told = traced(app, app.task(name="t", lazy=False, base=Refuses)(nothing))
     assert isinstance(told.retstr, LeftToAck)
     assert not isinstance(state_of(app, claim), AlreadyCompleted)
+
+
+def away():
+    msg = "away"
+    raise ConnectionResetError(msg)
+
+
+def run_beside(make_app, monkeypatch, steps, call=away):
+    """Run *call* with a result backend, noting in *steps* what it stores."""
+    app = make_app(backend="cache+memory://", facts={"log": False})
+    task, kind = app.task(name="t", lazy=False)(call), type(app.backend)
+    stores = kind.store_result
+
+    def store(backend, task_id, result, state, **options):
+        steps.append(state)
+        return stores(backend, task_id, result, state, **options)
+
+    monkeypatch.setattr(kind, "store_result", store)
+    app._runtime.begin_work()
+    try:
+        child.traced(task, task_id=uuid.uuid4().hex)
+    finally:
+        app._runtime.end_work()
+
+
+@pytest.fixture
+def puts(monkeypatch):
+    """What is called before each copy is published."""
+    before, send_back = [], Settler._send_back
+
+    def noted(*what):
+        for one in before:
+            one()
+        send_back(*what)
+
+    monkeypatch.setattr(Settler, "_send_back", noted)
+    return before
+
+
+def test_a_retry_is_told_before_its_copy_may_end(make_app, monkeypatch, puts):
+    steps = []
+    puts.append(lambda: steps.append("copy"))
+    run_beside(make_app, monkeypatch, steps)
+    assert steps == ["RETRY", "copy"]
+
+
+def test_a_retry_that_the_backend_refused_is_told_after_the_copy(make_app, monkeypatch, puts):
+    steps, works = [], Backend.mark_as_retry
+
+    def flaky(*what, **options):
+        return works(*what, **options) if "copy" in steps else away()
+
+    puts.append(lambda: steps.append("copy"))
+    monkeypatch.setattr(Backend, "mark_as_retry", flaky)
+    run_beside(make_app, monkeypatch, steps)
+    assert steps == ["copy", "RETRY"]
+
+
+def test_what_is_told_as_a_retry_and_becomes_a_letter_ends_as_a_failure(
+    make_app, monkeypatch, puts
+):
+    steps = []
+
+    def refused():
+        msg = "our own error"
+        raise TypeError(msg)
+
+    puts.append(refused)
+    monkeypatch.setattr("angzarr.delivery.retry_until_available.MOST_TRIES", 1)
+    run_beside(make_app, monkeypatch, steps)
+    assert steps == ["RETRY", "FAILURE"]
