@@ -97,6 +97,12 @@ async def ship(event: OrderPlaced, ctx: Context) -> None:
 def keep_for_later(event: OrderPaid) -> None: ...
 
 
+async def place(order_id: str) -> None:
+    placed = OrderPlaced(order_id=order_id)
+    assert_type(await app.apublish(placed, id=uuid.uuid4(), root=order_id, countdown=5), Event)
+    assert_type(await app.apublish_many([placed, Publication(placed, root="o-2")]), list[Event])
+
+
 async def address_of(order_id: str) -> str:
     return order_id
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
@@ -28,6 +28,7 @@ from angzarr.adapters.celery.worker.task_classes import (
 )
 from angzarr.adapters.celery.worker.worker import StartStep
 from angzarr.aggregates.decider import Decider
+from angzarr.app.async_publisher import AsyncPublisher
 from angzarr.app.commands import Commands
 from angzarr.app.escalations import Escalations
 from angzarr.app.projections import ProjectionRegistry
@@ -66,6 +67,29 @@ def _of(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concate
     def call(app: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return method(getattr(app, part), *args, **kwargs)
 
+    return call
+
+
+def _awaited(
+    part: str, method: Callable[Concatenate[EventPublisher, P], R]
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The publisher's *method* as coroutine function of the app, which holds it as *part*."""
+
+    @wraps(method)
+    async def call(app: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        publisher: AsyncPublisher = getattr(app, part)
+        return await publisher.run(method, *args, **kwargs)
+
+    call.__name__ = f"a{method.__name__}"
+    call.__qualname__ = f"Angzarr.{call.__name__}"
+    call.__doc__ = f"""Do as `{method.__name__}` does while the event loop goes on.
+
+        It takes, returns and raises the same, and the context goes along. THREADS calls publish
+        at a time, the others wait for their turn. Awaited in turn, calls keep their order; side by
+        side they have none. A call that is cancelled before its turn has sent nothing; later it
+        may have, and publishing again with the same *id* is safe. Do not change the event while
+        it is awaited.
+        """
     return call
 
 
@@ -151,6 +175,7 @@ class Angzarr(Celery):
         self._celery_tasks = tasks = CeleryTasks(self)
         self._context = context
         self._publisher = EventPublisher(context, CelerySender(self, Angzarr.send_task))
+        self._async_publisher = AsyncPublisher(self._publisher)
         self._escalations = Escalations(context, self.publish)
         outbox = CeleryOutbox(self, self.publish_many, self.escalate)
         self._parts = parts = ProcessParts(context, self, outbox)
@@ -175,6 +200,8 @@ class Angzarr(Celery):
     projection = _of("_projections", ProjectionRegistry.projection)
     publish = _of("_publisher", EventPublisher.publish)
     publish_many = _of("_publisher", EventPublisher.publish_many)
+    apublish = _awaited("_async_publisher", EventPublisher.publish)
+    apublish_many = _awaited("_async_publisher", EventPublisher.publish_many)
     send_command = _of("_commands", Commands.send_command)
     execute = _of("_commands", Commands.execute)
     execute_with_retry = _of("_commands", Commands.execute_with_retry)
@@ -318,6 +345,10 @@ class Angzarr(Celery):
         return SystemClock().now().astimezone(self.timezone)
 
     def close(self) -> None:
-        """Close what this process opened, Celery's and ours; a later use opens it again."""
+        """Close what this process opened, Celery's and ours; a later use opens it again.
+
+        It waits for the events that coroutines are publishing.
+        """
+        self._async_publisher.close()
         self._runtime.close()
         super().close()

@@ -8,10 +8,12 @@ import time
 from datetime import timedelta
 
 import pytest
+from celery import signals
 from tests.unit.testing import shop
-from tests.unit.testing.shop import START, Paid, Placed, fails
+from tests.unit.testing.shop import START, Packed, Paid, Placed, fails
 
 from angzarr import Angzarr, GiveUp, Postpone, Skip
+from angzarr.events.event import task_id_for
 from angzarr.testing import FakeClock, NotSettled
 from polling import wait_until
 
@@ -50,6 +52,24 @@ def test_what_is_to_come_later_waits_until_the_clock_is_moved(angzarr_worker, fa
     fake_clock.advance(minutes=1)
     assert [one.outcome for one in angzarr_worker.run_due()] == ["handled"]
     assert angzarr_worker.waiting == []
+
+
+def test_what_a_coroutine_awaits_to_be_published_belongs_to_its_flow(angzarr_worker):
+    parents, published = [], []
+
+    def note(headers, **_told):
+        parents.append(headers["parent_id"])
+
+    async def publish():
+        signals.before_task_publish.connect(note)
+        published.append(await shop.app.apublish(Packed(order_id="o-9"), id="e-9"))
+        signals.before_task_publish.disconnect(note)
+
+    shop.says.append(publish)
+    done = angzarr_worker.publish(Paid(order_id="o-1"), id="e-1")
+    assert ("e-9", "shop.ship") in [(one.event_id, one.handler) for one in done]
+    assert [(one.causation_id, one.correlation_id) for one in published] == [("e-1", "e-1")]
+    assert parents == [task_id_for("e-1", "shop.mail")]
 
 
 def test_a_countdown_and_an_eta_go_by_the_clock(angzarr_worker, fake_clock):
