@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
 
 from celery import Celery, signals
@@ -73,12 +73,16 @@ def _of(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concate
 def _awaited(
     part: str, method: Callable[Concatenate[EventPublisher, P], R]
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """The publisher's *method* as coroutine function of the app, which holds it as *part*."""
+    """The app's method like *method* as a coroutine function; the app holds its threads as *part*.
+
+    What a subclass has in its place is what is called.
+    """
 
     @wraps(method)
     async def call(app: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        publisher: AsyncPublisher = getattr(app, part)
-        return await publisher.run(method, *args, **kwargs)
+        threads: AsyncPublisher = getattr(app, part)
+        publish: Callable[P, R] = getattr(app, method.__name__)
+        return await threads.run(partial(publish, *args, **kwargs))
 
     call.__name__ = f"a{method.__name__}"
     call.__qualname__ = f"Angzarr.{call.__name__}"
@@ -175,7 +179,7 @@ class Angzarr(Celery):
         self._celery_tasks = tasks = CeleryTasks(self)
         self._context = context
         self._publisher = EventPublisher(context, CelerySender(self, Angzarr.send_task))
-        self._async_publisher = AsyncPublisher(self._publisher)
+        self._async_publisher = AsyncPublisher()
         self._escalations = Escalations(context, self.publish)
         outbox = CeleryOutbox(self, self.publish_many, self.escalate)
         self._parts = parts = ProcessParts(context, self, outbox)

@@ -13,13 +13,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from angzarr.app.publisher import EventPublisher
 from angzarr.runtime.processes import OncePerProcess
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger("angzarr.publishing")
@@ -29,28 +27,21 @@ THREADS: Final = 8
 
 
 class AsyncPublisher:
-    """Lets threads call *publisher*; safe to use from several loops, and after a fork."""
+    """Runs calls that publish on threads; safe to use from several loops, and after a fork."""
 
-    def __init__(self, publisher: EventPublisher) -> None:
-        self._publisher = publisher
+    def __init__(self) -> None:
         self._pool = OncePerProcess(partial(ThreadPoolExecutor, THREADS, "angzarr-publish"))
         #: Of each loop: the threads that its coroutines may still use.
         self._free: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             WeakKeyDictionary()
         )
 
-    async def run(
-        self,
-        method: Callable[Concatenate[EventPublisher, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Run the publisher's *method* on a thread, in the context of this coroutine.
+    async def run(self, call: Callable[[], T]) -> T:
+        """Run *call* on a thread, in the context of this coroutine; return or raise as it does.
 
-        A coroutine that is cancelled before its turn has not begun it. One that is cancelled later
-        goes on at once, while *method* goes on to its end and keeps its thread until then.
+        A coroutine that is cancelled before its turn has not begun *call*. One that is cancelled
+        later goes on at once, while *call* goes on to its end and keeps its thread until then.
         """
-        call = partial(method, self._publisher, *args, **kwargs)
         loop = asyncio.get_running_loop()
         free = self._free.setdefault(loop, asyncio.Semaphore(THREADS))
         await free.acquire()

@@ -14,6 +14,8 @@ MOST = 25
 NAMES = (
     "add_dlq_rule",
     "aggregate",
+    "apublish",
+    "apublish_many",
     "book",
     "breaker",
     "decider",

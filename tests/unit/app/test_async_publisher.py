@@ -14,7 +14,7 @@ from celery import signals
 from pydantic import BaseModel
 from tests.apps import apps
 
-from angzarr import Publication
+from angzarr import Angzarr, Publication
 from angzarr.adapters.celery.memory_transport import memory_broker
 from angzarr.adapters.celery.publish import publisher as publishing
 from angzarr.app.async_publisher import THREADS, AsyncPublisher
@@ -278,12 +278,21 @@ def test_close_waits_for_what_is_being_published_and_a_later_call_opens_it_again
     assert ids_in(app, unique_name) == ["e-1", "e-2"]
 
 
-def test_a_pool_that_was_closed_since_it_was_looked_up_is_replaced(app):
-    publisher = AsyncPublisher(app._publisher)
-    closed = publisher._pool.get()
-    closed.shutdown()
+def test_a_subclass_that_publishes_in_its_own_way_is_asked(unique_name):
+    class Tenants(Angzarr):
+        def publish(self, event, **said):
+            return super().publish(event, **said, tenant_id="t-1")
+
+    with Tenants("shop", broker=f"memory://{unique_name}", set_as_current=False) as app:
+        app.handler(Placed, name="one")(ignore)
+        assert asyncio.run(app.apublish(Placed(order_id="o"))).tenant_id == "t-1"
+
+
+def test_a_pool_that_was_closed_since_it_was_looked_up_is_replaced():
+    publisher = AsyncPublisher()
+    publisher._pool.get().shutdown()
     with pytest.raises(RuntimeError):  # as at the end of the process: it is not replaced for ever
-        asyncio.run(publisher.run(lambda _publisher: 1))
+        asyncio.run(publisher.run(lambda: 1))
     publisher.close()
-    assert asyncio.run(publisher.run(lambda _publisher: 1)) == 1
+    assert asyncio.run(publisher.run(lambda: 1)) == 1
     publisher.close()
