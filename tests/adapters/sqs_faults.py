@@ -33,13 +33,13 @@ STATUS = {
 class Faults:
     """What every client of our transport is answered from now on.
 
-    `code` is the error, None: the server answers; `queue` the only queue that it is about, and
-    `after` how many messages are let through before.
+    `code` is the error, None: the server answers; `queue` the only queue that it is about, `after`
+    how many requests are let through before, and `times` how often the error comes.
     """
 
-    def __init__(self, monkeypatch):
-        self.code, self.queue, self.after = None, None, 0
-        self.operation = "SendMessage"
+    def __init__(self, monkeypatch, operation="SendMessage"):
+        self.code, self.queue, self.after, self.times = None, None, 0, None
+        self.operation = operation
         self.asked: Counter[str] = Counter()
         real = SqsChannel._new_boto_client
 
@@ -59,6 +59,10 @@ class Faults:
         if self.after:
             self.after -= 1
             return None
+        if self.times is not None:
+            if not self.times:
+                return None
+            self.times -= 1
         body = json.dumps({"__type": f"com.amazonaws.sqs#{self.code}", "message": "so be it"})
         headers = {"Content-Type": "application/x-amz-json-1.0"}
         return AWSResponse(request.url, STATUS[self.code], headers, _Raw(body.encode()))

@@ -195,6 +195,7 @@ def test_a_lost_reply_is_uncertain_and_the_account_is_true(proxied, redis_url):
     assert [e.id for e in error.confirmed] == chunk[:MOST_MESSAGES]
     assert [e.id for e in error.uncertain] == chunk[MOST_MESSAGES : 2 * MOST_MESSAGES]
     assert [e.id for e in error.unsent] == chunk[2 * MOST_MESSAGES :]
+    assert list(error.reasons) == chunk[MOST_MESSAGES : 2 * MOST_MESSAGES], "tried in vain"
     app.publish_many(error.unconfirmed)
     messages = take(app)
     assert set(ids(messages)) == set(chunk), "none is missing"
@@ -223,6 +224,7 @@ def test_what_a_full_redis_refused_is_unsent_for_certain(make_app, make_redis):
     assert len(error.confirmed) == waiting
     assert error.uncertain == ()
     assert len(error.unsent) == 200 - waiting
+    assert "maxmemory" in str(error.reasons[error.unsent[0].id])
     server.client().config_set("maxmemory", "100mb")
     app.publish_many(error.unconfirmed)
     assert sorted(ids(take(app))) == sorted(f"e-{n}" for n in range(200)), "each exactly once"
@@ -286,6 +288,8 @@ def test_what_a_full_queue_refused_is_unsent_for_certain(rabbitmq, unique_name):
     assert error.uncertain == ()
     assert 0 < len(error.confirmed) < 50
     assert len(error.confirmed) + len(error.unsent) == 50
+    assert error.reasons.keys() == {event.id for event in error.unsent}
+    assert all(reason.passing for reason in error.reasons.values())
     assert ids(take(rabbitmq, queue.name)) == [event.id for event in error.confirmed]
 
 
@@ -324,9 +328,24 @@ def test_one_message_that_the_broker_cannot_take_costs_the_others_nothing(rabbit
     error = caught.value
     assert [e.id for e in error.unsent] == ["e-7"]
     assert error.uncertain == ()
+    (reason,) = error.reasons.values()
+    assert (reason.event_id, reason.refused, reason.passing) == ("e-7", True, False)
     found = ids(take(rabbitmq))
     assert set(found) == {event.id for event in error.confirmed}
     assert len(error.confirmed) == 19
+
+
+def test_a_queue_of_another_kind_costs_other_handlers_nothing(rabbitmq, unique_name):
+    other = Queue(f"{unique_name}-two", queue_arguments={"x-queue-type": "classic"})
+    with rabbitmq.connection_for_write() as connection:
+        other(connection.default_channel).declare()
+    rabbitmq.handler("placed", name="two", queue=other.name)(ignore)
+    with pytest.raises(NotAllPublished, match="PRECONDITION_FAILED") as caught:
+        rabbitmq.publish_many(events(3))
+    assert caught.value.missing == ("two",)
+    assert len(caught.value.uncertain) == 3
+    assert all(reason.refused for reason in caught.value.reasons.values())
+    assert ids(take(rabbitmq)) == ["e-0", "e-1", "e-2"]
 
 
 def test_a_rabbitmq_that_is_away_got_nothing(proxied, amqp_url):

@@ -22,7 +22,6 @@ from angzarr.delivery.schedule import read_row
 from angzarr.delivery.schedule_mover import AWAY_FOR, REFUSED_FOR, Mover
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
 from angzarr.events.event import Message, task_id_for
-from angzarr.events.publication import NotAllPublished
 from angzarr.resilience.backoff import Policy
 from polling import wait_until
 
@@ -153,9 +152,6 @@ def test_a_queue_that_is_not_among_the_predefined_is_refused_and_no_other(app):
     assert refuses(caught.value.__cause__)
 
 
-# -- many ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("code", ["ExpiredToken", "RequestThrottled", "AccessDenied"])
 def test_a_fan_out_that_sqs_breaks_half_way_names_who_is_missing(app, faults, unique_name, code):
     faults.code, faults.queue = code, f"{unique_name}-two"
@@ -167,26 +163,6 @@ def test_a_fan_out_that_sqs_breaks_half_way_names_who_is_missing(app, faults, un
     assert taken(app, f"{unique_name}-two") == [task_id_for("e-1", "two")]
     twice = taken(app, app.conf.task_default_queue)
     assert twice == [task_id_for("e-1", "one")] * 2, "one id, so one of them runs"
-
-
-@pytest.mark.parametrize("code", ["ExpiredToken", "RequestThrottled", "AccessDenied"])
-def test_many_events_that_sqs_refuses_half_way_are_accounted_for(app, faults, code):
-    events = [{"n": n} for n in range(4)]
-    faults.code, faults.after = code, 3
-    with pytest.raises(NotAllPublished, match=code) as caught:
-        app.publish_many(events, type="placed")
-    told = caught.value
-    sent, uncertain, unsent = (
-        [event.data["n"] for event in part]
-        for part in (told.confirmed, told.uncertain, told.unsent)
-    )
-    assert (sent, uncertain, unsent) == ([0], [1], [2, 3])
-
-
-def test_many_events_that_sqs_is_not_even_asked_for_are_our_error(app, faults):
-    faults.code, faults.operation = "ExpiredToken", "ListQueues"
-    with pytest.raises(BrokerUnavailable, match="ExpiredToken"):
-        app.publish_many([{"n": n} for n in range(2)], type="placed")
 
 
 # -- the mover -------------------------------------------------------------------------------

@@ -24,8 +24,9 @@ from tests.apps import apps
 
 from angzarr import Publication
 from angzarr.adapters.celery.publish import batch as batching
-from angzarr.adapters.celery.publish.batch import MOST_MESSAGES, MOST_TEXT, OutgoingEvent, chunks
+from angzarr.adapters.celery.publish.batch import MOST_MESSAGES, MOST_TEXT, chunks
 from angzarr.adapters.celery.publish.message_template import MessageTemplate, json_of
+from angzarr.adapters.celery.publish.outgoing_event import OutgoingEvent
 from angzarr.adapters.celery.publish.wires import OutgoingMessage
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import read
@@ -545,6 +546,7 @@ def test_one_by_one_a_mistake_half_way_is_accounted_for_too(app, sent):
         app.publish_many([*placed(1), paid])
     assert [e.id for e in caught.value.confirmed] == ["e-0"]
     assert [e.id for e in caught.value.unsent] == ["p"]
+    assert caught.value.reasons["p"].refused, "sending it again does not help"
 
 
 def test_an_interrupt_is_not_hidden_behind_an_account(app, batched):
@@ -567,6 +569,8 @@ def test_the_account_survives_pickling(app, batched):
         caught.value.unsent,
     )
     assert (str(again), again.missing) == (str(caught.value), caught.value.missing)
+    reasons = [(name, str(one), one.refused) for name, one in caught.value.reasons.items()]
+    assert [(name, str(one), one.refused) for name, one in again.reasons.items()] == reasons
 
 
 # -- chunks ------------------------------------------------------------------------------------

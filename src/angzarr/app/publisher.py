@@ -13,8 +13,9 @@ from kombu.exceptions import EncodeError
 
 from angzarr.adapters.celery.options import check_send_options
 from angzarr.adapters.celery.publish.amqp import CURE
-from angzarr.adapters.celery.publish.batch import UNSENDABLE, CelerySender, OutgoingEvent, account
+from angzarr.adapters.celery.publish.batch import CelerySender
 from angzarr.adapters.celery.publish.message_template import json_of
+from angzarr.adapters.celery.publish.outgoing_event import UNSENDABLE, OutgoingEvent, account
 from angzarr.adapters.celery.publish.publisher import AWAY, is_refusal, unconfirmed
 from angzarr.adapters.celery.publish.wires import OutgoingMessage
 from angzarr.clock import SystemClock
@@ -237,7 +238,7 @@ class EventPublisher:
                         message.confirmed = True
         except (PublishError, *UNSENDABLE) as error:
             if message is not None:
-                message.lost = isinstance(error, BrokerUnavailable)
+                message.lost, message.error = isinstance(error, BrokerUnavailable), error
             told = account(outgoing, error, self._sender.broker_shown)
             if told is error:
                 raise

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Final, Protocol
 
 from angzarr.errors import (
+    BrokerUnavailable,
     EventDoesNotFit,
     PublishIncomplete,
 )
@@ -185,22 +186,25 @@ class NotAllPublished(PublishIncomplete):
 
     `confirmed`: every handler's message is on the broker. `unsent`: not one is. `uncertain`: the
     rest, sent to some handlers, or in flight when the connection ended. All in order, with the
-    ids they were sent under; `missing` names the handlers that lack a confirmed message.
+    ids they were sent under; `missing` names the handlers that lack a confirmed message. `reasons`
+    has, by event id, why an event was not confirmed; those that were not tried have none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - an error is pickled by its arguments
         self,
         confirmed: Sequence[Event],
         uncertain: Sequence[Event],
         unsent: Sequence[Event],
         missing: Sequence[str] = (),
         cause: str = "",
+        reasons: Mapping[str, BrokerUnavailable] | None = None,
     ) -> None:
         unconfirmed = (*uncertain, *unsent)
         super().__init__(unconfirmed[0].id if unconfirmed else "", missing, cause)
         self.confirmed = tuple(confirmed)
         self.uncertain = tuple(uncertain)
         self.unsent = tuple(unsent)
+        self.reasons = dict(reasons or {})
         count = len(confirmed) + len(unconfirmed)
         self.args = (
             f"of {count} events {len(confirmed)} were confirmed, {len(uncertain)} may have been"
@@ -215,7 +219,7 @@ class NotAllPublished(PublishIncomplete):
 
     def __reduce__(self) -> tuple[type[NotAllPublished], tuple[Any, ...]]:
         given = (self.confirmed, self.uncertain, self.unsent, self.missing, self.cause)
-        return type(self), given
+        return type(self), (*given, self.reasons)
 
 
 class Publisher(Protocol):

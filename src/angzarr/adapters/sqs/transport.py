@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from amqp.exceptions import ChannelError
-from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError
 from kombu.transport import SQS as stock  # noqa: N811 - a module
-from kombu.transport.SQS.exceptions import AccessDeniedQueueException, UndefinedQueueException
+from kombu.transport.SQS.exceptions import AccessDeniedQueueException
 
+from angzarr.adapters.sqs.message_batches import (
+    RequestCollector,
+    SendAnswer,
+    SendRequest,
+    send_batches,
+)
 from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
+from angzarr.adapters.sqs.refusals import SqsRefused, refusals
 from angzarr.events.headers import NoNumber, read_number
 from angzarr.events.received import ENVELOPE, UNREADABLE, DamagedEnvelope, check_envelope
 from angzarr.runtime.failures import is_machine_fault
@@ -27,41 +33,55 @@ from angzarr.runtime.json_bounds import TooMuch, check_json
 
 _log = logging.getLogger("angzarr.transport")
 
-#: What SQS says of one message, or of the one queue that it is for; others may be sent meanwhile.
-#: Every other error is the service's: credentials, throttling, an outage.
-_REFUSED: Final = GONE | {
-    "413", "InvalidAddress", "InvalidAttributeName", "InvalidAttributeValue",
-    "InvalidMessageContents", "InvalidParameterCombination", "InvalidParameterValue",
-    "KmsAccessDenied", "KmsDisabled", "KmsInvalidKeyUsage", "KmsInvalidState", "KmsNotFound",
-    "MessageTooLong", "MissingParameter", "QueueAlreadyExists", "QueueDeletedRecently",
-    "QueueNameExists", "RequestEntityTooLarge", "UnsupportedOperation",
-}  # fmt: skip
-#: What it says of the rights to one queue, if these were asked for.
-_DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
-_OF_ONE_QUEUE: Final = frozenset({"SendMessage", "CreateQueue"})
-
-
-class SqsRefused(ChannelError):
-    """SQS answers, but refuses this message, or any message for its queue."""
-
 
 class SqsChannel(PollingChannel):
     """kombu's channel without these faults."""
 
+    #: The requests of publishes that are collected; None: each is sent at once.
+    _collected: list[SendRequest] | None = None
+
     def _new_queue(self, queue: str, **options: Any) -> Any:
         """The address of *queue*, which is created if need be; raises `SqsRefused`."""
-        with _refusals():
+        with refusals():
             return super()._new_queue(queue, **options)
 
     def _put(self, queue: str, message: Any, **options: Any) -> None:
         """Send *message*; raises `SqsRefused`. The next try creates a queue that was deleted."""
         try:
-            with _refusals():
+            with refusals():
                 super()._put(queue, message, **options)
         except SqsRefused as error:
             if code_of(error.__cause__) in GONE:
                 self.forget_address(queue)
             raise
+
+    def sqs(self, queue: str | None = None) -> Any:
+        """The client of *queue*; while publishes are collected it keeps what it is to send."""
+        client = super().sqs(queue)
+        return client if self._collected is None else RequestCollector(client, self._collected)
+
+    @contextmanager
+    def collecting(self) -> Iterator[list[SendRequest]]:
+        """Let publishes send nothing within the block, but add their requests to its list."""
+        requests: list[SendRequest] = []
+        self._collected = requests
+        try:
+            yield requests
+        finally:
+            self._collected = None
+
+    def send_collected(self, requests: Sequence[SendRequest]) -> list[SendAnswer]:
+        """Send *requests* in batches and answer for each; forget addresses of deleted queues."""
+        answers = send_batches(requests)
+        for request, answer in zip(requests, answers, strict=True):
+            if answer.error is not None and code_of(answer.error.__cause__) in GONE:
+                self._forget_url(request.arguments["QueueUrl"])
+        return answers
+
+    def _forget_url(self, url: str) -> None:
+        if not self.predefined_queues:
+            for name in [name for name, known in self._queue_cache.items() if known == url]:
+                self._queue_cache.pop(name, None)
 
     def basic_consume(
         self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, *args: Any, **options: Any  # noqa: FBT001 - kombu's
@@ -144,24 +164,6 @@ class SqsTransport(stock.Transport):
     # kombu's lists have botocore's own errors alone, not what SQS answers.
     connection_errors = (*stock.Transport.connection_errors, ClientError)
     channel_errors = (*stock.Transport.channel_errors, ClientError)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Raise what concerns one message or one queue as `SqsRefused`."""
-    try:
-        yield
-    except (ClientError, ParamValidationError, UndefinedQueueException) as error:
-        if not _concerns_one(error):
-            raise
-        raise SqsRefused(str(error)) from error
-
-
-def _concerns_one(error: Exception) -> bool:
-    if not isinstance(error, ClientError):
-        return True
-    denied = code_of(error) in _DENIED and error.operation_name in _OF_ONE_QUEUE
-    return denied or code_of(error) in _REFUSED
 
 
 def _identity_of_redelivered(payload: Any) -> bytes | None:

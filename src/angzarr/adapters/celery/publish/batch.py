@@ -6,7 +6,7 @@ import contextvars
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from amqp.exceptions import ChannelError
@@ -19,70 +19,13 @@ from angzarr.adapters.celery.publish.message_template import (
     MessageTemplate,
     can_use_templates,
 )
-from angzarr.adapters.celery.publish.publisher import AWAY, broker_shown, unconfirmed
+from angzarr.adapters.celery.publish.outgoing_event import UNSENDABLE, OutgoingEvent, account
+from angzarr.adapters.celery.publish.publisher import AWAY, broker_shown
 from angzarr.adapters.celery.publish.wires import OutgoingMessage, Wire, wire_for
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.handlers import Subscription
-from angzarr.errors import BrokerUnavailable, PublishError
 from angzarr.events import headers as names
 from angzarr.events.event import Event, task_id_for
-from angzarr.events.publication import NotAllPublished
-
-#: What is raised for a message that no broker could take: a missing queue, an option of no use.
-UNSENDABLE: Final = (LookupError, TypeError, ValueError)
-
-
-@dataclass(slots=True, eq=False)
-class OutgoingEvent:
-    """One event and its messages; *text* is its data as JSON."""
-
-    event: Event
-    messages: Sequence[OutgoingMessage]
-    text: str = ""
-
-    @property
-    def confirmed(self) -> bool:
-        """True if every handler's message is on the broker."""
-        return all(message.confirmed for message in self.messages)
-
-    @property
-    def untouched(self) -> bool:
-        """True if not one message is on the broker, for certain."""
-        return not any(message.confirmed or message.lost for message in self.messages)
-
-
-def account(outgoing: Sequence[OutgoingEvent], cause: Exception, where: str) -> Exception:
-    """The error that says what became of *outgoing*, of which some were not confirmed.
-
-    *cause* ended the sending; it is returned itself where nothing was sent and the broker, whose
-    address without a password is *where*, had no part in it.
-    """
-    if all(item.untouched for item in outgoing):
-        if isinstance(cause, UNSENDABLE) or (
-            isinstance(cause, PublishError) and not isinstance(cause, BrokerUnavailable)
-        ):
-            return cause
-        msg = (
-            f"none of {len(outgoing)} events was sent: the broker at {where} did not confirm"
-            f" ({cause}); start it or set broker_url, then publish again"
-        )
-        if isinstance(cause, BrokerUnavailable):
-            return BrokerUnavailable(msg, refused=cause.refused, passing=cause.passing)
-        return unconfirmed(msg, cause)
-    missing = {
-        message.to.handler: None
-        for p in outgoing
-        for message in p.messages
-        if not message.confirmed
-    }
-    return NotAllPublished(
-        confirmed=[p.event for p in outgoing if p.confirmed],
-        uncertain=[p.event for p in outgoing if not (p.confirmed or p.untouched)],
-        unsent=[p.event for p in outgoing if p.untouched and not p.confirmed],
-        missing=list(missing),
-        cause=f"the broker at {where}: {cause}",
-    )
-
 
 _log = logging.getLogger("angzarr.publishing")
 
@@ -310,10 +253,26 @@ class BatchSender:
         if wire is None:
             msg = "the broker that took its place takes no batches"
             raise OperationalError(msg)
-        for template in self._templates.values():
-            for entity in template.destination.declare:
-                self._producer.maybe_declare(entity)
-        wire.carry([message for message in messages if not message.confirmed])
+        refused = self._declare_queues()
+        open_ones = [message for message in messages if not message.confirmed]
+        for message in open_ones:
+            message.error = refused.get(message.to)
+        if sendable := [message for message in open_ones if message.error is None]:
+            wire.carry(sendable)
+        for message in open_ones:
+            if message.to in refused:
+                raise refused[message.to]
+
+    def _declare_queues(self) -> dict[Subscription, ChannelError]:
+        """Declare where messages go; returns what the broker refused, and for whom."""
+        refused: dict[Subscription, ChannelError] = {}
+        for to, template in self._templates.items():
+            try:
+                for entity in template.destination.declare:
+                    self._producer.maybe_declare(entity)
+            except ChannelError as error:
+                refused[to] = error
+        return refused
 
     # -- telling -------------------------------------------------------------------------------
 

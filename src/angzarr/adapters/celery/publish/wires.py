@@ -1,8 +1,9 @@
 """Wires carry many messages to a broker in few round trips, and know which of them arrived.
 
 A wire marks each message *confirmed*, or *lost* where the connection ended before the broker
-answered. It tries nothing twice; its owner does. `ConfirmedWire` waits once for all confirms of
-RabbitMQ, and `PipelinedWire` sends one pipeline to Redis.
+answered, with the error that kept it. It tries nothing twice; its owner does. `ConfirmedWire` waits
+once for all confirms of RabbitMQ, `PipelinedWire` sends one pipeline to Redis, and `BatchingWire`
+sends batches to SQS.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class OutgoingMessage:
     confirmed: bool = False
     #: In flight when a connection ended: it may be on the broker.
     lost: bool = False
+    #: Why it is not confirmed, if it was tried.
+    error: Exception | None = None
     body: Any = None
     #: What kombu's ``Producer.publish`` takes besides the body.
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -71,6 +74,8 @@ def wire_for(producer: Any) -> Wire | None:
     if isinstance(channel, pyamqp.Channel):
         confirms = channel.connection.server_capabilities.get("publisher_confirms")
         return ConfirmedWire(channel.connection) if confirms else None
+    if hasattr(channel, "send_collected"):
+        return BatchingWire(channel, producer)
     batches = getattr(channel, "create_publish_batch", None)
     if batches is None or not getattr(channel, "supports_batch_publish", True):
         return None
@@ -103,6 +108,7 @@ class ConfirmedWire:
             left = [message for message in messages if not message.confirmed]
             if len(left) == 1:
                 left[0].lost = False  # alone on its way: this is what the broker refused
+                left[0].error = error
                 raise
             refused: Exception = error
             for message in left:
@@ -140,6 +146,7 @@ class ConfirmedWire:
             self._channel = None
             for message in opened.in_flight():
                 message.lost = True
+                message.error = error if isinstance(error, Exception) else None
             if not isinstance(error, ChannelError):
                 # Without a farewell: half a frame may be out, and a mute broker answers none.
                 self._connection.collect()
@@ -212,16 +219,20 @@ class _Confirming:
 
     def _on_ack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
         for message in self._end(tag, multiple):
-            returned = self._returned.get(message.options["correlation_id"])
-            message.confirmed = returned is None
-            if returned is not None:
-                self.refused.append(
-                    no_queue(message.options["exchange"], message.options["routing_key"])
-                )
+            message.confirmed = message.options["correlation_id"] not in self._returned
+            if not message.confirmed:
+                way = message.options
+                self._refuse(message, no_queue(way["exchange"], way["routing_key"]))
 
     def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
         for message in self._end(tag, multiple):
-            self.refused.append(MessageNacked(f"{message.to.handler}: refused, is its queue full?"))
+            self._refuse(
+                message, MessageNacked(f"{message.to.handler}: refused, is its queue full?")
+            )
+
+    def _refuse(self, message: OutgoingMessage, error: Exception) -> None:
+        message.error = error
+        self.refused.append(error)
 
     def _end(self, tag: int, multiple: bool) -> list[OutgoingMessage]:  # noqa: FBT001 - py-amqp's signature
         """The messages that *tag* ends: the one it names, and with *multiple* all before it."""
@@ -254,22 +265,18 @@ class PipelinedWire:
             commands = self._put(batch, messages)
             try:
                 replies = iter(batch.pipeline.execute(raise_on_error=False))
-            except BaseException:
+            except BaseException as error:
                 for message in messages:
                     message.lost = True
+                    message.error = error if isinstance(error, Exception) else None
                 raise
-        refused: Exception | None = None
         for message, count in zip(messages, commands, strict=True):
             errors = [reply for _ in range(count) if isinstance(reply := next(replies), Exception)]
-            message.confirmed = not errors and count > 0
-            if not message.confirmed and refused is None:
-                refused = (
-                    errors[0]
-                    if errors
-                    else no_queue(message.options["exchange"], message.options["routing_key"])
-                )
-        if refused is not None:
-            raise refused
+            way = message.options
+            if not count:
+                errors = [no_queue(way["exchange"], way["routing_key"])]
+            message.confirmed, message.error = not errors, errors[0] if errors else None
+        _raise_first(messages)
 
     def _put(self, batch: Any, messages: Sequence[OutgoingMessage]) -> list[int]:
         """Put *messages* into the pipeline and return how many commands each of them is."""
@@ -289,3 +296,62 @@ class PipelinedWire:
 
     def close(self) -> None:
         """Do nothing: the channel is the producer's."""
+
+
+class BatchingWire:
+    """SQS: batches of up to ten messages, each with an answer of its own."""
+
+    def __init__(self, channel: Any, producer: Any) -> None:
+        self._channel = channel
+        self._producer = producer
+
+    def carry(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Send *messages*; raises the first error that SQS, or the way to it, gave for one.
+
+        A message whose queue cannot even be found is refused, and the others are sent.
+        """
+        with self._channel.collecting() as requests:
+            ends = [0, *(self._collect(message, requests) for message in messages)]
+        answers = self._channel.send_collected(requests)
+        for message, (begin, end) in zip(messages, pairwise(ends), strict=True):
+            if message.error is not None:
+                continue
+            failed = [one for one in answers[begin:end] if one.error is not None]
+            message.lost |= any(one.lost for one in failed)
+            message.confirmed, message.error = not failed, failed[0].error if failed else None
+        _raise_first(messages)
+
+    def _collect(self, message: OutgoingMessage, requests: list[Any]) -> int:
+        """Add the requests of *message* and return how many there are now."""
+        message.error = None
+        begin = len(requests)
+        try:
+            self._producer.publish(message.body, **message.options)
+        except ChannelError as error:
+            del requests[begin:]
+            message.error = error
+        way = message.options
+        if message.error is None and begin == len(requests) and not self._is_fanout(way):
+            message.error = no_queue(way["exchange"], way["routing_key"])
+        return len(requests)
+
+    def _is_fanout(self, way: Mapping[str, Any]) -> bool:
+        """True if SNS has taken the message: it goes at once, to any number of queues."""
+        named = getattr(way["exchange"], "name", way["exchange"])
+        return bool(named) and self._channel.typeof(named).type == "fanout"
+
+    def tell(self, send: Callable[[Any], None]) -> None:
+        """Let *send* send at once."""
+        send(self._producer)
+
+    def close(self) -> None:
+        """Do nothing: the channel is the producer's."""
+
+
+def _raise_first(messages: Sequence[OutgoingMessage]) -> None:
+    """Raise the first error of *messages*: one of the broker's absence if there is one."""
+    errors = [one.error for one in messages if not one.confirmed and one.error is not None]
+    refused = [error for error in errors if isinstance(error, ChannelError)]
+    away = [error for error in errors if not isinstance(error, ChannelError)]
+    for error in (*away, *refused):
+        raise error
