@@ -54,6 +54,9 @@ LONGEST_WAIT: Final = 15.0
 #: longer than the longest poll itself.
 PATIENCE: Final = 5.0
 
+#: Seconds between two looks for room where nothing else says that there is some.
+LOOKED_EVERY: Final = 1.0
+
 _OK: Final = 200
 #: SQS's errors for a queue that was deleted.
 GONE: Final = frozenset({"QueueDoesNotExist", "NonExistentQueue"})
@@ -73,6 +76,8 @@ class PollingChannel(stock.Channel):
         super().__init__(*args, **options)
         self._waits: dict[str, float] = {}
         self._turned_at: dict[str, float] = {}
+        #: Queue → the timer of its next poll, of those that are not polled for want of room.
+        self._full: dict[str, Any] = {}
         self._seldom = LogThrottle()
 
     def asynsqs(self, queue: str | None = None) -> Any:
@@ -103,6 +108,7 @@ class PollingChannel(stock.Channel):
 
     def _schedule_queue(self, queue: str) -> None:
         """Poll *queue*; where that fails at once, try again later."""
+        self._full.pop(queue, None)
         self._turned_at[queue] = time.monotonic()
         try:
             super()._schedule_queue(queue)
@@ -137,11 +143,27 @@ class PollingChannel(stock.Channel):
     def _loop1(self, queue: str, messages_fetched: int | None = None) -> None:
         """Poll again: at once, after the polling interval, or after the wait of a refusal."""
         wait = self._waits.get(queue)
-        if wait is None:
-            super()._loop1(queue, messages_fetched)
-        else:
+        if wait is not None:
             spread = 0.5 + random.random()  # noqa: S311 - no secret
             self.hub.call_later(wait * spread, self._schedule_queue, queue)
+        elif messages_fetched or self.qos.can_consume():
+            super()._loop1(queue, messages_fetched)
+        else:
+            self._wait_for_room(queue)
+
+    def _wait_for_room(self, queue: str) -> None:
+        """Poll *queue* when there is room; kombu would only look after the polling interval."""
+        pause = self.connection.polling_interval or LOOKED_EVERY
+        self._full[queue] = self.hub.call_later(pause, self._schedule_queue, queue)
+        if self.connection.received is not None:
+            self.connection.received.wait_for_room(self)
+
+    def poll_again(self) -> None:
+        """Poll the queues that wait for room."""
+        full, self._full = self._full, {}
+        for queue, timer in full.items():
+            timer.cancel()
+            self._schedule_queue(queue)
 
     def _refused(self, queue: str, refusal: PollRefusal) -> None:
         self._waits[queue] = min(2 * self._waits.get(queue, FIRST_WAIT / 2), LONGEST_WAIT)

@@ -18,6 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from kombu.transport import SQS as stock  # noqa: N811 - a module
 from kombu.transport.SQS.exceptions import AccessDeniedQueueException
 
+from angzarr.adapters.sqs.deletions import Deletion, Deletions
 from angzarr.adapters.sqs.message_batches import (
     RequestCollector,
     SendAnswer,
@@ -25,6 +26,7 @@ from angzarr.adapters.sqs.message_batches import (
     send_batches,
 )
 from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
+from angzarr.adapters.sqs.received import Received, ReceivedMessages
 from angzarr.adapters.sqs.refusals import SqsRefused, refusals
 from angzarr.events.headers import NoNumber, read_number
 from angzarr.events.received import ENVELOPE, UNREADABLE, DamagedEnvelope, check_envelope
@@ -39,6 +41,11 @@ class SqsChannel(PollingChannel):
 
     #: The requests of publishes that are collected; None: each is sent at once.
     _collected: list[SendRequest] | None = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        #: What was acknowledged and is to be deleted with others.
+        self.deletions = Deletions(self._client_of, self._delete_one, self.qos.ack)
 
     def _new_queue(self, queue: str, **options: Any) -> Any:
         """The address of *queue*, which is created if need be; raises `SqsRefused`."""
@@ -89,17 +96,45 @@ class SqsChannel(PollingChannel):
         """Consume; a callback with `redelivered` makes messages of what came before itself."""
         super().basic_consume(queue, no_ack, callback, consumer_tag, *args, **options)
         if not no_ack and hasattr(callback, "redelivered"):
-            self.connection._callbacks[queue] = partial(self._receive, callback)  # noqa: SLF001 - pinned by a test
+            self.connection._callbacks[queue] = partial(self._receive, queue, callback)  # noqa: SLF001 - pinned by a test
 
-    def _receive(self, callback: Any, payload: Any) -> Any:
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """Consume no more; what its loop has received and not handed out goes back."""
+        queue = self._tag_to_queue.get(consumer_tag)
+        super().basic_cancel(consumer_tag)
+        if queue is not None and self.connection.received is not None:
+            self.connection.received.put_back(self, queue)
+
+    def close(self) -> None:
+        """Delete what is to be, and close; what was not acknowledged goes back."""
+        received = None if self.connection is None else self.connection.received
+        self.deletions.send()
+        super().close()
+        if received is not None:
+            received.forget(self)
+
+    def hand_over(self, one: Received) -> Any:
+        """Give its callback the message *one*; one that came before is read with care."""
+        message = one.message
+        if one.reread is not None:
+            message = one.reread()
+            self.qos.append(message, message.delivery_tag)
+        return one.callback(message)
+
+    def _receive(self, queue: str, callback: Any, payload: Any) -> Any:
         make = partial(self.Message, payload, channel=self)
-        identity = _identity_of_redelivered(payload)
+        identity, reread = _identity_of_redelivered(payload), None
         if identity is None:
             message = make()
         else:
-            message = callback.redelivered(identity, make, partial(self._packed, payload))
+            message = self._packed(payload)
+            reread = partial(
+                callback.redelivered, identity, make, partial(self._packed, payload)
+            )
         self.qos.append(message, message.delivery_tag)
-        return callback(message)
+        one = Received(self, queue, callback, message, reread, shown=False)
+        received = self.connection.received
+        return self.hand_over(one) if received is None else received.add(one)
 
     def _packed(self, payload: Any) -> Any:
         """The message in *payload*, its body as it came."""
@@ -108,12 +143,34 @@ class SqsChannel(PollingChannel):
         return message
 
     def basic_ack(self, delivery_tag: Any, multiple: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's
+        """Delete a message: where a loop turns this channel, with others soon."""
+        received = None if self.connection is None else self.connection.received
+        deletion = None if received is None else self._deletion(delivery_tag)
+        if received is None or deletion is None:
+            self._delete_one(delivery_tag, multiple)
+        else:
+            self.deletions.add(deletion)
+            received.delete_soon(self)
+
+    def _delete_one(self, delivery_tag: Any, multiple: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's
         """Delete a message; without the right to it, it comes again and is a duplicate."""
         try:
             super().basic_ack(delivery_tag, multiple)
         except AccessDeniedQueueException as error:
             if self._seldom.now("delete"):
                 _log.error("sqs_not_deleted: allow this role sqs:DeleteMessage (%s)", error)
+
+    def _deletion(self, delivery_tag: Any) -> Deletion | None:
+        """What deletes a message that this channel holds; None: kombu knows what to do."""
+        try:
+            info = self.qos.get(delivery_tag).delivery_info
+            handle = info["sqs_message"]["ReceiptHandle"]
+            return Deletion(delivery_tag, info["routing_key"], info["sqs_queue"], handle)
+        except KeyError:
+            return None
+
+    def _client_of(self, queue: str) -> Any:
+        return self.sqs(queue=self.canonical_queue_name(queue))
 
     def _message_to_python(self, message: Any, queue_name: str, q_url: str) -> Any:
         """The envelope of kombu in *message*; what is none is a foreign message, as it is.
@@ -146,9 +203,7 @@ class SqsChannel(PollingChannel):
         if "sqs_message" not in info:
             return
         try:
-            self.sqs(
-                queue=self.canonical_queue_name(info["routing_key"])
-            ).change_message_visibility(
+            self._client_of(info["routing_key"]).change_message_visibility(
                 QueueUrl=info["sqs_queue"],
                 ReceiptHandle=info["sqs_message"]["ReceiptHandle"],
                 VisibilityTimeout=0,
@@ -164,6 +219,26 @@ class SqsTransport(stock.Transport):
     # kombu's lists have botocore's own errors alone, not what SQS answers.
     connection_errors = (*stock.Transport.connection_errors, ClientError)
     channel_errors = (*stock.Transport.channel_errors, ClientError)
+    #: What its loop has received; None: no loop turns it.
+    received: ReceivedMessages | None = None
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Let *loop* hand out what comes, and delete in batches what was acknowledged."""
+        super().register_with_event_loop(connection, loop)
+        self._leave()
+        names = ("on_fetched", "on_put_back", "on_turn")
+        heard = {name: self.client.transport_options.get(name) for name in names}
+        self.received = ReceivedMessages(loop, **heard)
+
+    def close_connection(self, connection: Any) -> None:
+        """Delete what is to be, give back what was not handed out, and close."""
+        super().close_connection(connection)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.received is not None:
+            self.received.leave()
+            self.received = None
 
 
 def _identity_of_redelivered(payload: Any) -> bytes | None:
