@@ -47,6 +47,10 @@ def test_what_kills_its_whole_worker_ends_as_poison_and_what_ran_beside_it_does_
     site, pool, most
 ):
     """One start more where claims ride: nobody is left to count the first."""
+    check_poison(site, pool, most)
+
+
+def check_poison(site, pool, most):
     pill = site.app.send_task("road_app.dies", (), {"after": 0.3}).id
     site.app.send_task("road_app.long", (0.6,))
     for n in range(OTHERS):
@@ -131,6 +135,11 @@ def test_what_kills_its_readers_is_a_letter_with_its_bytes_and_all_others_are_ha
     assert json.loads(zlib.decompress(letter.message.body))[0] == [-1, -1]
     assert letter.message.headers["compression"] == KILLER
     assert set(added(site)) == set(range(OTHERS))
+
+
+def test_what_kills_its_whole_worker_on_sqs_ends_as_poison(sqs_site):
+    """One start more: what one answer of SQS brought is claimed together, and counts none."""
+    check_poison(sqs_site, "threads", most=4)
 
 
 #: Kills, each of a worker of another pool, and events that are published before each.

@@ -153,6 +153,8 @@ class PollingChannel(stock.Channel):
 
     def _wait_for_room(self, queue: str) -> None:
         """Poll *queue* when there is room; kombu would only look after the polling interval."""
+        if (before := self._full.get(queue)) is not None:  # it was cancelled and is consumed anew
+            before.cancel()
         pause = self.connection.polling_interval or LOOKED_EVERY
         self._full[queue] = self.hub.call_later(pause, self._schedule_queue, queue)
         if self.connection.received is not None:
