@@ -220,9 +220,7 @@ def test_a_connection_that_closes_deletes_what_ended_and_gives_back_the_rest(sit
     assert site.count() == (2, 0)
 
 
-def test_a_connection_that_is_lost_while_a_message_is_handed_out_frees_its_claim(
-    site, open_loop
-):
+def test_a_connection_that_is_lost_while_a_message_is_handed_out_frees_its_claim(site, open_loop):
     def fail(_message: Any) -> None:
         msg = "lost"
         raise ConnectionResetError(msg)

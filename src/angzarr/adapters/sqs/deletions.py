@@ -93,4 +93,6 @@ class Deletions:
         for one in batch:
             self._let_go(one.tag)
         if self._seldom.now():
-            _log.error("sqs_not_deleted: %d messages come again as duplicates: %s", len(batch), error)
+            _log.error(
+                "sqs_not_deleted: %d messages come again as duplicates: %s", len(batch), error
+            )

@@ -1,7 +1,7 @@
 """What a worker's loop has received from SQS and not yet handed out, and what it is to delete.
 
-One answer of SQS has up to ten messages. Whoever claims them sees all that have come just before
-the first of them is handed out. What was acknowledged is deleted with others.
+One answer of SQS has up to ten messages. The loop shows all that have come to what claims them,
+just before it hands out the first. It deletes acknowledged messages in batches.
 """
 
 from __future__ import annotations
@@ -157,9 +157,7 @@ class ReceivedMessages:
             one.shown = True
         self._tell(self._on_fetched, fresh)
 
-    def _tell(
-        self, heard: Callable[[list[Any]], object] | None, what: Iterable[Received]
-    ) -> None:
+    def _tell(self, heard: Callable[[list[Any]], object] | None, what: Iterable[Received]) -> None:
         messages = [one.message for one in what]
         if heard is None or not messages:
             return

@@ -128,9 +128,7 @@ class SqsChannel(PollingChannel):
             message = make()
         else:
             message = self._packed(payload)
-            reread = partial(
-                callback.redelivered, identity, make, partial(self._packed, payload)
-            )
+            reread = partial(callback.redelivered, identity, make, partial(self._packed, payload))
         self.qos.append(message, message.delivery_tag)
         one = Received(self, queue, callback, message, reread, shown=False)
         received = self.connection.received

@@ -92,9 +92,7 @@ def test_a_call_that_is_refused_is_made_for_each_message(queues):
     assert queues.asked[1:] == queues.let_go == tags(1, 2)
 
 
-def test_what_an_absent_server_does_not_delete_holds_no_place_and_is_reported_once(
-    queues, caplog
-):
+def test_what_an_absent_server_does_not_delete_holds_no_place_and_is_reported_once(queues, caplog):
     queues.answer = queues.answer_to_one = EndpointConnectionError(endpoint_url="http://q")
     for first in (1, 4):
         queues.add(first, first + 1, first + 2)

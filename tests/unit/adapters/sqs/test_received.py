@@ -65,9 +65,7 @@ class World:
         self.loop = Loop()
         self.channel = Channel()
         self.idle: list[bool] = []
-        self.messages = ReceivedMessages(
-            self.loop, on_turn=self.turn, monotonic=lambda: self.now
-        )
+        self.messages = ReceivedMessages(self.loop, on_turn=self.turn, monotonic=lambda: self.now)
 
     def turn(self, *, idle: bool) -> bool:
         self.idle.append(idle)
