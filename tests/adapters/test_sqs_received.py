@@ -1,4 +1,4 @@
-"""A loop shows what one answer of SQS brought together, deletes in batches, polls when it has room."""
+"""A loop shows together what SQS answered, deletes in batches, and polls when it has room."""
 
 from __future__ import annotations
 
