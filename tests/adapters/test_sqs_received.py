@@ -199,7 +199,7 @@ def test_what_came_before_is_read_with_care_and_shown_to_nobody(site, open_loop)
 
 def test_what_is_in_line_when_its_consumer_is_cancelled_goes_back(site, open_loop):
     site.send(4)
-    loop = open_loop()
+    loop = open_loop(prefetch=4)  # full: no poll is under way, which would take what goes back
     loop.consumer.consume()
     loop.receive_without_handing_out(4)
     loop.connection.connection.received._show()
@@ -211,7 +211,7 @@ def test_what_is_in_line_when_its_consumer_is_cancelled_goes_back(site, open_loo
 
 def test_a_connection_that_closes_deletes_what_ended_and_gives_back_the_rest(site, open_loop):
     site.send(4)
-    loop = open_loop()
+    loop = open_loop(prefetch=4)  # full: no poll is under way, which would take what goes back
     loop.consumer.consume()
     loop.messages(4)
     loop.taken[0].ack()

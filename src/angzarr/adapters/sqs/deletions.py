@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import groupby, islice
 from typing import Any, Final, NamedTuple
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError
 
 from angzarr.runtime.failures import LogThrottle
 
@@ -29,8 +29,8 @@ class Deletion(NamedTuple):
 class Deletions:
     """The messages that one channel is to delete.
 
-    *client_of* gives the client for a queue, *delete_one* deletes one message and may raise
-    botocore's errors, and *let_go* is called with the tag of each that is deleted, or given up.
+    *client_of* gives the client for a queue, and *delete_one* deletes one message; both may raise.
+    *let_go* is called with the tag of each message that is deleted with others, or given up.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Deletions:
         self._waiting[deletion.tag] = deletion
 
     def send(self) -> None:
-        """Delete what waits, up to ten of a queue in one call; raises nothing that SQS causes."""
+        """Delete what waits, up to ten of a queue in one call; raises nothing."""
         waiting, self._waiting = self._waiting, {}
         by_queue = sorted(waiting.values(), key=lambda one: one.address)
         for _, group in groupby(by_queue, key=lambda one: one.address):
@@ -70,10 +70,11 @@ class Deletions:
             answer = self._client_of(batch[0].queue).delete_message_batch(
                 QueueUrl=batch[0].address, Entries=entries
             )
-        except ClientError:  # of all of them, or the server knows no batches
-            self._singly(batch)
         except (BotoCoreError, OSError) as error:
             self._give_up(batch, error)
+        except Exception as error:  # noqa: BLE001 - of one queue, or the server knows no batches
+            _log.debug("not_deleted_together: %r", error)
+            self._singly(batch)
         else:
             failed = {str(entry.get("Id")) for entry in answer.get("Failed", ())}
             for n, one in enumerate(batch):
@@ -88,6 +89,8 @@ class Deletions:
             except (BotoCoreError, OSError) as error:  # the rest would wait as long, one by one
                 self._give_up(batch[n:], error)
                 return
+            except Exception as error:  # noqa: BLE001 - it would end the worker's loop
+                self._give_up([one], error)
 
     def _give_up(self, batch: list[Deletion], error: Exception) -> None:
         for one in batch:

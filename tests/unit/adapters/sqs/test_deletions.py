@@ -110,3 +110,14 @@ def test_a_server_that_goes_away_between_two_messages_is_not_waited_for_again(qu
     assert queues.asked[1:] == tags(1)
     assert queues.let_go == tags(1, 2, 3)
     assert "sqs_not_deleted" in caplog.text
+
+
+def test_a_queue_that_is_not_predefined_ends_no_loop(queues, caplog):
+    """A message of another may name any queue in its routing key."""
+    queues.client_of = lambda _queue: 1 / 0
+    queues.deletions = Deletions(queues.client_of, queues.delete_one, queues.let_go.append)
+    queues.answer_to_one = LookupError("no such queue")
+    queues.add(1, 2)
+    queues.deletions.send()
+    assert queues.let_go == tags(1, 2)
+    assert "sqs_not_deleted: 1 messages come again as duplicates: no such queue" in caplog.text
