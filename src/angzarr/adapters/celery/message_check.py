@@ -23,6 +23,8 @@ from angzarr.events.headers import MAX_NUMBER, NoNumber, read_number, read_secon
 _PARTS = 3
 #: Hard and soft.
 _LIMITS = 2
+#: What nearly all bodies embed.
+_NO_FOLLOWERS: Final = dict.fromkeys(("callbacks", "errbacks", "chain", "chord"))
 #: What only this worker may say of a request. What a body embeds overrules the fields of a request.
 _OURS = frozenset({FIELD, TOLD})
 #: What Celery itself keeps in a request, or calls on it: a field of that name would hide it.
@@ -102,7 +104,7 @@ def checked_body(body: Any) -> tuple[Any, dict[str, Any], dict[str, Any] | None]
     if embed is not None and not isinstance(embed, dict):
         msg = f"the options in its body are not a mapping but {_kind(embed)}"
         raise InvalidTaskError(msg)
-    if embed:
+    if embed and embed != _NO_FOLLOWERS:
         check_embedded(embed)
     return args, kwargs, embed
 
