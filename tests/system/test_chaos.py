@@ -71,24 +71,27 @@ def test_a_minute_of_chaos_is_accounted_for(tmp_path):
 
 
 MUTATIONS = [
-    ("drop-letter", "lost", 4, "ok,permanent", "none"),
-    ("skip-claim", "repeated", 5, "ok,duplicates", "flood"),
-    ("copy-last", "lost", 4, "ok,transient", "none"),
-    ("any-order", "out of order", 6, "ordered", "none"),
+    ("redis", "drop-letter", "lost", 4, "ok,permanent", "none"),
+    ("redis", "skip-claim", "repeated", 5, "ok,duplicates", "flood"),
+    ("redis", "copy-last", "lost", 4, "ok,transient", "none"),
+    ("redis", "any-order", "out of order", 6, "ordered", "none"),
+    ("rabbitmq", "skip-claim", "repeated", 5, "ok,duplicates", "flood"),
+    ("rabbitmq", "lose-completion", "orphan claim", 4, "ok", "none"),
     # These need workers to be killed or frozen first.
-    ("early-ack", "lost", 8, "ok,slow", "kill worker"),
-    ("lose-fence", "two ends", 13, "ok,fickle", "freeze worker"),
+    ("redis", "early-ack", "lost", 8, "ok,slow", "kill worker"),
+    ("redis", "lose-fence", "two ends", 13, "ok,fickle", "freeze worker"),
+    ("rabbitmq", "lose-fence", "two ends", 37, "ok,fickle", "lose worker"),
 ]
 
 
-@pytest.mark.parametrize(("mutation", "breach", "seconds", "fates", "faults"), MUTATIONS)
-def test_a_broken_guarantee_is_noticed(tmp_path, mutation, breach, seconds, fates, faults):
+@pytest.mark.parametrize(("broker", "mutation", "breach", "seconds", "fates", "faults"), MUTATIONS)
+def test_a_broken_guarantee_is_noticed(tmp_path, broker, mutation, breach, seconds, fates, faults):
     code, said = chaos(
-        tmp_path, "--broker", "redis", "--mutation", mutation,
+        tmp_path, "--broker", broker, "--mutation", mutation, "--long", "0",
         "--fates", fates, "--faults", faults, "--patience", "15", seconds=seconds, timeout=140,
     )  # fmt: skip
     assert code == 1, said
-    assert summary(tmp_path / "redis")["breaches"].get(breach), said
+    assert summary(tmp_path / broker)["breaches"].get(breach), said
 
 
 def test_the_same_short_run_without_a_mutation_is_well(tmp_path):

@@ -489,6 +489,7 @@ _DO: dict[str, Callable[[Injector, Injected], None]] = {
     "stop worker": Injector.stop_worker,
     "kill child": Injector.kill_child,
     "freeze worker": Injector.freeze_worker,
+    "lose worker": Injector.freeze_worker,
     "freeze parent": Injector.freeze_parent,
     "freeze child": Injector.freeze_child,
     "freeze process": Injector.freeze_process,

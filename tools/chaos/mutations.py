@@ -58,6 +58,16 @@ def _lose_fence(_folder: Path) -> None:
     RedisIdempotencyStore.owns = lambda _self, _key, _token: True  # type: ignore[method-assign]
 
 
+def _lose_completion(_folder: Path) -> None:
+    """Acknowledge handled events without the completion that goes to the store with others."""
+    from angzarr.adapters.celery.claim_batch import ClaimBatch
+
+    def complete(_self: Any, _ride: Any, _kept: Any, then: Any, _refuse: Any) -> None:
+        then(True)
+
+    ClaimBatch.complete = complete  # type: ignore[method-assign]
+
+
 def _copy_last(folder: Path) -> None:
     """End the claim before the copy is published, and die in between, once for each event."""
     from angzarr.delivery.settle import Settler
@@ -113,6 +123,7 @@ MUTATIONS: Final[dict[str, Callable[[Path], None]]] = {
     "drop-letter": _drop_letter,
     "skip-claim": _skip_claim,
     "lose-fence": _lose_fence,
+    "lose-completion": _lose_completion,
     "copy-last": _copy_last,
     "any-order": _any_order,
 }
