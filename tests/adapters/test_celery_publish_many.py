@@ -16,7 +16,7 @@ from angzarr import Publication
 from angzarr.adapters.celery.publish import wires as confirmed_wire
 from angzarr.adapters.celery.publish.batch import MOST_MESSAGES
 from angzarr.adapters.celery.publish.wires import ConfirmedWire, PipelinedWire, wire_for
-from angzarr.errors import BrokerUnavailable
+from angzarr.errors import BrokerUnavailable, PublishError
 from angzarr.events import NotAllPublished
 from angzarr.events import headers as names
 
@@ -359,10 +359,30 @@ def test_a_rabbitmq_that_is_away_got_nothing(proxied, amqp_url):
     assert sorted(ids(take(app))) == ["e-0", "e-0", "e-1", "e-2"]
 
 
-def test_channels_of_batches_are_closed(rabbitmq):
-    with rabbitmq.producer_pool.acquire() as producer:
+def channels_of(app):
+    with app.producer_pool.acquire() as producer:
         producer.channel  # noqa: B018 - connects
-        connection = producer.connection.connection
+        return producer.connection.connection.channels
+
+
+def test_batches_of_a_connection_share_a_channel(rabbitmq):
+    channels = channels_of(rabbitmq)
     for _ in range(5):
-        rabbitmq.publish_many(events(1))
-    assert len(connection.channels) <= 2, "the connection itself, and the producer's channel"
+        rabbitmq.publish_many(events(3))
+    assert len(channels) == 3, "the connection itself, the producer's channel, and that of batches"
+    assert len(take(rabbitmq)) == 15
+
+
+@pytest.mark.parametrize("user", ["guest", "somebody else"])
+def test_batches_that_are_refused_leave_no_channels_behind(rabbitmq, unique_name, user):
+    limits = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    full = f"{unique_name}-full"
+    queue = Queue(full, routing_key=full, queue_arguments=limits)
+    rabbitmq.amqp.queues.add(queue)
+    channels = channels_of(rabbitmq)
+    for _ in range(5):
+        with pytest.raises(PublishError):
+            rabbitmq.publish_many(events(20), queue=queue.name, user_id=user)
+    assert len(channels) <= 3
+    rabbitmq.publish_many(events(3))
+    assert ids(take(rabbitmq)) == ["e-0", "e-1", "e-2"]

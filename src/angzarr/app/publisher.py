@@ -36,7 +36,7 @@ from angzarr.errors import (
     UnserializableEvent,
 )
 from angzarr.events.event import Event, Priority, task_id_for
-from angzarr.events.headers import EVENT_ID, OwnHeaders, to_headers
+from angzarr.events.headers import DOMAIN, EVENT_ID, OwnHeaders, to_headers
 from angzarr.events.publication import Publication, refuse_sequence
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.context import AppContext
@@ -99,7 +99,8 @@ class EventPublisher:
         if check:
             self._check_fit(published, is_bare=said.is_bare)
         with wiring.publishing_span(published) as traceparent:
-            published = replace(published, traceparent=traceparent)
+            if traceparent != published.traceparent:
+                published = replace(published, traceparent=traceparent)
             self._send_to_all(published, found, options)
         return published
 
@@ -213,14 +214,15 @@ class EventPublisher:
         self, event: Event, subscription: Subscription, options: Mapping[str, Any]
     ) -> None:
         handler = self._context.handlers.get(subscription.handler)
-        own_domain = handler.domain if handler is not None else None
-        addressed = event if event.domain else replace(event, domain=own_domain)
+        headers = OwnHeaders(to_headers(event))
+        if not event.domain and handler is not None and handler.domain:
+            headers[DOMAIN] = handler.domain
         routed = {"queue": subscription.queue} if subscription.queue else {}
         self._sender.send(
             subscription.handler,
             args=[event.data],
             task_id=task_id_for(event.id, subscription.handler),
-            headers=OwnHeaders(to_headers(addressed)),
+            headers=headers,
             **{**routed, **options},
         )
 

@@ -126,14 +126,11 @@ class ConfirmedWire:
         opened.wait()
 
     def close(self) -> None:
-        """Close the channel."""
-        opened, self._channel = self._channel, None
-        if opened is not None:
-            opened.close()
+        """Do nothing: the channel is kept for the next batch on this connection."""
 
     def _opened(self) -> _Confirming:
         if self._channel is None:
-            self._channel = _Confirming(self._connection)
+            self._channel = _channel_on(self._connection)
         opened: _Confirming = self._channel
         return opened
 
@@ -147,12 +144,35 @@ class ConfirmedWire:
             for message in opened.in_flight():
                 message.lost = True
                 message.error = error if isinstance(error, Exception) else None
-            if not isinstance(error, ChannelError):
+            if isinstance(error, ChannelError):
+                opened.close()  # py-amqp has opened it anew, and not for confirms
+            else:
                 # Without a farewell: half a frame may be out, and a mute broker answers none.
                 self._connection.collect()
             raise
         if opened.refused:
             raise opened.refused.pop()
+
+
+#: The attribute by which a connection keeps its channel for batches.
+_KEPT: Final = "angzarr_batches"
+
+
+def _channel_on(connection: Any) -> _Confirming:
+    """The channel of *connection* for batches: to open one for each costs three round trips.
+
+    Whoever has the connection from its pool is alone with it.
+    """
+    kept: _Confirming | None = getattr(connection, _KEPT, None)
+    if kept is None or not kept.is_clean():
+        kept = _Confirming(connection)
+        setattr(connection, _KEPT, kept)
+    try:
+        kept.begin()
+    except BaseException:
+        connection.collect()
+        raise
+    return kept
 
 
 class _Confirming:
@@ -194,6 +214,23 @@ class _Confirming:
                 self._connection.blocking_read(timeout=left)
             if len(self._open) < waiting:
                 until, waiting = time.monotonic() + self._patience, len(self._open)
+
+    def is_clean(self) -> bool:
+        """True if it is open, and nothing of a batch before is in flight."""
+        return (
+            bool(self._channel.is_open) and self._channel.connection is not None and not self._open
+        )
+
+    def begin(self) -> None:
+        """Forget the batch before, and read what came since: the end of the connection, maybe.
+
+        Raises that end, of which a batch would only learn amid its messages.
+        """
+        self._returned = {}
+        self.refused = []
+        with suppress(TimeoutError):
+            while True:
+                self._connection.blocking_read(timeout=0)
 
     def in_flight(self) -> list[OutgoingMessage]:
         """The messages that were sent and neither confirmed nor refused."""
