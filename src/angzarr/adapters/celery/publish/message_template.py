@@ -7,23 +7,20 @@ them up once. `MessageCapture` takes the message that Celery wrote and does not 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from celery import Celery
 from celery.app.routes import MapRoute
-from celery.utils.saferepr import saferepr
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 from kombu.serialization import dumps
 
+from angzarr.adapters.celery.publish.argument_text import text_of_plain
 from angzarr.errors import UnserializableEvent
 
 #: Celery's and kombu's form of pure JSON; `json.dumps` would make an encoder a call.
 _JSON: Final = json.JSONEncoder()
-#: What `repr` and Celery's `saferepr` may write in different ways.
-_ESCAPED: Final = re.compile(r'[\\"]')
 
 
 def json_of(data: Any) -> str:
@@ -79,8 +76,8 @@ class MessageTemplate:
         self._properties = {**properties, **options}
         self._embed = embed
         self._told = told
-        self._repr_most = amqp.argsrepr_maxsize
-        self._repr_deepest = conf.task_repr_maxlevels
+        self._text_most = amqp.argsrepr_maxsize
+        self._text_deepest = conf.task_repr_maxlevels
         self._frame = self._frame_around(args)
 
     def _frame_around(self, args: Sequence[Any]) -> tuple[str, str] | None:
@@ -96,7 +93,7 @@ class MessageTemplate:
         headers = {
             **self._headers,
             "id": task_id,
-            "argsrepr": self._repr_of([data]),
+            "argsrepr": text_of_plain([data], self._text_most, self._text_deepest),
             **event_headers,
         }
         if self._own_root:
@@ -128,37 +125,6 @@ class MessageTemplate:
             "exchange": self.destination.exchange_name,
             "routing_key": self.destination.routing_key,
         }
-
-    def _repr_of(self, args: list[Any]) -> str:
-        """The same text as `saferepr`, which costs more than all else of a short message."""
-        text = repr(args)
-        deepest = self._repr_deepest or 0
-        if text.count("[") + text.count("{") > deepest > 0:
-            text = repr(_cut(args, deepest))
-        if deepest > 0 and len(text) < self._repr_most and not _ESCAPED.search(text):
-            return text
-        return str(saferepr(args, self._repr_most, maxlevels=self._repr_deepest))
-
-
-class _Cut(str):
-    """Stands for a value that is too deep to be shown."""
-
-    __slots__ = ()
-    __repr__ = str.__str__
-
-
-_CUT_LIST, _CUT_DICT = _Cut("[...]"), _Cut("{...}")
-
-
-def _cut(value: Any, levels: int) -> Any:
-    """*value*, pure JSON, without the values deeper than *levels*."""
-    if isinstance(value, dict):
-        if not levels:
-            return _CUT_DICT
-        return {key: _cut(inner, levels - 1) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_cut(inner, levels - 1) for inner in value] if levels else _CUT_LIST
-    return value
 
 
 class Destination:

@@ -161,7 +161,7 @@ _KEPT: Final = "angzarr_batches"
 def _channel_on(connection: Any) -> _Confirming:
     """The channel of *connection* for batches: to open one for each costs three round trips.
 
-    Whoever has the connection from its pool is alone with it.
+    Only one thread uses a connection of the pool at a time.
     """
     kept: _Confirming | None = getattr(connection, _KEPT, None)
     if kept is None or not kept.is_clean():
