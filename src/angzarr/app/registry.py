@@ -17,13 +17,16 @@ from kombu import Queue
 from angzarr.adapters.celery.options import TASK, check_task_options
 from angzarr.adapters.celery.worker.binding import (
     around,
+    batch_binding,
+    batch_decoder,
     event_binding,
     event_decoder,
     of_types,
     task_binding,
     task_fallback,
 )
-from angzarr.adapters.celery.worker.task_classes import CeleryTasks, twice
+from angzarr.adapters.celery.worker.task_classes import CeleryTasks, check_batch, twice
+from angzarr.delivery.batch import Batch
 from angzarr.delivery.handlers import Bind, Handler
 from angzarr.errors import ConfigurationError, DuplicateHandler
 from angzarr.events.event import check_domain, event_type_of
@@ -73,6 +76,7 @@ class HandlerRegistry:
         name: str | None = None,
         ordered_by: Literal["root"] | None = None,
         first_sequence: int = 0,
+        batch: Batch | None = None,
         **task_options: Any,
     ) -> Callable[[Callable[..., Any]], Any]:
         """Register a function, sync or async, for the events of a type: ``f(event[, ctx])``.
@@ -84,19 +88,27 @@ class HandlerRegistry:
         called in its place while one is open; *compensation* another handler, or its name, that
         takes the same event and undoes what this one did, when a person says so; *limit* a
         `Limit`, the name of one in the settings, or several; *ordered_by* "root" has it take the
-        events of each aggregate of *domain* in order, from *first_sequence* on; *task_options* go
-        to Celery. Raises DuplicateHandler, InvalidDomainName or ConfigurationError at once.
+        events of each aggregate of *domain* in order, from *first_sequence* on; *batch* has it take
+        several events in one call, as a list, and answer for each by a `BatchResult`;
+        *task_options* go to Celery. Raises DuplicateHandler, InvalidDomainName or
+        ConfigurationError at once.
         """
         event_type = event_type_of(event)
         if domain is not None:
             check_domain(domain)
         order = order_by(ordered_by, domain, event_type, first_sequence)
+        if batch is not None:
+            refused = {"ordered_by": ordered_by, "fallback": fallback, "limit": limit}
+            check_batch(batch, refused, self._tasks.base_of(task_options))
+        decoder, binding = (
+            (event_decoder, event_binding) if batch is None else (batch_decoder, batch_binding)
+        )
 
         def register(function: Callable[..., Any]) -> Any:
-            decode = event_decoder(function, event)
+            decode = decoder(function, event)
             return self.take(
                 name or self._tasks.name_of(function),
-                event_binding(function, decode),
+                binding(function, decode),
                 function,
                 decode=decode,
                 event_type=event_type,
@@ -113,6 +125,7 @@ class HandlerRegistry:
                 verdicts=verdicts,
                 max_age=max_age,
                 order=order,
+                batch=batch,
                 **task_options,
             )
 
@@ -165,6 +178,7 @@ class HandlerRegistry:
         fallback: Bind | None = None,
         queue: str | None = None,
         order: Order | None = None,
+        batch: Batch | None = None,
         compensation: str | None = None,
         idempotent: bool = True,
         rules: Sequence[Rule] = (),
@@ -208,6 +222,7 @@ class HandlerRegistry:
                 fallback=fallback and around(fallback, task_of),
                 queue=queue,
                 order=order,
+                batch=batch,
                 compensation=compensation,
                 idempotent=idempotent,
                 rules=tuple(rules),

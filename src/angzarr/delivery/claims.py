@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -55,6 +55,18 @@ class Claimer:
                 break
             self.retry.clock.sleep(pause)
         return answer
+
+    def ask_all(self, deliveries: Sequence[Delivery]) -> list[ClaimAnswer | None]:
+        """The answers for *deliveries* of one owner, asked in one call; None: ask for it alone."""
+        answers = self.retry.until_done(
+            lambda: self.tenure.claim(self.store, [delivery.claim for delivery in deliveries]),
+            what="claim it",
+            delivery=deliveries[0],
+        )
+        return [
+            None if delivery.position.hop and isinstance(answer, InProgress) else answer
+            for delivery, answer in zip(deliveries, answers, strict=True)
+        ]
 
     def is_sure(self, claimed: Claimed) -> bool:
         """True if `holds` need not ask."""

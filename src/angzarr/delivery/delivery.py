@@ -116,7 +116,7 @@ def read(
         kwargs=kwargs,
         token=token,
         owner=owner,
-        attempt=number_or(get(names.ATTEMPT), 0) or number_or(get("retries"), 0) + 1,
+        attempt=attempt_of(message.headers),
         position=position_of(message.headers),
         first_attempt_at=names.time_of(get(names.FIRST_ATTEMPT_AT)),
         rest_ms=number_or(get(names.REST), 0),
@@ -127,6 +127,11 @@ def read(
         answer=answer,
         ack_follows=ack_follows,
     )
+
+
+def attempt_of(found: Mapping[str, Any]) -> int:
+    """The attempt that a message's headers tell, from 1."""
+    return number_or(found.get(names.ATTEMPT), 0) or number_or(found.get("retries"), 0) + 1
 
 
 def position_of(found: Mapping[str, Any]) -> Position:

@@ -1,26 +1,25 @@
 """DeliveryExecutor: decides what becomes of one delivery, and has it made true.
 
-`DeliveryExecutor.decide` lists the steps in their order; each is a short function over one
-`DeliveryRun`. The first step that returns an outcome ends the list. Deciding publishes nothing; it
-touches the claim, the event's lane, the flow control, the handler and its undo functions. `settle`
-makes the outcome true (spec D6).
+`decide` lists the steps in their order; each is a short function over one `DeliveryRun`. The first
+that returns an outcome ends the list. Deciding publishes nothing; it touches the claim, the event's
+lane, the flow control, the handler and its undo functions. `settle` makes it true (spec D6).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.admission import FREE, Admission, Permits
+from angzarr.delivery.admission import FREE, Admission
 from angzarr.delivery.async_runner import Interrupt
 from angzarr.delivery.claims import Claimer, LastStarts, Results
-from angzarr.delivery.compensation_runner import CompensationRunner, Steps
+from angzarr.delivery.compensation_runner import CompensationRunner
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import (
     Delivery,
@@ -34,20 +33,19 @@ from angzarr.delivery.delivery import (
 )
 from angzarr.delivery.failure_policy import NO_HANDLER, POISON, UNREADABLE, FailurePolicy
 from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.delivery.invoke import HandlerCall, HandlerInvoker, Hooks, Stopped, handler_call
+from angzarr.delivery.invoke import HandlerInvoker, Hooks, Stopped, handler_call
 from angzarr.delivery.letter_builder import write_last_words
 from angzarr.delivery.ordering import Ordering, skipped_by_person
 from angzarr.delivery.poison_wave import PoisonWaveBreaker
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
+from angzarr.delivery.run import DeliveryRun
 from angzarr.delivery.schedule import SLEPT
 from angzarr.delivery.settle import Settler
 from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.unsettled import UnsettledOutcomes, may_become_letter
 from angzarr.errors import DecodeError, DeliveryError, GivenBack, LetterTooLarge
 from angzarr.events.headers import skip_of
-from angzarr.ordering.lanes import Turn
 from angzarr.resilience import idempotency as claims
-from angzarr.resilience.breaker import Permit
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.runtime.failures import is_machine_fault
 
@@ -57,32 +55,6 @@ _log = logging.getLogger("angzarr.delivery")
 IN_PROGRESS_WAIT = timedelta(seconds=2)
 #: Starts that were not settled before the event counts as poison (spec D4).
 MOST_STARTS = 3
-
-
-@dataclass(slots=True)
-class DeliveryRun:
-    """The state of one delivery that its steps share; each reads what earlier ones have set."""
-
-    delivery: Delivery
-    #: Why no handler is to run: revoked, expired, or at its hard time limit. None: run it.
-    failed: Exception | None
-    #: The permit of its domain, where a guard against poison waves asked for one.
-    wave_permit: Permit | None = None
-    handler: Handler = field(init=False)
-    #: The steps that this run and earlier ones finished.
-    steps: Steps | None = None
-    #: Its turn in its lane; None: its handler takes events as they come.
-    turn: Turn | None = None
-    #: Why a person skips it, if so.
-    skip: str | None = None
-    call: HandlerCall = field(init=False)
-    #: What to ask of the claim store; None: it was claimed with the fetch.
-    claim: claims.Claim | None = field(init=False)
-    claimed: claims.Claimed = field(init=False)
-    #: Whether it runs beside no other last start.
-    alone: bool = False
-    poison: bool = False
-    permits: Permits = field(init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,58 +98,81 @@ class DeliveryExecutor:
                 self.claimer.release(delivery, counted=False)
             raise GivenBack("the worker stops, and had not begun with it")
         try:
-            outcome = self._settle(delivery, self.decide(delivery, failed))
-        except GivenBack:
-            self.claimer.release(delivery, counted=False)
-            raise
-        except Interrupt as interrupt:
-            _log.warning("cut_short: event %s, it runs again elsewhere", delivery.event.id)
-            self.claimer.release(delivery, counted=False)
-            msg = "its worker's grace has ended"
-            raise GivenBack(msg) from interrupt
-        except Exception as error:
-            # A time limit between two steps, or a bug. The start stays counted, so that what
-            # breaks every time ends as a letter and not as a loop; but not if the process lacks
-            # memory, threads or files, of which the event knows nothing, nor where no handler was
-            # to run: its letter would say poison and not what ended it.
-            _log.exception("given_back: event %s could not be settled", delivery.event.id)
-            self.claimer.release(delivery, counted=failed is None and not is_machine_fault(error))
-            msg = f"the delivery broke off: {error!r}"
-            raise GivenBack(msg) from error
+            outcome = self.settle(delivery, self.decide(delivery, failed))
+        except (Interrupt, Exception) as error:
+            if (back := self.broken_off(delivery, error, failed)) is error:
+                raise
+            raise back from error
         if outcome is not None:
             self.hooks.settled(delivery, outcome)
         return outcome
 
+    def broken_off(
+        self, delivery: Delivery, error: BaseException, failed: Exception | None = None
+    ) -> GivenBack:
+        """Release the claim of a delivery whose steps *error* broke off; why it goes back."""
+        if isinstance(error, GivenBack | Interrupt):
+            self.claimer.release(delivery, counted=False)
+            if isinstance(error, GivenBack):
+                return error
+            _log.warning("cut_short: event %s, it runs again elsewhere", delivery.event.id)
+            return GivenBack("its worker's grace has ended")
+        # A time limit between two steps, or a bug. The start stays counted, so that what breaks
+        # every time ends as a letter and not as a loop; but not if the process lacks memory,
+        # threads or files, of which the event knows nothing, nor where no handler was to run: its
+        # letter would say poison and not what ended it.
+        _log.error("given_back: event %s could not be settled", delivery.event.id, exc_info=error)
+        self.claimer.release(delivery, counted=failed is None and not is_machine_fault(error))
+        return GivenBack(f"the delivery broke off: {error!r}")
+
     def decide(self, delivery: Delivery, failed: Exception | None = None) -> Outcome:
         """The outcome of the steps; raises GivenBack if the worker stops first."""
-        run, breaker = DeliveryRun(delivery, failed), self.poison_wave_breaker
+        run = DeliveryRun(delivery, failed)
         try:
-            outcome = (
-                self._ask_wave(run)
-                or self._sleep_rest_of_wait(run)
-                or self._find_handler(run)
-                or self._read(run)
-                or self._claim(run)
-                or self._take_turn(run)
-                or self._pass_over(run)
-                or self._check_claim(run)
-                or self._run_last_start_alone(run)
-                or self._refuse_poison(run)
-                or self._end_failed(run)
-                or self._finish_undo(run)
-                or self._admit(run)
-                or self._call(run)
-            )
-            outcome = self._undo(run, outcome)
-            self._leave(run)
+            outcome = self.conclude(run, self.read(run) or self.hold(run) or self.run_alone(run))
         except BaseException:
-            try:
-                self._leave(run)
-            finally:
-                if breaker is not None:
-                    breaker.forgo(run.wave_permit)
+            self.forgo(run)
             raise
-        return outcome if breaker is None else breaker.judged(delivery, outcome, run.wave_permit)
+        return self.judged(run, outcome)
+
+    def read(self, run: DeliveryRun) -> Outcome | None:
+        """Take the steps before the claim; None: it is to be claimed."""
+        early = self._ask_wave(run) or self._sleep_rest_of_wait(run)
+        return early or self._find_handler(run) or self._read(run)
+
+    def hold(self, run: DeliveryRun) -> Outcome | None:
+        """Take the steps from the claim on; None: its handler may be asked for."""
+        return (
+            self._claim(run)
+            or self._take_turn(run)
+            or self._pass_over(run)
+            or self._check_claim(run)
+            or self._run_last_start_alone(run)
+            or self._refuse_poison(run)
+            or self._end_failed(run)
+            or self._finish_undo(run)
+        )
+
+    def run_alone(self, run: DeliveryRun) -> Outcome:
+        """Let it in, and call its handler for it alone."""
+        return self._admit(run) or self._call(run)
+
+    def conclude(self, run: DeliveryRun, outcome: Outcome) -> Outcome:
+        """Undo what a failure leaves behind, and let go of what the run alone may have."""
+        outcome = self._undo(run, outcome)
+        self._leave(run)
+        return outcome
+
+    def judged(self, run: DeliveryRun, outcome: Outcome) -> Outcome:
+        """*outcome*, or a postponement where it would be one more letter of a poison wave."""
+        breaker, permit = self.poison_wave_breaker, run.wave_permit
+        return outcome if breaker is None else breaker.judged(run.delivery, outcome, permit)
+
+    def forgo(self, run: DeliveryRun) -> None:
+        """Let go of all that a run has that is not decided."""
+        if self.poison_wave_breaker is not None:
+            self.poison_wave_breaker.forgo(run.wave_permit)
+        self._leave(run)
 
     def _ask_wave(self, run: DeliveryRun) -> Outcome | None:
         """A domain of which nearly all becomes letters is held back (ADR 0015)."""
@@ -232,7 +227,9 @@ class DeliveryExecutor:
 
     def _claim(self, run: DeliveryRun) -> Outcome | None:  # noqa: PLR0911 - one for each answer
         delivery, turn = run.delivery, run.turn
-        answer = delivery.answer if run.claim is None else self.claimer.ask(delivery, run.claim)
+        answer = delivery.answer if run.claim is None else run.answer
+        if run.claim is not None and answer is None:
+            answer = self.claimer.ask(delivery, run.claim)
         if isinstance(answer, claims.AlreadyCompleted) and self.ordering.set_back(turn, delivery):
             answer = self.claimer.ask(delivery, replace(delivery.claim, anew=True))
         match answer:
@@ -355,7 +352,7 @@ class DeliveryExecutor:
         if run.turn is not None:
             run.turn.leave()
 
-    def _settle(self, delivery: Delivery, outcome: Outcome) -> Outcome | None:
+    def settle(self, delivery: Delivery, outcome: Outcome) -> Outcome | None:
         """The outcome that was made true; None if a successor owns the event."""
         try:
             ours = self._settle_once(delivery, outcome)
@@ -363,14 +360,14 @@ class DeliveryExecutor:
             outcome = self.unsettled.too_large(delivery, outcome, error)
             ours = self._settle_once(delivery, outcome)
         except DeliveryError as error:  # what follows this event can never be published
-            return self._settle(delivery, self.unsettled.no_follower(delivery, outcome, error))
+            return self.settle(delivery, self.unsettled.no_follower(delivery, outcome, error))
         except GivenBack:
             raise
         except Exception as error:
             # No further try will make it true. A letter may be: it runs no handler once more.
             if not may_become_letter(outcome) or is_machine_fault(error):
                 raise
-            return self._settle(delivery, self.unsettled.unsettled(delivery, outcome, error))
+            return self.settle(delivery, self.unsettled.unsettled(delivery, outcome, error))
         return outcome if ours else None
 
     def _settle_once(self, delivery: Delivery, outcome: Outcome) -> bool:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
+from angzarr.delivery.batch import Batch
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DecodeError, DuplicateHandler, EventDoesNotFit, InvalidDomainName
@@ -52,6 +53,8 @@ class Handler:
     queue: str | None = None
     #: In which order it takes events; None: as they come.
     order: Order | None = None
+    #: How many events it takes in one call; None: one. `bind` makes a `BatchItem` of each then.
+    batch: Batch | None = None
     #: The handler or task that undoes what this one did, by name; it takes the same event.
     compensation: str | None = None
     #: Whether running it twice does no harm: then "server" errors are retried.

@@ -178,6 +178,13 @@ def handler_call(delivery: Delivery, handler: Handler, context: Context) -> Hand
     return HandlerCall(call, handler.fallback(delivery, context))
 
 
+def value_of(call: Callable[[], Any]) -> Any:
+    """The value of a handler's *call*, which may be interrupted; a coroutine is run to its end."""
+    with INTERRUPTER:
+        value = call()
+        return run_coroutine(value) if inspect.iscoroutine(value) else value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerInvoker:
     """Safe to use from many threads."""
@@ -192,10 +199,14 @@ class HandlerInvoker:
         running, asking = RUNNING.set(delivery), RETRY_REQUEST.set(asked)
         try:
             with self.hooks.attempt(delivery):
-                return self._call(delivery, handler, call, asked)
+                return self._call(delivery, handler, partial(value_of, call), asked)
         finally:
             RUNNING.reset(running)
             RETRY_REQUEST.reset(asking)
+
+    def answered(self, delivery: Delivery, handler: Handler, answer: Callable[[], Any]) -> Ended:
+        """The end of a run whose *answer* for *delivery* is known: it returns or raises that."""
+        return self._call(delivery, handler, answer, RetryRequest())
 
     def stopped(
         self, delivery: Delivery, handler: Handler, call: HandlerCall, stopped: Stopped
@@ -224,10 +235,7 @@ class HandlerInvoker:
         self, delivery: Delivery, handler: Handler, call: Callable[[], Any], asked: RetryRequest
     ) -> Ended:
         try:
-            with INTERRUPTER:
-                value = call()
-                if inspect.iscoroutine(value):
-                    value = run_coroutine(value)
+            value = call()
             if asked.retry is None:
                 return Ended(Handled(value=value, result=self.results.write(value)))
             return self._failed(delivery, handler, asked.retry, asked)

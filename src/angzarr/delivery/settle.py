@@ -9,6 +9,7 @@ Every step may be repeated: if one fails the message is held and settle starts o
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
@@ -39,6 +40,7 @@ from angzarr.errors import BrokerUnavailable, GiveUp, is_absence
 from angzarr.events.event import Message
 from angzarr.facts import FactLog
 from angzarr.resilience.idempotency import (
+    ClaimEnd,
     Complete,
     Ending,
     Fail,
@@ -133,6 +135,30 @@ class Settler:
                 self._put_letter(letter, error)
                 return self._end(delivery, outcome, ending)
 
+    def settle_handled(self, handled: Sequence[tuple[Delivery, Handled]]) -> list[bool]:
+        """Make plain successes true, as `settle` each, with one append of facts and one ending.
+
+        If this raises, some may be true: settle each of them again.
+        """
+        for delivery, outcome in handled:
+            self.followers.publish(delivery, outcome.value)
+            self._tell(delivery, outcome)
+        now = self.clock.now()
+        self.facts.append([fact_of(delivery, outcome, now) for delivery, outcome in handled])
+        here = [number for number, one in enumerate(handled) if not is_left_to_ack(*one)]
+        ends = [
+            ClaimEnd(delivery.key, delivery.token, Complete(result=outcome.result))
+            for delivery, outcome in (handled[number] for number in here)
+        ]
+        ours = [True] * len(handled)
+        for number, still_ours in zip(
+            here, self.store.settle_all(ends) if ends else (), strict=True
+        ):
+            ours[number] = still_ours
+            if not still_ours:
+                self._fenced(handled[number][0])
+        return ours
+
     def close(self) -> None:
         """Close the dead-letter queue and the fact log."""
         self.dead_letters.close()
@@ -222,8 +248,7 @@ class Settler:
 
     def _end(self, delivery: Delivery, outcome: Outcome, ending: Ending | None = None) -> bool:
         """Move its lane, tell the analysis worker, append the fact, end the claim."""
-        self.ordering.follow(delivery, outcome)
-        self._answer_replay(delivery, outcome)
+        self._tell(delivery, outcome)
         self.facts.append([fact_of(delivery, outcome, self.clock.now())])
         if ending is None or is_left_to_ack(delivery, outcome):
             return True
@@ -231,6 +256,10 @@ class Settler:
             return True
         self._fenced(delivery)
         return False
+
+    def _tell(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.ordering.follow(delivery, outcome)
+        self._answer_replay(delivery, outcome)
 
     def complete(self, delivery: Delivery, completion: Complete) -> None:
         """Make a completion true that could not be left to the acknowledgement after all."""

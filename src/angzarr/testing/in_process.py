@@ -59,6 +59,8 @@ class InProcess:
         consumer = worker.consumer
         consumer.loop = _begin
         consumer.start = partial(consumer.blueprint.start, consumer)
+        if consumer.batches is not None:
+            consumer.batches.later = _wait_for_others
         worker.pool.on_apply = self._apply
         worker.timer.call_at = self._at_once
         worker.start()
@@ -93,6 +95,9 @@ class InProcess:
         with _current(self._app):
             self._runtime.take_turns()
             taken = self._take()
+            if not taken and (batches := self._worker.consumer.batches) is not None:
+                batches.flush_all()
+                self._worker.consumer.perform_pending_operations()
         if (broken := self.broken_by) is not None:
             self.broken_by = None
             raise broken
@@ -174,6 +179,10 @@ def _begin(consumer: Any, _connection: Any, tasks: Any, *_others: Any) -> None:
     tasks.on_message = consumer.create_task_handler()
     tasks.consume()
     consumer.on_ready()
+
+
+def _wait_for_others(_seconds: float, _flush: Callable[[], object]) -> None:
+    """Wait until no message is left, in place of a time: `step` hands a batch over then."""
 
 
 def on_main_thread() -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from celery import Task
 from pydantic import BaseModel
 
-from angzarr import Angzarr, CompensationAction, GiveUp, Limit, Saga, reacts_to
+from angzarr import Angzarr, Batch, CompensationAction, GiveUp, Limit, Saga, reacts_to
 from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.delivery.invoke import handler_call
 from angzarr.errors import ConfigurationError, DecodeError, DuplicateHandler
@@ -322,3 +323,109 @@ def test_what_undoes_a_handler_takes_the_event_whatever_was_before_it(make_app):
     app.handler("Sold", name="pack", compensation="unpack")(release)
     with pytest.raises(ConfigurationError, match="'unpack', takes events in order: name another"):
         app.ops.compensations()
+
+
+HUNDRED = Batch(size=100, wait=0.05)
+
+
+class Parcel(BaseModel):
+    n: int
+
+
+def bound(app, name, data):
+    """Return what the handler *name* binds *data* to."""
+    handler = app.handlers.get(name)
+    delivery = SimpleNamespace(args=[data], kwargs={}, event=SimpleNamespace(type="Parcel"))
+    return handler.bind(delivery, None)
+
+
+def test_a_batch_handler_gets_a_list_of_what_its_annotation_says(make_app):
+    app, seen = make_app(), []
+
+    @app.handler(Parcel, batch=HUNDRED, name="h")
+    def handle(parcels: list[Parcel]) -> None:
+        seen.extend(parcels)
+
+    assert app.handlers.get("h").batch == HUNDRED
+    bound(app, "h", {"n": 1})()
+    assert seen == [Parcel(n=1)]
+
+
+def test_a_batch_handler_without_an_annotation_gets_a_list_of_its_event(make_app):
+    app, seen = make_app(), []
+    app.handler(Parcel, batch=HUNDRED, name="h")(seen.extend)
+    bound(app, "h", {"n": 1})()
+    assert seen == [Parcel(n=1)]
+
+
+def test_an_event_that_does_not_fit_is_found_before_the_handler_is_called(make_app):
+    app = make_app()
+    app.handler(Parcel, batch=HUNDRED, name="h")(lambda _parcels: None)
+    with pytest.raises(DecodeError):
+        bound(app, "h", {"n": "many"})
+
+
+def test_called_directly_a_batch_handler_is_its_function(make_app):
+    app = make_app()
+
+    def handle(parcels):
+        return len(parcels)
+
+    task = app.handler(Parcel, batch=HUNDRED, name="h")(handle)
+    assert task([Parcel(n=1), Parcel(n=2)]) == 2
+
+
+def test_an_eager_call_is_a_batch_of_one(make_app):
+    app, seen = make_app(), []
+
+    @app.handler(Parcel, batch=HUNDRED, name="h")
+    def handle(parcels):
+        seen.append(parcels)
+
+    handle.apply(({"n": 1},))
+    assert seen == [[Parcel(n=1)]]
+
+
+def test_a_single_event_as_annotation_of_a_batch_is_refused(make_app):
+    def handle(parcel: Parcel) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"handle\(events: list\[OrderPlaced\]\)"):
+        make_app().handler(Parcel, batch=HUNDRED)(handle)
+
+
+class OwnCall(Task):
+    abstract = True
+
+    def __call__(self, *args, **kwargs):
+        return self.run(*args, **kwargs)
+
+
+class OwnStart(Task):
+    abstract = True
+
+    def before_start(self, task_id, args, kwargs): ...
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ordered_by": "root", "domain": "order"}, "cannot have ordered_by: a batch takes events"),
+        ({"fallback": lambda _event: None}, "cannot have fallback: "),
+        ({"limit": CRM}, "cannot have limit: "),
+        ({"base": OwnCall}, "its __call__ runs around one event"),
+        ({"base": OwnStart}, "its before_start runs around one event"),
+    ],
+)
+def test_what_a_batch_cannot_keep_is_refused_with_a_reason(make_app, options, said):
+    with pytest.raises(ConfigurationError, match=said):
+        make_app().handler(Parcel, batch=HUNDRED, **options)
+
+
+def test_what_is_no_batch_is_refused(make_app):
+    with pytest.raises(ConfigurationError, match=r"batch must be a Batch, as in Batch\(size"):
+        make_app().handler(Parcel, batch=100)
+
+
+def test_a_plain_task_has_no_batch(make_app):
+    with pytest.raises(ConfigurationError, match="batch"):
+        make_app().task(batch=HUNDRED)

@@ -29,5 +29,7 @@ def fake_clock():
 def app_under_test():
     """An app whose servers are nowhere."""
     shop.asked.clear()
+    shop.counted.clear()
+    shop.uncountable.clear()
     shop.says.clear()
     return shop.app

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import BaseModel
 
-from angzarr import Angzarr, Context, Policy
+from angzarr import Angzarr, Batch, BatchResult, Context, Policy
 
 app = Angzarr(
     "shop",
@@ -75,3 +75,20 @@ def fails(error: Exception) -> Callable[[], object]:
         raise error
 
     return raise_it
+
+
+class Counted(BaseModel):
+    n: int
+
+
+#: The batches that `count` was given, and the numbers that it refuses.
+counted: list[list[int]] = []
+uncountable: dict[int, Exception] = {}
+
+
+@app.handler(Counted, domain="order", name="shop.count", batch=Batch(size=3, wait=60))
+def count(them: list[Counted]) -> BatchResult:
+    counted.append([one.n for one in them])
+    return BatchResult(
+        {position: uncountable[one.n] for position, one in enumerate(them) if one.n in uncountable}
+    )

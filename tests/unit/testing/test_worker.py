@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from celery import signals
 from tests.unit.testing import shop
-from tests.unit.testing.shop import START, Packed, Paid, Placed, fails
+from tests.unit.testing.shop import START, Counted, Packed, Paid, Placed, fails
 
 from angzarr import Angzarr, GiveUp, Postpone, Skip
 from angzarr.events.event import task_id_for
@@ -451,3 +451,20 @@ def _noting(seen):
         seen.append(placed.order_id)
 
     return take
+
+
+def test_a_batch_handler_gets_all_that_is_there_and_does_not_wait(angzarr_worker):
+    for n in range(5):
+        angzarr_worker.app.publish(Counted(n=n), id=f"c-{n}")
+    done = angzarr_worker.run_due()
+    assert [one.outcome for one in done] == ["handled"] * 5
+    assert shop.counted == [[0, 1, 2], [3, 4]]
+
+
+def test_each_event_of_a_batch_has_an_outcome_of_its_own(angzarr_worker, dead_letters):
+    shop.uncountable[1] = GiveUp("not that one")
+    for n in range(3):
+        angzarr_worker.app.publish(Counted(n=n), id=f"c-{n}")
+    done = {one.event_id: one.outcome for one in angzarr_worker.run_due()}
+    assert done == {"c-0": "handled", "c-1": "dead_lettered", "c-2": "handled"}
+    assert dead_letters.only().event_id == "c-1"

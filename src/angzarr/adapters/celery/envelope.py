@@ -28,6 +28,9 @@ FIELD = "angzarr"
 #: The request's field in which a run notes that the delivery was settled.
 TOLD = "angzarr_told"
 
+#: The request's field with the end of a delivery that was settled with others of a batch.
+SETTLED = "angzarr_settled"
+
 #: What RabbitMQ's native delayed delivery puts before a routing key: 28 bits of the delay.
 _DELAY_PREFIX = re.compile(r"\A(?:[01]\.){28}")
 _DELAYED = ("0.", "1.")
@@ -152,7 +155,7 @@ def message_of(app: Celery, envelope: Envelope) -> Message:
 
 #: As in `Context._get_custom_headers` of Celery 5.7; a test compares them.
 _OF_CELERY = frozenset({*vars(Context), "lang", "task", "argsrepr", "kwargsrepr", "compression"})
-_NO_CUSTOM = _OF_CELERY | {FIELD, TOLD}
+_NO_CUSTOM = _OF_CELERY | {FIELD, TOLD, SETTLED}
 
 
 def custom_headers(request: Mapping[str, Any]) -> Any:

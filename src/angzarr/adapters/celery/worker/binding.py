@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from celery.exceptions import Reject
 
+from angzarr.delivery.batch import BatchCall, BatchItem
 from angzarr.delivery.context import Context
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Bind
@@ -105,6 +106,36 @@ def event_binding(function: Callable[..., Any], decode: Callable[[Any], Any]) ->
         if takes_context:
             return lambda: function(event, context)
         return lambda: function(event)
+
+    return bind
+
+
+def batch_decoder(function: Callable[..., Any], declared: object) -> Callable[[Any], Any]:
+    """The decoder of the events of a list that *function* takes.
+
+    Raises ConfigurationError if its first argument is annotated as anything but a list.
+    """
+    _takes_context(function)
+    annotation = _annotation(function, declared if isinstance(declared, str) else None)
+    if annotation is None or annotation is list or isinstance(annotation, str):  # it says no type
+        return decoder_for(declared)
+    of, members = typing.get_origin(annotation), typing.get_args(annotation)
+    if of not in (list, Sequence) or len(members) != 1:
+        name = function.__name__
+        msg = (
+            f"{function.__qualname__} has a batch, so it gets a list of events: annotate its"
+            f" argument as one, as in {name}(events: list[OrderPlaced]); got {annotation!r}"
+        )
+        raise ConfigurationError(msg)
+    return decoder_for(members[0])
+
+
+def batch_binding(function: Callable[..., Any], decode: Callable[[Any], Any]) -> Bind:
+    """Bind a batch handler: each event is an item of a list that its handler gets."""
+    call = BatchCall(function, takes_context=_takes_context(function))
+
+    def bind(delivery: Delivery, context: Context) -> BatchItem:
+        return BatchItem(call, decode(body_of(delivery)), context)
 
     return bind
 

@@ -35,6 +35,7 @@ from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, BatchedClaim, rel
 from angzarr.adapters.celery.envelope import Envelope, message_of, sent_as
 from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.publish.publisher import transport_of
+from angzarr.adapters.celery.worker.batches import gather_batches
 from angzarr.adapters.celery.worker.broadcasts import heed
 from angzarr.adapters.celery.worker.consumer_state import ReconnectPauses
 from angzarr.adapters.celery.worker.handoff import Handoff
@@ -84,6 +85,7 @@ class AngzarrConsumer(Consumer):
             resume=super().add_task_queue,
         )
         self._turn_due = 0.0
+        self.batches = gather_batches(self)
         self._receipts = runtime_of(self.app).movement.receipts
         self._bounds = runtime_of(self.app).bounds
         self._restart_state = ReconnectPauses(look=self._look)
@@ -150,12 +152,15 @@ class AngzarrConsumer(Consumer):
 
         The broker gives it to others, which would wait for its end while this worker lives.
         """
-        waiting, held_back = unbegun(self), throttled(self)
+        gathered = self.batches.forget() if self.batches is not None else []
+        waiting, held_back = unbegun(self), [*throttled(self), *gathered]
         super().on_close()
         jobs = getattr(getattr(self.pool, "_pool", None), "_cache", None)
         sent = None if jobs is None else {job.correlation_id for job in tuple(jobs.values())}
         dropped = [
-            one for one in waiting if one in held_back or (sent is not None and one.id not in sent)
+            one
+            for one in waiting
+            if one in held_back or (sent is not None and one.pool_job not in sent)
         ]
         release_claims(self.app, [request.message for request in dropped])
 

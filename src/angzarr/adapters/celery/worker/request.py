@@ -40,6 +40,13 @@ _CELERYS_LOG: Final = logging.getLogger("celery.worker.request")
 
 #: What a pool that runs tasks on this thread (solo) may raise, and no pool for want of anything.
 _LOST: Final = (OSError, AMQPError, OperationalError)
+
+
+def is_lost(error: Exception) -> bool:
+    """True if *error*, which a pool raised, says that the connection is lost."""
+    return isinstance(error, _LOST) and not is_machine_fault(error)
+
+
 #: Errors of pickle alone, on a message that cannot go to a child.
 _UNWRITABLE: Final = (RecursionError, pickle.PicklingError)
 
@@ -76,13 +83,15 @@ class AngzarrRequest(Request):
             except TaskRevokedError:
                 raise
             except Exception as error:
-                if isinstance(error, _LOST) and not is_machine_fault(error):
+                if is_lost(error):
                     raise
                 request.fail_to_begin(pool, error)
                 raise TaskRevokedError(request.id) from error  # Celery frees its slot
 
         cls.on_success, cls.execute_using_pool = on_success, execute_using_pool
 
+    #: The batch in which it runs; None: it runs alone.
+    batch: str | None = None
     #: Whether Celery is to know of each success; None: not asked yet.
     _notes_success: bool | None = None
 
@@ -251,9 +260,7 @@ class AngzarrRequest(Request):
         begun (solo) ran, and one that was acknowledged has its end.
         """
         state.task_ready(self)
-        for job in list(getattr(getattr(pool, "_pool", None), "_cache", {}).values()):
-            if job.correlation_id == self.id and getattr(job, "_payload", None) is None:
-                job.discard()
+        self.discard_job(pool)
         if self.acknowledged:
             _log.error("failed_after_its_end: of task %s[%s]", self.name, self.id, exc_info=error)
             return
@@ -269,6 +276,31 @@ class AngzarrRequest(Request):
             self._envelope, counted=False, then=self._requeue,
             pause=receipts.fail(error, f"task {self.name}[{self.id}]"),
         )  # fmt: skip
+
+    def discard_job(self, pool: Any) -> None:
+        """Let *pool* forget the job of this request, which it could not send."""
+        for job in list(getattr(getattr(pool, "_pool", None), "_cache", {}).values()):
+            if job.correlation_id == self.pool_job and getattr(job, "_payload", None) is None:
+                job.discard()
+
+    @property
+    def pool_job(self) -> str:
+        """The name of the pool's job that runs it: its own, or that of its batch."""
+        return self.batch or str(self.id)
+
+    @property
+    def call(self) -> tuple[str, dict[str, Any], Any]:
+        """What the process that runs it gets: its id, its fields and its decoded body."""
+        return self.id, self._request_dict, self._body
+
+    @property
+    def embedded(self) -> dict[str, Any]:
+        """What its body says besides the arguments: followers, for one."""
+        return self._body[2] or {}
+
+    def keep_result(self, result: Any) -> None:
+        """Keep the weak reference *result* to the pool's job, by which it can be ended."""
+        self._apply_result = result
 
     def _can_travel(self) -> bool:
         """False if it cannot be pickled: JSON may be nested deeper than that."""

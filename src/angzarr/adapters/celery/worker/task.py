@@ -7,6 +7,7 @@ result, events and acknowledgement. Called directly, a task is the plain functio
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -14,19 +15,20 @@ from urllib.parse import urlsplit
 
 from billiard.common import terminate_handler_fired
 from celery import Celery, Task
-from celery.app.task import get_actual_ignore_result
+from celery.app.task import Context, get_actual_ignore_result
 from celery.backends.base import DisabledBackend
 from celery.exceptions import Ignore, Reject, Retry
 from celery.signals import task_postrun
 from celery.utils.threads import LocalStack
 
-from angzarr.adapters.celery.envelope import FIELD, TOLD, delivery_of
+from angzarr.adapters.celery.envelope import FIELD, SETTLED, TOLD, delivery_of
 from angzarr.adapters.celery.publish.followers import (
     FOLLOWING,
     forget_followers,
     keep_told_retry,
     tell_skipped,
 )
+from angzarr.adapters.celery.worker.batch_job import PoolCall
 from angzarr.adapters.celery.worker.binding import in_own_call, is_within
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_events import show_error
@@ -40,6 +42,7 @@ from angzarr.adapters.celery.worker.task_request import (
     show_current_task,
 )
 from angzarr.adapters.celery.worker.tracer import RaisedInRun, RoadTracer, Untold
+from angzarr.delivery.batch_executor import BatchExecutor, SettledDelivery
 from angzarr.delivery.delivery import (
     DeadLettered,
     Delivery,
@@ -137,14 +140,19 @@ class AngzarrTask(Task):
 
     def deliver(self, request: Any, args: Any, kwargs: Any, *, ack_follows: bool) -> Any:
         """Run the delivery of *request*; raises what Celery's tracer is to report."""
-        delivery = delivery_of(
-            self.app, getattr(request, FIELD), args, kwargs, ack_follows=ack_follows
+        settled: SettledDelivery | None = getattr(request, SETTLED, None)
+        delivery = (
+            settled.delivery
+            if settled is not None
+            else delivery_of(
+                self.app, getattr(request, FIELD), args, kwargs, ack_follows=ack_follows
+            )
         )
         runtime, told = runtime_of(self.app), getattr(request, TOLD, [])
         failed = told.pop() if told else None  # by `_begin`
         following, owned = FOLLOWING.set(request), own_stacks()
         try:
-            outcome = self._take(delivery, failed)
+            outcome = self._take(delivery, failed) if settled is None else settled.result()
             told.append(left_to_ack(delivery, outcome) or True)
         except GivenBack as error:
             told.append(False)
@@ -169,6 +177,35 @@ class AngzarrTask(Task):
             tell_skipped(self, request)
         forget_followers(request)
         return value
+
+    def settle_batch(self, calls: Sequence[PoolCall]) -> None:
+        """Settle the deliveries of *calls* as one batch; each finds its end in its request.
+
+        Raises only what ends the process; in a thread all of them go back.
+        """
+        runtime, deliveries = runtime_of(self.app), []
+        for call in calls:
+            args, kwargs, _embed = call.body
+            follows = ack_follows(self, Context(call.request))
+            sent = call.request[FIELD]
+            deliveries.append(delivery_of(self.app, sent, args, kwargs, ack_follows=follows))
+        owned = own_stacks()
+        try:
+            ends = BatchExecutor(runtime.executor()).take(deliveries)
+        except BaseException as error:
+            its_own = not (runtime.stopping.cutting or terminate_handler_fired())
+            for delivery in deliveries if its_own else ():
+                runtime.executor().release_dying(delivery, error)
+            if threading.current_thread() is threading.main_thread():
+                raise
+            for delivery in () if its_own else deliveries:
+                runtime.executor().claimer.release(delivery, counted=False)
+            back = GivenBack(f"its thread was ended: {error!r}")
+            ends = [SettledDelivery(delivery, given_back=back) for delivery in deliveries]
+        finally:
+            disown_stacks(owned)
+        for call, end in zip(calls, ends, strict=True):
+            call.request[SETTLED] = end
 
     def _take(self, delivery: Delivery, failed: Exception | None) -> Outcome | None:
         """Run the delivery; give it back if *failed* says that the machine lacked something."""

@@ -19,6 +19,7 @@ from kombu.utils.imports import symbol_by_name
 from angzarr.adapters.celery.worker.binding import BodyRun
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task import AngzarrTask
+from angzarr.delivery.batch import Batch
 from angzarr.errors import ConfigurationError
 
 
@@ -65,6 +66,38 @@ def put_on_road(task: Any, road_task: Any) -> Any:
         said |= {"__module__": kind.__module__, "__doc__": kind.__doc__}
         task.__class__ = types.new_class(kind.__name__, (base,), {}, lambda body: body.update(said))
     return task
+
+
+#: What a handler may not say beside its batch, and why.
+_NOT_OF_BATCHES: Final = {
+    "ordered_by": "a batch takes events as they come, whatever their aggregate: remove ordered_by",
+    "fallback": "a fallback replaces a call for one event: remove fallback, or batch",
+    "limit": "a limit counts the runs of single events: remove limit, or batch",
+}
+
+
+def check_batch(batch: Batch, given: Mapping[str, object], base: Any) -> None:
+    """Refuse what a batch handler cannot keep; raises ConfigurationError.
+
+    *given* are its other arguments, *base* is the class of its task.
+    """
+    if not isinstance(batch, Batch):
+        msg = f"batch must be a Batch, as in Batch(size=100, wait=0.05); got {batch!r:.100}"
+        raise ConfigurationError(msg)
+    for name, value in given.items():
+        if value is not None:
+            msg = f"a handler with a batch cannot have {name}: {_NOT_OF_BATCHES[name]}"
+            raise ConfigurationError(msg)
+    kind = symbol_by_name(base)
+    own = "before_start" if kind.before_start is not Task.before_start else ""
+    if on_road(with_road(kind)):
+        own = "__call__"
+    if own:
+        msg = (
+            f"a handler with a batch cannot have the task class {kind.__name__}: its {own} runs"
+            " around one event; give the handler another base class, or remove batch"
+        )
+        raise ConfigurationError(msg)
 
 
 def open_body(task: Any) -> None:

@@ -1,0 +1,309 @@
+"""A batch takes the steps of the executor, once for all of its events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from angzarr.delivery.async_runner import Interrupt
+from angzarr.delivery.batch import Batch, BatchCall, BatchItem, BatchResult
+from angzarr.delivery.batch_executor import BatchExecutor
+from angzarr.delivery.delivery import (
+    DeadLettered,
+    Duplicate,
+    Handled,
+    Postponed,
+    Retried,
+    Skipped,
+)
+from angzarr.errors import DecodeError, GivenBack, GiveUp, Skip, StoreUnavailable
+from angzarr.events import headers as names
+from angzarr.resilience.idempotency import AlreadyCompleted, Complete
+from angzarr.resilience.switches import Selector, SwitchAction
+
+
+class Site:
+    """A world with one batch handler, which notes its calls."""
+
+    def __init__(self, world, answer=lambda _events: None, **options):
+        self.world = world
+        self.calls = []
+        self.claims = []
+        self.endings = []
+
+        def handle(events):
+            self.calls.append(list(events))
+            return answer(events)
+
+        call = BatchCall(handle, takes_context=False)
+
+        def bind(delivery, context):
+            if delivery.args[0] == "unreadable":
+                raise DecodeError("it does not fit")
+            return BatchItem(call, delivery.args[0], context)
+
+        world.handler(None, bind=bind, batch=Batch(size=10, wait=1), **options)
+        claim, settle_all = world.store.claim, world.store.settle_all
+
+        def noted_claim(claims):
+            self.claims.append(len(claims))
+            return claim(claims)
+
+        def noted_settle_all(ends):
+            self.endings.append([type(end.ending) for end in ends])
+            return settle_all(ends)
+
+        world.store.claim, world.store.settle_all = noted_claim, noted_settle_all
+
+    def delivery(self, data, event_id=None, **headers):
+        return self.world.delivery(data=data, event_id=event_id or f"id-{data}", **headers)
+
+    def take(self, *deliveries):
+        given = [one if not isinstance(one, str) else self.delivery(one) for one in deliveries]
+        return BatchExecutor(self.world.road()).take(given)
+
+    def outcomes(self, *deliveries):
+        return [type(one.result()) for one in self.take(*deliveries)]
+
+
+def test_all_are_handled_by_one_call_one_claim_one_append_and_one_completion(world):
+    site = Site(world)
+    assert site.outcomes("a", "b", "c") == [Handled, Handled, Handled]
+    assert site.calls == [["a", "b", "c"]]
+    assert site.claims == [3]
+    assert site.endings == [[Complete, Complete, Complete]]
+    assert world.journal.entries == ["followers"] * 3 + ["fact"]  # and the completions behind it
+    assert [fact.subtype for fact in world.journal.facts] == ["handled"] * 3
+
+
+def test_an_error_counts_for_each_event_as_its_own(world):
+    def fail(_events):
+        raise ConnectionError("down")
+
+    site = Site(world, fail)
+    assert site.outcomes("a", "b") == [Retried, Retried]
+    attempts = [copy.headers[names.ATTEMPT] for copy, _ in world.journal.copies]
+    assert attempts == [2, 2]
+    assert {copy.headers[names.EVENT_ID] for copy, _ in world.journal.copies} == {"id-a", "id-b"}
+
+
+def test_only_those_fail_that_the_result_names(world):
+    errors = {0: ConnectionError("down"), 2: GiveUp("never"), 3: Skip("not for us")}
+    site = Site(world, lambda _events: BatchResult(errors))
+    assert site.outcomes("a", "b", "c", "d") == [Retried, Handled, DeadLettered, Skipped]
+    assert [letter.event.id for letter in world.journal.letters] == ["id-c"]
+    assert isinstance(world.store.claim([site.delivery("b").claim])[0], AlreadyCompleted)
+
+
+def test_an_event_that_fails_its_whole_batch_takes_no_other_with_it(world):
+    def fail(events):
+        if "b" in events:
+            raise ValueError("b")
+
+    site = Site(world, fail)
+    assert site.outcomes("a", "b", "c") == [Handled, DeadLettered, Handled]
+    assert site.calls == [["a", "b", "c"], ["a"], ["b"], ["c"]]
+
+
+def test_a_directive_that_is_raised_for_all_counts_for_those_that_raise_it_alone(world):
+    def fail(events):
+        if "b" in events:
+            raise Skip("not b")
+
+    site = Site(world, fail)
+    assert site.outcomes("a", "b", "c") == [Handled, Skipped, Handled]
+
+
+def test_what_may_not_run_twice_is_not_run_alone_after_its_batch_failed(world):
+    def fail(events):
+        if "b" in events:
+            raise ValueError("b")
+
+    site = Site(world, fail, idempotent=False)
+    assert site.outcomes("a", "b", "c") == [DeadLettered] * 3
+    assert site.calls == [["a", "b", "c"]]
+
+
+def test_a_permit_is_given_back_before_events_run_alone(world):
+    def fail(events):
+        if "b" in events:
+            raise ValueError("b")
+
+    site = Site(world, fail, breaker="crm")
+    assert site.outcomes("a", "b", "c") == [Handled, DeadLettered, Handled]
+
+
+def test_a_wrong_answer_fails_all_and_loses_none(world):
+    site = Site(world, lambda _events: {"batchItemFailures": []})
+    assert site.outcomes("a", "b") == [DeadLettered, DeadLettered]
+    assert all("must return None" in one.error_message for one in world.journal.letters)
+
+
+def test_a_duplicate_in_one_batch_runs_once(world):
+    site = Site(world)
+    found = site.take(site.delivery("a"), site.delivery("a"), site.delivery("b"))
+    assert [type(one.result()) for one in found] == [Handled, Postponed, Handled]
+    assert site.calls == [["a", "b"]]
+    assert site.outcomes("a") == [Duplicate]
+
+
+def test_what_was_handled_before_is_left_out(world):
+    site = Site(world)
+    site.take("a")
+    assert site.outcomes("a", "b", "c") == [Duplicate, Handled, Handled]
+    assert site.calls == [["a"], ["b", "c"]]
+
+
+def test_what_cannot_be_read_is_a_letter_and_the_others_go_on(world):
+    site = Site(world)
+    assert site.outcomes("a", "unreadable", "c") == [Handled, DeadLettered, Handled]
+    assert site.calls == [["a", "c"]]
+
+
+def test_the_last_start_of_an_event_runs_by_itself(world):
+    site = Site(world)
+    world.died(2, data="a", event_id="id-a")
+    assert site.outcomes("a", "b", "c") == [Handled] * 3
+    assert site.calls == [["a"], ["b", "c"]]
+
+
+def test_poison_is_a_letter_and_the_others_go_on(world):
+    site = Site(world)
+    world.died(3, data="a", event_id="id-a")
+    assert site.outcomes("a", "b", "c") == [DeadLettered, Handled, Handled]
+    assert site.calls == [["b", "c"]]
+
+
+def test_a_batch_is_one_call_to_its_breaker(world):
+    def fail(_events):
+        raise ConnectionError("down")
+
+    site = Site(world, fail, breaker="crm")
+    told = []
+    record = world.breakers.record
+    world.breakers.record = lambda permit, **how: told.append(how["ok"]) or record(permit, **how)
+    site.take("a", "b", "c")
+    assert told == [False]
+
+
+def test_one_ill_event_makes_the_call_ill(world):
+    site = Site(world, lambda _events: BatchResult({2: ConnectionError("down")}), breaker="crm")
+    told = []
+    record = world.breakers.record
+    world.breakers.record = lambda permit, **how: told.append(how["ok"]) or record(permit, **how)
+    site.take("a", "b", "c")
+    assert told == [False]
+
+
+def test_an_open_breaker_postpones_all(world):
+    site = Site(world, breaker="crm")
+    world.breakers.isolate("crm", by="ada")
+    assert site.outcomes("a", "b") == [Postponed, Postponed]
+    assert site.calls == []
+
+
+def test_a_switch_holds_only_those_that_it_names(world):
+    site = Site(world)
+    world.switches.put(Selector(tenant="t1"), SwitchAction.DROP, by="ada", reason="gone")
+    found = site.outcomes("a", site.delivery("b", **{names.TENANT_ID: "t1"}), "c")
+    assert found == [Handled, Skipped, Handled]
+    assert site.calls == [["a", "c"]]
+
+
+def test_a_stopping_worker_gives_all_back_and_frees_their_claims(world):
+    site = Site(world)
+    world.closed = True
+    for one in site.take("a", "b"):
+        with pytest.raises(GivenBack):
+            one.result()
+    assert site.calls == []
+    world.closed = False
+    assert site.outcomes("a", "b") == [Handled, Handled]
+
+
+def test_a_cut_handler_gives_all_back_and_counts_no_start(world):
+    def cut(_events):
+        raise Interrupt
+
+    site = Site(world, cut)
+    for one in site.take("a", "b"):
+        with pytest.raises(GivenBack, match="grace"):
+            one.result()
+    assert [one.starts for one in world.store.claim([site.delivery("a").claim])] == [1]
+
+
+def test_what_ends_the_process_is_passed_on(world):
+    def end(_events):
+        raise SystemExit
+
+    site = Site(world, end, breaker="crm")
+    with pytest.raises(SystemExit):
+        site.take("a", "b")
+    assert world.journal.copies == world.journal.letters == []
+
+
+def test_claims_are_asked_for_one_by_one_where_the_call_for_all_fails(world):
+    site = Site(world)
+    executor = world.road()
+
+    def fail(_deliveries):
+        raise RuntimeError("a bug")
+
+    executor = replace(executor, claimer=_Failing(executor.claimer, fail))
+    found = BatchExecutor(executor).take([site.delivery("a"), site.delivery("b")])
+    assert [type(one.result()) for one in found] == [Handled, Handled]
+    assert site.claims == [1, 1]
+
+
+class _Failing:
+    def __init__(self, claimer, ask_all):
+        self._claimer, self.ask_all = claimer, ask_all
+
+    def __getattr__(self, name):
+        return getattr(self._claimer, name)
+
+
+def test_completions_are_made_one_by_one_where_the_call_for_all_fails(world):
+    site = Site(world)
+
+    settle_all = world.store.settle_all
+
+    def away(ends):
+        if len(ends) > 1:
+            raise StoreUnavailable("away")
+        return settle_all(ends)
+
+    world.store.settle_all = away
+    assert site.outcomes("a", "b") == [Handled, Handled]
+    assert world.journal.entries.count("complete") == 2
+    assert isinstance(world.store.claim([site.delivery("a").claim])[0], AlreadyCompleted)
+
+
+def test_a_delivery_that_was_taken_over_is_fenced_and_the_others_are_handled(world):
+    def lose(_events):
+        world.leases.end("w1")
+        assert world.store.claim([site.world.delivery(data="a", event_id="id-a", owner="w2").claim])
+        world.leases.renew("w1", timedelta(days=1))
+
+    site = Site(world, lose)
+    found = site.take("a", "b")
+    assert found[0].result() is None
+    assert isinstance(found[1].result(), Handled)
+    assert "fenced" in {fact.subtype for fact in world.journal.facts}
+
+
+def test_hooks_see_each_delivery(world):
+    seen = []
+
+    class Watch:
+        def attempt(self, _delivery):
+            raise AssertionError
+
+        def settled(self, delivery, outcome):
+            seen.append((delivery.event.id, type(outcome)))
+
+    world.hooks = type(world.hooks)((Watch(),))
+    Site(world).take("a", "b")
+    assert seen == [("id-a", Handled), ("id-b", Handled)]
