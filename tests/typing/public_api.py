@@ -12,6 +12,9 @@ from pydantic import BaseModel
 from angzarr import (
     Angzarr,
     AngzarrError,
+    Batch,
+    BatchContext,
+    BatchResult,
     Category,
     CompensationAction,
     Context,
@@ -189,3 +192,15 @@ def publish_many(orders: list[OrderPlaced]) -> list[Event]:
         return app.publish_many(error.unconfirmed)
     assert_type(sent, list[Event])
     return sent
+
+
+@app.handler(OrderPlaced, batch=Batch(size=100, wait=0.05))
+def index(orders: list[OrderPlaced], ctx: BatchContext) -> BatchResult | None:
+    assert_type(ctx.events, list[Event])
+    with ctx.breaker("search"):
+        ctx.log.info("indexing")
+    return BatchResult(errors={0: GiveUp(orders[0].order_id)})
+
+
+@app.handler(OrderPlaced, batch=Batch(size=100, wait=0.05))
+async def index_async(orders: list[OrderPlaced]) -> None: ...
