@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -61,9 +62,13 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class BatchExecutor:
-    """Takes batches by the steps of *executor*. Safe to use from many threads."""
+    """Takes batches by the steps of *executor*. Safe to use from many threads.
+
+    *within* opens what a delivery needs around it that is run or settled alone.
+    """
 
     executor: DeliveryExecutor
+    within: Callable[[Delivery], AbstractContextManager[object]] = lambda _delivery: nullcontext()
 
     def take(self, deliveries: Sequence[Delivery]) -> list[SettledDelivery]:
         """The end of each of *deliveries* of one batch handler, in order.
@@ -99,7 +104,7 @@ class BatchExecutor:
         for entry in _open(entries):
             call = entry.run.call.call
             if entry.run.alone or not isinstance(call, BatchItem):
-                self._advance(entry, executor.run_alone)  # it may kill what it runs beside
+                self._advance(entry, self._run_alone)  # it may kill what it runs beside
             else:
                 entry.item = call
                 together.append(entry)
@@ -218,8 +223,12 @@ class BatchExecutor:
             return self.executor.invoker.stopped(run.delivery, run.handler, run.call, outcome)
         is_end = isinstance(outcome, DeadLettered | Skipped)
         if is_end and answer.for_all and run.handler.idempotent:
-            return self.executor.run_alone(run)
+            return self._run_alone(run)
         return outcome
+
+    def _run_alone(self, run: DeliveryRun) -> Outcome:
+        with self.within(run.delivery):
+            return self.executor.run_alone(run)
 
     def _settle(self, entries: Sequence[_Entry]) -> None:
         """Make the outcomes true: plain successes together, all else one by one."""
@@ -231,7 +240,8 @@ class BatchExecutor:
                 continue
             if not entry.settled:
                 try:
-                    entry.outcome = executor.settle(delivery, outcome)
+                    with self.within(delivery):
+                        entry.outcome = executor.settle(delivery, outcome)
                 except (Interrupt, Exception) as error:  # noqa: BLE001 - the others go on
                     entry.outcome, entry.given_back = None, executor.broken_off(delivery, error)
             if entry.outcome is not None:

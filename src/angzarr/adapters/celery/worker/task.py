@@ -7,7 +7,6 @@ result, events and acknowledgement. Called directly, a task is the plain functio
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 
 from billiard.common import terminate_handler_fired
 from celery import Celery, Task
-from celery.app.task import Context, get_actual_ignore_result
+from celery.app.task import get_actual_ignore_result
 from celery.backends.base import DisabledBackend
 from celery.exceptions import Ignore, Reject, Retry
 from celery.signals import task_postrun
@@ -28,7 +27,6 @@ from angzarr.adapters.celery.publish.followers import (
     keep_told_retry,
     tell_skipped,
 )
-from angzarr.adapters.celery.worker.batch_job import PoolCall
 from angzarr.adapters.celery.worker.binding import in_own_call, is_within
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_events import show_error
@@ -42,7 +40,7 @@ from angzarr.adapters.celery.worker.task_request import (
     show_current_task,
 )
 from angzarr.adapters.celery.worker.tracer import RaisedInRun, RoadTracer, Untold
-from angzarr.delivery.batch_executor import BatchExecutor, SettledDelivery
+from angzarr.delivery.batch_executor import SettledDelivery
 from angzarr.delivery.delivery import (
     DeadLettered,
     Delivery,
@@ -177,35 +175,6 @@ class AngzarrTask(Task):
             tell_skipped(self, request)
         forget_followers(request)
         return value
-
-    def settle_batch(self, calls: Sequence[PoolCall]) -> None:
-        """Settle the deliveries of *calls* as one batch; each finds its end in its request.
-
-        Raises only what ends the process; in a thread all of them go back.
-        """
-        runtime, deliveries = runtime_of(self.app), []
-        for call in calls:
-            args, kwargs, _embed = call.body
-            follows = ack_follows(self, Context(call.request))
-            sent = call.request[FIELD]
-            deliveries.append(delivery_of(self.app, sent, args, kwargs, ack_follows=follows))
-        owned = own_stacks()
-        try:
-            ends = BatchExecutor(runtime.executor()).take(deliveries)
-        except BaseException as error:
-            its_own = not (runtime.stopping.cutting or terminate_handler_fired())
-            for delivery in deliveries if its_own else ():
-                runtime.executor().release_dying(delivery, error)
-            if threading.current_thread() is threading.main_thread():
-                raise
-            for delivery in () if its_own else deliveries:
-                runtime.executor().claimer.release(delivery, counted=False)
-            back = GivenBack(f"its thread was ended: {error!r}")
-            ends = [SettledDelivery(delivery, given_back=back) for delivery in deliveries]
-        finally:
-            disown_stacks(owned)
-        for call, end in zip(calls, ends, strict=True):
-            call.request[SETTLED] = end
 
     def _take(self, delivery: Delivery, failed: Exception | None) -> Outcome | None:
         """Run the delivery; give it back if *failed* says that the machine lacked something."""

@@ -126,7 +126,7 @@ def off_road(app: Celery, name: str, task: Any) -> Iterator[tuple[str, str]]:
         called = getattr(task.Strategy, "__qualname__", task.Strategy)
         yield (
             f"acknowledges messages past angzarr by a Strategy of its own ({called})",
-            "register a handler with batch=…, or give it a celery.Celery app and a worker of its own",
+            "register a handler with batch=…, or give it a celery.Celery app and its own worker",
         )
     if task.own_call is not None:
         yield from _colours(task, is_async=handler.is_async)
