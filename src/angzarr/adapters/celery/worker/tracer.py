@@ -27,7 +27,9 @@ from celery.utils.saferepr import saferepr
 from kombu.utils.encoding import safe_repr
 
 from angzarr.adapters.celery.claim_batch import LeftToAck
-from angzarr.adapters.celery.envelope import FIELD, TOLD, custom_headers
+from angzarr.adapters.celery.envelope import FIELD, SETTLED, TOLD, custom_headers
+from angzarr.delivery.batch_executor import SettledDelivery
+from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import GivenBack
 from angzarr.events.headers import REQUEUED
 from angzarr.resilience.idempotency import Complete
@@ -74,6 +76,11 @@ class RoadTracer:
             return _IGNORED
         except Exception as error:  # noqa: BLE001 - the result backend is away, for one
             traced = traced_as(FAILURE if told != [False] else REJECTED, error)
+        settled: SettledDelivery | None = request.get(SETTLED)
+        if settled is not None and not told:  # it ran with its batch, and was not told of
+            if settled.given_back is not None:
+                return traced_as(REJECTED, settled.given_back)
+            told.append(left_to_ack(settled.delivery, settled.outcome) or True)
         if told and isinstance(told[0], Complete):
             return self._leave(traced, told[0], request[FIELD], args, kwargs)
         failed = None if told or traced.info is None else traced.info.retval

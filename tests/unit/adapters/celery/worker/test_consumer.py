@@ -457,10 +457,12 @@ def test_a_lost_connection_frees_the_claims_of_what_no_process_began(
     """What was sent to a process, or lies before a thread, runs and ends its claim itself."""
     freed, requests = [], {}
     monkeypatch.setattr(ClaimBatch, "release", lambda _batch, claims: freed.extend(claims))
-    for name in ("begun", "sent", "in line", "throttled"):
+    for name in ("begun", "sent", "of a sent batch", "in line", "gathered", "throttled"):
         message = SimpleNamespace(**{BATCHED_CLAIM: name})
         requests[name] = Waiting(name, message)
-    waiting = [requests[name] for name in ("begun", "sent", "in line")]
+    requests["of a sent batch"].pool_job = "sent"
+    consumer.batches = SimpleNamespace(forget=lambda: [requests["gathered"]])
+    waiting = [one for name, one in requests.items() if name != "throttled"]
     monkeypatch.setattr(state, "reserved_requests", set(waiting))
     monkeypatch.setattr(state, "active_requests", {requests["begun"]})
     throttled = [(requests["throttled"], 1)]
@@ -470,7 +472,8 @@ def test_a_lost_connection_frees_the_claims_of_what_no_process_began(
     billiard = {"_pool": SimpleNamespace(_cache=jobs)} if pool == "prefork" else {}
     consumer.pool = SimpleNamespace(flush=None, is_green=False, **billiard)
     consumer.on_close()
-    assert sorted(freed) == (["in line", "throttled"] if pool == "prefork" else ["throttled"])
+    unsent = ["in line"] if pool == "prefork" else []
+    assert sorted(freed) == sorted([*unsent, "gathered", "throttled"])
 
 
 class Waiting:
@@ -478,3 +481,4 @@ class Waiting:
 
     def __init__(self, name, message):
         self.id, self.message, self._eta_timer_entry = name, message, None
+        self.pool_job = name
