@@ -22,9 +22,6 @@ __all__ = [
     "Aggregate",
     "Angzarr",
     "AngzarrError",
-    "Batch",
-    "BatchContext",
-    "BatchResult",
     "Category",
     "CommandRejectedError",
     "CompensationAction",
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
     from angzarr.aggregates.aggregate import Aggregate
     from angzarr.aggregates.decorators import applies, handles, reacts_to, rejected
     from angzarr.app.angzarr import Angzarr
-    from angzarr.delivery.batch import Batch, BatchContext, BatchResult
     from angzarr.delivery.compensation import CompensationAction
     from angzarr.delivery.context import Context
     from angzarr.errors import (
@@ -83,7 +79,6 @@ else:  # hidden from type checkers, which would take every name for granted
                 "rejected",
             ),
             "angzarr.app.angzarr": ("Angzarr",),
-            "angzarr.delivery.batch": ("Batch", "BatchContext", "BatchResult"),
             "angzarr.delivery.compensation": ("CompensationAction",),
             "angzarr.delivery.context": ("Context",),
             "angzarr.errors": (

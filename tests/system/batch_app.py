@@ -9,7 +9,8 @@ from typing import Any
 
 from road_app import app, note
 
-from angzarr import Batch, BatchContext, BatchResult, GiveUp
+from angzarr import GiveUp
+from angzarr.delivery import Batch, BatchContext, BatchResult
 
 SIZE = 10
 WAIT = float(os.environ.get("BATCH_WAIT", "0.3"))

@@ -12,9 +12,6 @@ from pydantic import BaseModel
 from angzarr import (
     Angzarr,
     AngzarrError,
-    Batch,
-    BatchContext,
-    BatchResult,
     Category,
     CompensationAction,
     Context,
@@ -28,6 +25,7 @@ from angzarr import (
     Rule,
     Skip,
 )
+from angzarr.delivery import Batch, BatchContext, BatchResult
 from angzarr.events import NotAllPublished, Priority
 from angzarr.resilience import Jitter, Verdict, VerdictRule
 from angzarr.resilience.switches import Selector, SwitchAction

@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel
 
 import angzarr
-from angzarr import aggregates, errors, events, resilience, sagas
+from angzarr import aggregates, delivery, errors, events, resilience, sagas
 from angzarr.cli.main import main
 from angzarr.events import headers
 from angzarr.settings.settings import Settings, load
@@ -153,7 +153,7 @@ def test_every_public_name_is_listed():
     page = (REFERENCE / "public-api.md").read_text()
     public = [
         name
-        for package in (angzarr, aggregates, events, resilience, sagas)
+        for package in (angzarr, aggregates, delivery, events, resilience, sagas)
         for name in package.__all__
     ]
     assert [name for name in public if f"`{name}`" not in page] == []

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import angzarr
-from angzarr import aggregates, analysis, events, resilience, sagas
+from angzarr import aggregates, analysis, delivery, events, resilience, sagas
 
 #: What belongs to an analysis worker, to people and to their tools, and to no publisher or worker.
 _ELSEWHERE = ("angzarr.analysis", "angzarr.cli", "angzarr.dashboard", "angzarr.doctor_probes")
@@ -41,7 +41,7 @@ _SAY_MODULES = """
 print("modules:", *sys.modules)
 """
 
-PACKAGES = (angzarr, aggregates, analysis, events, resilience, sagas)
+PACKAGES = (angzarr, aggregates, analysis, delivery, events, resilience, sagas)
 
 
 def test_the_front_door_has_about_two_dozen_names():

@@ -8,8 +8,9 @@ import pytest
 from celery import Task
 from pydantic import BaseModel
 
-from angzarr import Angzarr, Batch, CompensationAction, GiveUp, Limit, Saga, reacts_to
+from angzarr import Angzarr, CompensationAction, GiveUp, Limit, Saga, reacts_to
 from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
+from angzarr.delivery import Batch
 from angzarr.delivery.invoke import handler_call
 from angzarr.errors import ConfigurationError, DecodeError, DuplicateHandler
 from angzarr.ordering.lane import Order

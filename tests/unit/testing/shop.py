@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import BaseModel
 
-from angzarr import Angzarr, Batch, BatchResult, Context, Policy
+from angzarr import Angzarr, Context, Policy
+from angzarr.delivery import Batch, BatchResult
 
 app = Angzarr(
     "shop",

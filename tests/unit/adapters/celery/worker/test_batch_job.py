@@ -10,9 +10,10 @@ from celery.app.trace import build_tracer, trace_task_ret
 from kombu.utils.json import dumps
 from tests.unit.adapters.celery.worker.test_task_classes import waiting_letters
 
-from angzarr import Batch, BatchResult, GiveUp
+from angzarr import GiveUp
 from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.worker.batch_job import run_batch
+from angzarr.delivery import Batch, BatchResult
 from angzarr.resilience.idempotency import Claim, key_for
 
 calls: list[list[int]] = []
