@@ -23,7 +23,7 @@ PREFETCH = {"prefork": "4", "threads": "64", "solo": "64", "processes": "64"}
 _CELERY_QUIET = ("-l", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat")
 
 
-def _celery(app: str, pool: str, concurrency: int, workers: int) -> list[Command]:
+def celery_workers(pool: str, concurrency: int, workers: int, app: str = "peers.apps.celery_app") -> list[Command]:
     """So many Celery workers of one pool."""
     return [
         ("celery", "-A", app, "worker", "-P", pool, "-c", str(concurrency), "-Q", "bench",
@@ -32,7 +32,7 @@ def _celery(app: str, pool: str, concurrency: int, workers: int) -> list[Command
     ]  # fmt: skip
 
 
-def _angzarr_worker(processes: int, *more: str) -> list[Command]:
+def angzarr_worker(processes: int, *more: str) -> list[Command]:
     """One supervisor of so many whole consumers, with no pipe between them."""
     command = ("angzarr", "-A", ANGZARR_APP, "worker", "--processes", str(processes), *more)
     return [(*command, "-Q", "bench", *_CELERY_QUIET)]
@@ -98,18 +98,18 @@ def _bare(pool: str, commands: Callable[[int], list[Command]], settings: str) ->
 
 
 _ALL = (
-    _ours("processes", _angzarr_worker, "`angzarr worker --processes 2`"),
+    _ours("processes", angzarr_worker, "`angzarr worker --processes 2`"),
     _ours(
-        "threads", lambda n: _angzarr_worker(n, "--threads", str(THREADS)),
+        "threads", lambda n: angzarr_worker(n, "--threads", str(THREADS)),
         f"`angzarr worker --processes 2 --threads {THREADS}`",
     ),
-    _ours("prefork", lambda n: _celery(ANGZARR_APP, "prefork", n, 1), "one worker, two children"),
-    _bare("solo", lambda n: _celery(CELERY_APP, "solo", 1, n), "two solo workers"),
+    _ours("prefork", lambda n: celery_workers("prefork", n, 1, ANGZARR_APP), "one worker, two children"),
+    _bare("solo", lambda n: celery_workers("solo", 1, n), "two solo workers"),
     _bare(
-        "threads", lambda n: _celery(CELERY_APP, "threads", THREADS, n),
+        "threads", lambda n: celery_workers("threads", THREADS, n),
         f"two workers of {THREADS} threads",
     ),
-    _bare("prefork", lambda n: _celery(CELERY_APP, "prefork", n, 1), "one worker, two children"),
+    _bare("prefork", lambda n: celery_workers("prefork", n, 1), "one worker, two children"),
     Peer(
         name="Relier",
         distribution="relier",

@@ -346,6 +346,7 @@ def test_what_cannot_start_says_why_once_and_ends(site):
         (("--pool=prefork",), "celery worker"),
         (("--processes", "2", "--autoscale", "1,2"), "exclude each other"),
         (("--autoscale", "0,x"), "two numbers"),
+        (("--threads", "2", "--coroutines", "9"), "exclude each other"),
         (("--no-such-option",), "--no-such-option"),
     ],
 )

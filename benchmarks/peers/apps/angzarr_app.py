@@ -5,6 +5,7 @@ decode, fact, confirmed copies.
 from __future__ import annotations
 
 import logging
+import os
 from decimal import Decimal
 
 from pydantic import BaseModel
@@ -30,12 +31,23 @@ app.conf.update(SHARED)
 logging.getLogger("angzarr.facts").setLevel(logging.INFO)
 
 
-@app.handler(PeerOrderPlaced, domain="order", breaker="crm", name="bench.handle")
 def handle(event: PeerOrderPlaced) -> None:
     try:
         work.run({"number": event.number})
     except work.Unlucky as error:
         raise RetryLater(0, cause=error) from None
+
+
+async def handle_async(event: PeerOrderPlaced) -> None:
+    try:
+        await work.run_async({"number": event.number})
+    except work.Unlucky as error:
+        raise RetryLater(0, cause=error) from None
+
+
+app.handler(PeerOrderPlaced, domain="order", breaker="crm", name="bench.handle")(
+    handle_async if "BENCH_ASYNC" in os.environ else handle
+)
 
 
 def send(number: int) -> None:

@@ -9,12 +9,14 @@ import random
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from angzarr.cli.supervision import supervise
+from angzarr.errors import MissingExtra
 from angzarr.supervisor.process_plan import SinglePlan
 
 #: Options of `celery worker` that mean something else here, and what to say.
@@ -83,6 +85,18 @@ def _range(_ctx: click.Context, _option: click.Parameter, given: str | None) -> 
     help="Tasks at once in each process, on threads; by default one task at a time.",
 )
 @click.option(
+    "--coroutines",
+    type=click.IntRange(1),
+    help="Async tasks at once in each process, on one event loop.",
+)
+@click.option(
+    "--sync-threads",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="With --coroutines: tasks at once that are not async.",
+)
+@click.option(
     "--autoscale",
     callback=_range,
     metavar="LEAST,MOST",
@@ -124,6 +138,11 @@ def _refuse(app_name: str | None, others: tuple[str, ...], options: Mapping[str,
         if says := _OTHERS.get(name) or _OTHERS.get(name[:2] if name[1:2] != "-" else ""):
             msg = f"{name} is not an option of angzarr worker: {says}"
             raise click.UsageError(msg)
+    if options["threads"] and options["coroutines"]:
+        msg = "--threads and --coroutines exclude each other: give one of them"
+        raise click.UsageError(msg)
+    if options["coroutines"] and find_spec("greenlet") is None:
+        raise click.UsageError(str(MissingExtra("greenlet", "coroutines")))
     if options["processes"] and options["autoscale"]:
         msg = "--processes and --autoscale exclude each other: give one of them"
         raise click.UsageError(msg)

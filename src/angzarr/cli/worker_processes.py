@@ -150,12 +150,13 @@ def _run(app: Any, link: ProcessLink, options: dict[str, Any]) -> int:
             usable = sorted(os.sched_getaffinity(0))
             os.sched_setaffinity(0, {usable[(link.number - 1) % len(usable)]})
         runtime_of(app).stopping.renew()
-        runtime_of(app).supervised = SupervisedProcess(link)
-        pool = "ThreadsPool" if options["threads"] else "SoloPool"
+        process = runtime_of(app).supervised = SupervisedProcess(link)
+        process.sync_threads = options["sync_threads"]
+        pool, at_once = _pool_of(options)
         app.conf.worker_pool = f"{_POOLS}:{pool}"
         arguments = [
             "worker", "--hostname", node_name(options["hostname"], link.number),
-            "--concurrency", str(options["threads"] or 1), *options["others"],
+            "--concurrency", str(at_once), *options["others"],
         ]  # fmt: skip
         if options["statedb"]:
             arguments += ["--statedb", f"{options['statedb']}.{link.number}"]
@@ -166,6 +167,13 @@ def _run(app: Any, link: ProcessLink, options: dict[str, Any]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     return os.EX_OK
+
+
+def _pool_of(options: dict[str, Any]) -> tuple[str, int]:
+    """The class of the pool, and how many tasks it runs at once."""
+    if options["coroutines"]:
+        return "CoroutinesPool", options["coroutines"]
+    return ("ThreadsPool", options["threads"]) if options["threads"] else ("SoloPool", 1)
 
 
 def _end_with_supervisor(link: ProcessLink) -> None:

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
+from angzarr.runtime.offload import CooperativeRun, cooperative_run
+
 
 class Interrupt(BaseException):
     """Raised inside a handler whose worker's grace has ended; no ``except Exception`` takes it."""
@@ -152,8 +154,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run *work* to its end: on this process's own loop, or from a pool thread on a shared one.
 
     Prefork children and solo workers run handlers on the main thread; pool threads share one loop
-    thread so that async clients can be shared too. Loops are made after the fork, on first use.
+    thread so that async clients can be shared too. Deliveries on that thread itself give it away
+    meanwhile. Loops are made after the fork, on first use.
     """
+    if (here := cooperative_run()) is not None:
+        return _run_cooperatively(here, work)
     if threading.current_thread() is threading.main_thread():
         return _run_here(_own_loop(), work)
     return _run_shared(_shared_loop(), work)
@@ -229,6 +234,18 @@ class _Struck(Coroutine[Any, Any, T]):
         return self._work.__await__()
 
 
+def _run_cooperatively(here: CooperativeRun, work: Coroutine[Any, Any, T]) -> T:
+    struck = _Struck(work, _shared_loop())
+    try:
+        return here.finish(struck, struck.strike)
+    except asyncio.CancelledError as error:
+        if _interrupted_pid == os.getpid():
+            raise Interrupt from error
+        # It is not an Exception, and would be taken for the end of its thread.
+        msg = "the coroutine was cancelled from within"
+        raise concurrent.futures.CancelledError(msg) from error
+
+
 def _run_shared(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     struck = _Struck(work, loop)
     with INTERRUPTER.waiting(struck.strike):
@@ -247,9 +264,9 @@ def _await_shared(future: concurrent.futures.Future[T]) -> T:
         raise
 
 
-def begin_shared() -> None:
+def begin_shared() -> asyncio.AbstractEventLoop:
     """Start the loop thread that pool threads share; raises what stands against it."""
-    _shared_loop()
+    return _shared_loop()
 
 
 def begin_sharing() -> None:

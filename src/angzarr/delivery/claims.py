@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from angzarr.delivery.delivery import Delivery, Duplicate, Postponed
@@ -27,6 +28,7 @@ from angzarr.resilience.idempotency import (
     Release,
 )
 from angzarr.runtime.failures import is_machine_fault
+from angzarr.runtime.offload import offload
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -92,7 +94,7 @@ class Claimer:
             release = Release(
                 counted=counted, was_counted=not delivery.claimed_with_fetch, last_words=last_words
             )
-            self.store.settle(delivery.key, delivery.token, release)
+            offload(partial(self.store.settle, delivery.key, delivery.token, release))
         except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
             _log.warning("claim_not_released of event %s: %s", delivery.event.id, error)
 

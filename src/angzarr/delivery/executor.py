@@ -371,9 +371,9 @@ class DeliveryExecutor:
         return outcome if ours else None
 
     def _settle_once(self, delivery: Delivery, outcome: Outcome) -> bool:
-        return self.retry.until_done(
-            lambda: self.settler.settle(delivery, outcome), what="settle it", delivery=delivery
-        )
+        step = partial(self.settler.settle, delivery, outcome)
+        blocks = not self.settler.is_local(delivery, outcome)
+        return self.retry.until_done(step, what="settle it", delivery=delivery, blocks=blocks)
 
     def complete(self, delivery: Delivery, completion: claims.Complete) -> None:
         """End the claim of a success that no acknowledgement ends; raises as `take`."""

@@ -17,6 +17,7 @@ from angzarr.clock import Clock
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DeliveryError, GivenBack, NotYet, is_absence, text_of
 from angzarr.runtime.failures import FailureCounts, LogThrottle
+from angzarr.runtime.offload import offload
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -39,17 +40,19 @@ class RetryUntilAvailable:
     stopping: Callable[[], bool]
     seldom: LogThrottle = field(default_factory=LogThrottle)
 
-    def until_done(self, step: Callable[[], T], *, what: str, delivery: Delivery) -> T:
+    def until_done(
+        self, step: Callable[[], T], *, what: str, delivery: Delivery, blocks: bool = True
+    ) -> T:
         """*step*'s value once it works; raises GivenBack when the worker stops first.
 
         *step* must be safe to repeat: it may have worked without our hearing of it. A
         DeliveryError that it raises is passed on at once, and after `MOST_TRIES` whatever is no
-        absence (see `is_absence`).
+        absence (see `is_absence`). One that *blocks* runs where it keeps no other delivery.
         """
         wait, tries, event_id = FIRST_WAIT, 0, delivery.event.id
         while True:
             try:
-                return step()
+                return offload(step) if blocks else step()
             except DeliveryError:
                 raise
             except Exception as error:
@@ -95,7 +98,14 @@ class TryOnce(RetryUntilAvailable):
     #: How often the steps of deliveries that are tried again later failed though no server is away.
     _tries: FailureCounts = field(default_factory=FailureCounts)
 
-    def until_done(self, step: Callable[[], T], *, what: str, delivery: Delivery) -> T:
+    def until_done(
+        self,
+        step: Callable[[], T],
+        *,
+        what: str,
+        delivery: Delivery,
+        blocks: bool = True,  # noqa: ARG002 - the thread has it to itself
+    ) -> T:
         """*step*'s value, or raises NotYet: the caller tries the delivery again later.
 
         After `MOST_TRIES` of a delivery an error that is not an absence is passed on.

@@ -70,6 +70,9 @@ class Followers(Protocol):
     def tell_retry(self, error: Exception, /) -> None:
         """Tell who waits for the result that the event is tried again; never raises."""
 
+    def has_any(self) -> bool:
+        """True if there are some for the delivery that runs here."""
+
 
 class _Back(NamedTuple):
     """The copy of a delivery that comes again."""
@@ -158,6 +161,14 @@ class Settler:
             if not still_ours:
                 self._fenced(handled[number][0])
         return ours
+
+    def is_local(self, delivery: Delivery, outcome: Outcome) -> bool:
+        """True if settling *outcome* asks no server: its acknowledgement ends its claim."""
+        return (
+            is_left_to_ack(delivery, outcome)
+            and delivery.letter_id is None
+            and not self.followers.has_any()
+        )
 
     def close(self) -> None:
         """Close the dead-letter queue and the fact log."""

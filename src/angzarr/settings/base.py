@@ -91,6 +91,10 @@ class HealthSettings(Section):
     stalled_after: Span = Field(
         default=timedelta(minutes=1), ge=timedelta(seconds=45), le=timedelta(hours=1)
     )
+    #: How long a handler may keep the event loop of ``--coroutines`` before the log names it.
+    loop_blocked_after: Span = Field(
+        default=timedelta(seconds=1), ge=timedelta(milliseconds=100), le=timedelta(hours=1)
+    )
 
     @field_validator("host")
     @classmethod

@@ -47,6 +47,7 @@ from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.delivery.unsettled import UnsettledOutcomes
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
+from angzarr.runtime.offload import YieldingClock
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import event_store as books_wiring
@@ -78,7 +79,7 @@ def _new_executor(
     parts: ProcessParts, hold_class: type[RetryUntilAvailable], publisher: CeleryPublisher
 ) -> DeliveryExecutor:
     context = parts.context
-    clock = SystemClock()
+    clock = YieldingClock(SystemClock())
     hold = hold_class(clock=clock, chance=context.chance, stopping=context.stopping)
     hooks = Hooks((*context.hooks, *wiring.open_hooks(transport_of(parts.celery))))
     schedule = CelerySchedule(parts.celery, publisher, lambda: parts.schedule, clock)

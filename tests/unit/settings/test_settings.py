@@ -191,6 +191,7 @@ def test_nothing_is_served_unless_a_port_is_set(monkeypatch):
         {"host": "a b"},
         {"stalled_after": 44},
         {"stalled_after": 3601},
+        {"loop_blocked_after": 0.05},
     ],
 )
 def test_a_health_endpoint_that_cannot_work_is_refused(given):

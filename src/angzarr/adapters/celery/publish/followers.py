@@ -40,6 +40,11 @@ class CeleryFollowers:
     def __init__(self, app: Celery) -> None:
         self._app = app
 
+    def has_any(self) -> bool:
+        """True if the request in `FOLLOWING` has links or a next step."""
+        request = FOLLOWING.get()
+        return request is not None and bool(request.callbacks or request.chain)
+
     def publish(self, delivery: Delivery, value: Any) -> None:
         """Publish links, then the chain's next step.
 
@@ -47,9 +52,9 @@ class CeleryFollowers:
         chord is away. Raises DeliveryError if one can never be published: the value
         is not JSON, or an entry in the message is not a task.
         """
-        request = FOLLOWING.get()
-        if request is None or not (request.callbacks or request.chain):
+        if not self.has_any():
             return
+        request = FOLLOWING.get()
         options = self._options(delivery, request)
         try:
             for index, link in enumerate(request.callbacks or ()):

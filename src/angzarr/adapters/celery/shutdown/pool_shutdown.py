@@ -184,6 +184,15 @@ class ThreadsShutdown(PoolShutdown):
             _log.warning("left_running: %d handlers, which end with this process", left)
 
 
+class CoroutinesShutdown(ThreadsShutdown):
+    """Coroutines are cancelled; sync tasks beside them are treated as in threads."""
+
+    def begin_no_more(self) -> None:
+        """Let neither the loop nor a thread take up another task."""
+        self.worker.pool.greenlets.close()
+        super().begin_no_more()
+
+
 class GreenletsShutdown(PoolShutdown):
     """Greenlets are killed one by one."""
 
@@ -282,6 +291,7 @@ class PreforkShutdown(PoolShutdown):
 POOL_SHUTDOWNS: dict[str, type[PoolShutdown]] = {
     "prefork": PreforkShutdown,
     "threads": ThreadsShutdown,
+    "coroutines": CoroutinesShutdown,
     "gevent": GreenletsShutdown,
     "eventlet": GreenletsShutdown,
 }

@@ -80,6 +80,8 @@ class ShutdownStep(bootsteps.StartStopStep):
             runtime_of(worker.app).movement.threads = steady(worker.pool)
             if any(handler.is_async for handler in runtime_of(worker.app).handlers):
                 begin_shared()  # later there may be no thread to be had
+        elif pool_name(worker) == "coroutines":
+            runtime_of(worker.app).movement.threads = worker.pool.executor
         shutdown = self._shutdown = Shutdown(worker)
         worker.consumer.close = shutdown.run
         if shutdown.owns_process:

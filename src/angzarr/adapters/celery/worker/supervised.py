@@ -42,6 +42,8 @@ class SupervisedProcess:
         #: How many tasks its pool runs at once, and how many KiB it may use; 0: no limit.
         self.capacity = 1
         self.most_memory = 0
+        #: How many tasks that are not async it runs at once beside its coroutines.
+        self.sync_threads = 1
         self._draining = ""
         self._lock = threading.Lock()
         self._thread: PeriodicThread | None = None

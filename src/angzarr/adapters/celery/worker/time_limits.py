@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from billiard.einfo import ExceptionInfo
@@ -31,19 +32,27 @@ _log = logging.getLogger("angzarr.worker")
 _LOOKED_EVERY: Final = 0.05
 #: What wakes the main thread out of a system call; no one else uses it.
 WAKE: Final = signal.SIGRTMIN + 5
+#: Seconds in which a run that can be let go of must end after its hard limit, or its process ends.
+LET_GO_WITHIN: Final = 3.0
 
 
 @dataclass(slots=True)
 class _LimitedRun:
     """One task that runs under limits."""
 
-    thread: int
     soft: float | None
     hard: float | None
     fail: Callable[[Any], object]
     tell: Callable[..., object]
+    #: Raises an error in its handler; False: it is not in one now.
+    strike: Callable[[type[Exception]], bool]
+    #: Ends it alone, soon; None: it ends with its process only.
+    let_go: Callable[[], object] | None
     hard_at: float = float("inf")
+    #: Whether others settle it from here on, or it has ended.
     is_over: bool = False
+    #: Whether it runs no more.
+    has_left: bool = False
 
 
 class TimeLimits:
@@ -58,9 +67,8 @@ class TimeLimits:
         self._end = end
         self._page = page
         self._now = monotonic
-        self._due: list[tuple[float, int, _LimitedRun, bool]] = []
+        self._due: list[tuple[float, int, _LimitedRun, Callable[[_LimitedRun], object]]] = []
         self._order = itertools.count()
-        self._runs: set[int] = set()
         self._hard: dict[int, _LimitedRun] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -72,13 +80,17 @@ class TimeLimits:
         hard: float | None,
         fail: Callable[[Any], object],
         tell: Callable[..., object],
+        strike: Callable[[type[Exception]], bool] | None = None,
+        let_go: Callable[[], object] | None = None,
     ) -> Iterator[_LimitedRun]:
-        """Watch the task that runs on this thread.
+        """Watch the task that runs here, on this thread unless *strike* raises its errors.
 
         *fail* is called with the ExceptionInfo of a hard limit that passed, *tell* with whether a
         limit was soft and its seconds. After a hard limit the run is over: its end says nothing.
+        Then *let_go* ends it alone. If that takes too long, or there is none, the process ends.
         """
-        run = self._begin(_LimitedRun(threading.get_ident(), soft, hard, fail, tell))
+        here = partial(INTERRUPTER.strike, threading.get_ident(), wake=WAKE)
+        run = self._begin(_LimitedRun(soft, hard, fail, tell, strike or here, let_go))
         try:
             yield run
         finally:
@@ -88,10 +100,10 @@ class TimeLimits:
         now = self._now()
         with self._changed:
             if run.soft:
-                heapq.heappush(self._due, (now + run.soft, next(self._order), run, True))
+                self._put(run.soft, run, self._strike_softly)
             if run.hard:
                 run.hard_at = now + run.hard
-                heapq.heappush(self._due, (run.hard_at, next(self._order), run, False))
+                self._put(run.hard, run, self._strike_hard)
                 self._hard[id(run)] = run
                 self._show()
             if self._thread is None:
@@ -104,11 +116,16 @@ class TimeLimits:
 
     def _finish(self, run: _LimitedRun) -> None:
         with self._changed:
-            run.is_over = True
+            run.is_over = run.has_left = True
             self._due = [entry for entry in self._due if entry[2] is not run]
             heapq.heapify(self._due)
             if self._hard.pop(id(run), None) is not None:
                 self._show()
+
+    def _put(
+        self, after: float, run: _LimitedRun, step: Callable[[_LimitedRun], object]
+    ) -> None:
+        heapq.heappush(self._due, (self._now() + after, next(self._order), run, step))
 
     def _show(self) -> None:
         if self._page is not None:
@@ -121,31 +138,38 @@ class TimeLimits:
                 while not self._due or self._due[0][0] > self._now():
                     wait = self._due[0][0] - self._now() if self._due else None
                     self._changed.wait(wait)
-                _, _, run, is_soft = heapq.heappop(self._due)
+                _, _, run, step = heapq.heappop(self._due)
             try:
-                self._strike(run, is_soft)
+                step(run)
             except Exception:  # noqa: BLE001 - the thread keeps the time of all others
                 _log.exception("time_limit_broke")
 
-    def _strike(self, run: _LimitedRun, is_soft: bool) -> None:  # noqa: FBT001 - one of two
-        if is_soft:
-            with self._changed:
-                if run.is_over:
-                    return
-                struck = INTERRUPTER.strike(run.thread, SoftTimeLimitExceeded, WAKE)
-                if not struck:
-                    again = (self._now() + _LOOKED_EVERY, next(self._order), run, True)
-                    heapq.heappush(self._due, again)
-                    return
-            run.tell(True, run.soft)  # noqa: FBT003 - Celery's signature
-            return
+    def _strike_softly(self, run: _LimitedRun) -> None:
+        with self._changed:
+            if run.is_over:
+                return
+            if not run.strike(SoftTimeLimitExceeded):
+                self._put(_LOOKED_EVERY, run, self._strike_softly)
+                return
+        run.tell(True, run.soft)  # noqa: FBT003 - Celery's signature
+
+    def _strike_hard(self, run: _LimitedRun) -> None:
         with self._changed:
             if run.is_over:
                 return
             run.is_over = True
+            if run.let_go is not None:
+                self._put(LET_GO_WITHIN, run, self._end_with)
         run.fail(_raised(TimeLimitExceeded(run.hard)))
         run.tell(False, run.hard)  # noqa: FBT003 - Celery's signature
-        self._end(f"a task exceeded its hard time limit of {run.hard:g} s")
+        if run.let_go is None:
+            self._end_with(run)
+        else:
+            run.let_go()
+
+    def _end_with(self, run: _LimitedRun) -> None:
+        if not run.has_left:
+            self._end(f"a task exceeded its hard time limit of {run.hard:g} s")
 
 
 def _raised(error: Exception) -> Any:

@@ -9,6 +9,7 @@ import time
 import pytest
 from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 
+from angzarr.adapters.celery.worker import time_limits
 from angzarr.adapters.celery.worker.time_limits import WAKE, TimeLimits
 from angzarr.delivery.async_runner import INTERRUPTER
 from angzarr.supervisor.process_link import DeadlinePage
@@ -91,3 +92,24 @@ def test_the_page_shows_the_nearest_hard_limit(told):
         assert not page.passed(now + 150)
         assert page.passed(now + 1100)
     assert not page.passed(now + 1e6)
+
+
+def test_a_hard_limit_lets_go_of_a_run_that_can_be_left_alone(told):
+    limits, let_go = TimeLimits(told.ended.append), threading.Event()
+    with limits.watch(None, 0.05, told.fail, told.tell, lambda _error: True, let_go.set) as run:
+        assert let_go.wait(60)
+        assert run.is_over
+    assert len(told.failed) == 1
+    with limits.watch(0.05, None, told.fail, told.tell, told.ended.append):
+        wait_until(lambda: told.ended, "later limits to be kept")
+    assert told.ended == [SoftTimeLimitExceeded]
+
+
+def test_a_run_that_does_not_end_when_it_is_let_go_of_ends_its_process(told, monkeypatch):
+    monkeypatch.setattr(time_limits, "LET_GO_WITHIN", 0.05)
+    limits, let_go = TimeLimits(told.ended.append), []
+    with limits.watch(
+        None, 0.05, told.fail, told.tell, lambda _error: True, lambda: let_go.append(1)
+    ):
+        wait_until(lambda: told.ended, "the end")
+    assert (len(let_go), len(told.failed), len(told.ended)) == (1, 1, 1)

@@ -1,0 +1,204 @@
+"""DeliveryGreenlets: many deliveries on the thread of one event loop, each in a greenlet.
+
+A delivery takes its steps one after the other as everywhere. While it waits, for its handler's
+coroutine, for a server or for the time, its greenlet gives the thread to the others. Calls that
+block go to a few threads of their own (`offload`). No lock may be held over such a wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, Final, TypeVar
+
+from greenlet import getcurrent, greenlet
+
+from angzarr.adapters.celery.worker.pools import SteadyExecutor
+from angzarr.delivery.async_runner import Interrupt
+from angzarr.delivery.context import RUNNING
+from angzarr.runtime.offload import RUN
+
+_log = logging.getLogger("angzarr.worker")
+
+T = TypeVar("T")
+
+#: Seconds that a cancelled coroutine has to end, before its delivery leaves it behind.
+CANCELLED_WITHIN: Final = 1.0
+
+
+class DeliveryGreenlets:
+    """Runs at most *most* at once; the others wait in line. `begin` is safe from any thread."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, offloads: SteadyExecutor, most: int
+    ) -> None:
+        self._loop = loop
+        self._offloads = offloads
+        self._most = most
+        self._line: deque[tuple[str, Callable[[DeliveryGreenlet], object]]] = deque()
+        self._lock = threading.Lock()
+        self._is_woken = self._is_closed = False
+        self._running = 0
+
+    def begin(self, name: str, work: Callable[[DeliveryGreenlet], object]) -> None:
+        """Put *work* in line; *name* says to people what it is. Nothing that it raises matters."""
+        with self._lock:
+            self._line.append((name, work))
+            if self._is_woken:
+                return
+            self._is_woken = True
+        self._loop.call_soon_threadsafe(self._take_up)
+
+    def close(self) -> None:
+        """Begin nothing more; what is in line is forgotten."""
+        with self._lock:
+            self._is_closed = True
+            self._line.clear()
+
+    def _take_up(self) -> None:
+        self._is_woken = False
+        while self._running < self._most:
+            with self._lock:
+                if self._is_closed or not self._line:
+                    return
+                name, work = self._line.popleft()
+            self._running += 1
+            DeliveryGreenlet(name, self._loop, self._offloads, self._ended).run(work)
+
+    def _ended(self) -> None:
+        self._running -= 1
+        if self._line:
+            self._loop.call_soon(self._take_up)
+
+
+class DeliveryGreenlet:
+    """One of them: a `CooperativeRun`. All but `strike` and `cut` is for the loop's thread."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        offloads: SteadyExecutor,
+        ended: Callable[[], object],
+    ) -> None:
+        self._name = name
+        self._loop = loop
+        self._offloads = offloads
+        self._ended = ended
+        self._hub = getcurrent()
+        self._greenlet = greenlet(self._main, self._hub)
+        self._context = self._greenlet.gr_context = Context()
+        self._strike: Callable[[type[Exception]], object] | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._is_calling = False
+        #: Counts the waits: what wakes it up means one of them.
+        self._waits = 0
+        self.is_cut = False
+
+    @property
+    def name(self) -> str:
+        """The event and its handler, or what it was begun as; from any thread."""
+        delivery = self._context.get(RUNNING)
+        return self._name if delivery is None else f"{delivery.handler}, event {delivery.event.id},"
+
+    @property
+    def is_here(self) -> bool:
+        """True if its own code asks."""
+        return getcurrent() is self._greenlet
+
+    def run(self, work: Callable[[DeliveryGreenlet], object]) -> None:
+        """Begin; returns when it waits for the first time, or has ended."""
+        self._greenlet.switch(work)
+
+    def call(self, blocking: Callable[[], T]) -> T:
+        """Call *blocking* in one of the threads for that; see `CooperativeRun`."""
+        future = self._offloads.submit(self._context.run, blocking)
+        number = self._waits + 1
+        future.add_done_callback(
+            lambda _future: self._loop.call_soon_threadsafe(self._wake, number)
+        )
+        self._is_calling = True
+        try:
+            self._wait()
+        finally:
+            self._is_calling = False
+        return future.result()
+
+    def sleep(self, seconds: float) -> None:
+        """Let *seconds* pass."""
+        self._loop.call_later(seconds, self._wake, self._waits + 1)
+        self._wait()
+
+    def finish(
+        self, work: Coroutine[Any, Any, T], strike: Callable[[type[Exception]], object]
+    ) -> T:
+        """Run *work* to its end; raises CancelledError if it was cut, which may leave it behind."""
+        task = self._loop.create_task(work, context=copy_context())
+        number = self._waits + 1
+        task.add_done_callback(lambda done: self._take(done, number))
+        self._task, self._strike = task, strike
+        try:
+            self._wait()
+        finally:
+            self._task = self._strike = None
+        return task.result()
+
+    def _take(self, task: asyncio.Task[Any], number: int) -> None:
+        if not task.cancelled():
+            task.exception()  # asyncio would report one that a cut leaves unread
+        self._wake(number)
+
+    def strike(self, error: type[Exception]) -> bool:
+        """Raise *error* in its handler's coroutine; False if none runs now; from any thread."""
+        strike = self._strike
+        if strike is None:
+            return False
+        strike(error)
+        return True
+
+    def cut(self) -> None:
+        """End it soon, wherever it waits: it raises Interrupt there; from any thread."""
+        self._loop.call_soon_threadsafe(self._cut)
+
+    def _cut(self) -> None:
+        if self._greenlet.dead:
+            return
+        self.is_cut = True
+        if self._task is not None:
+            self._task.cancel()
+            self._loop.call_later(CANCELLED_WITHIN, self._leave_behind, self._task)
+        elif not self._is_calling:  # a call's thread uses its context: it ends first
+            self._wake(self._waits)
+
+    def _leave_behind(self, task: asyncio.Task[Any]) -> None:
+        if self._task is task and not task.done():
+            _log.error("coroutine_abandoned: %s ignores its cancellation and runs on", self.name)
+            self._wake(self._waits)
+
+    def _wait(self) -> None:
+        """Give the thread away until `_wake`; raises Interrupt once it was cut."""
+        if self.is_cut:
+            raise Interrupt
+        self._waits += 1
+        self._hub.switch()
+        if self.is_cut:
+            raise Interrupt
+
+    def _wake(self, number: int) -> None:
+        """End wait *number*, unless it has ended."""
+        if number == self._waits and not self._greenlet.dead:
+            self._waits += 1
+            self._greenlet.switch()
+
+    def _main(self, work: Callable[[DeliveryGreenlet], object]) -> None:
+        RUN.set(self)
+        try:
+            work(self)
+        except BaseException:  # noqa: BLE001 - it would end the loop of all others
+            _log.exception("delivery_broke: %s", self.name)
+        finally:
+            self._ended()

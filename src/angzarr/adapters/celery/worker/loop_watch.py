@@ -1,0 +1,102 @@
+"""LoopWatch: finds the handler that blocks an event loop, and says so once for each event.
+
+All other coroutines of the process stand still meanwhile. Nothing is interrupted: no thread can
+raise an error in a call of another one that does not return.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import sysconfig
+import threading
+import time
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import Context
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import angzarr
+from angzarr.runtime.offload import RUN, CooperativeRun
+
+_log = logging.getLogger("angzarr.worker")
+
+#: Where code is that no user wrote.
+_OTHERS: Final = (
+    *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")),
+    str(Path(angzarr.__file__).parent),
+    "<frozen",
+)
+#: Events that are remembered as told.
+_REMEMBERED: Final = 100
+
+
+class LoopWatch:
+    """Asks *loop* for a sign of life in each `turn`; for one thread of its own."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        patience: timedelta,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._loop = loop
+        self._patience = patience
+        self._now = monotonic
+        self._thread = 0
+        self._is_asked = False
+        self._asked_at = 0.0
+        self._told: deque[str] = deque(maxlen=_REMEMBERED)
+
+    def turn(self) -> timedelta:
+        """Look whether the loop has turned since the last time; return when to look again."""
+        if not self._is_asked:
+            self._is_asked, self._asked_at = True, self._now()
+            self._loop.call_soon_threadsafe(self._answer)
+        elif self._now() - self._asked_at >= self._patience.total_seconds():
+            self._tell()
+        return self._patience / 4
+
+    def leave(self) -> None:
+        """End."""
+
+    def _answer(self) -> None:
+        self._thread = threading.get_ident()
+        self._is_asked = False
+
+    def _tell(self) -> None:
+        frames = list(_outwards(sys._current_frames().get(self._thread)))  # noqa: SLF001 - documented
+        if not frames:
+            return
+        run = next(filter(None, map(_run_of, frames)), None)
+        what = "code of no delivery" if run is None else run.name
+        if what in self._told:
+            return
+        self._told.append(what)
+        place = next((one for one in frames if not _is_others(one)), frames[0])
+        _log.error(
+            "loop_blocked: %s keeps all coroutines of this process waiting, at %s:%d in %s: await"
+            " there, or call it by asyncio.to_thread",
+            what, place.f_code.co_filename, place.f_lineno, place.f_code.co_name,
+        )  # fmt: skip
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield *frame* and all that called it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_others(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_OTHERS)
+
+
+def _run_of(frame: FrameType) -> CooperativeRun | None:
+    """The delivery whose callback of the loop, or whose own code, *frame* runs; else None."""
+    context = getattr(frame.f_locals.get("self"), "_context", None)
+    return context.get(RUN) if isinstance(context, Context) else None

@@ -1,0 +1,286 @@
+"""Deliveries that share the thread of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextvars import ContextVar
+from datetime import timedelta
+
+import pytest
+
+from angzarr.adapters.celery.worker import delivery_greenlets
+from angzarr.adapters.celery.worker.delivery_greenlets import DeliveryGreenlets
+from angzarr.adapters.celery.worker.pools import SteadyExecutor
+from angzarr.clock import SystemClock
+from angzarr.delivery import async_runner
+from angzarr.delivery.async_runner import Interrupt
+from angzarr.runtime.offload import YieldingClock, cooperative_run, offload
+from polling import wait_until
+
+WHOSE: ContextVar[int] = ContextVar("whose")
+
+
+class Stage:
+    """A loop with its deliveries, and what these noted."""
+
+    def __init__(self, most: int) -> None:
+        self.noted: list = []
+        self.loop = async_runner.begin_shared()
+        self.threads = SteadyExecutor(2)
+        self.greenlets = DeliveryGreenlets(self.loop, self.threads, most)
+
+    def begin(self, work) -> None:
+        self.greenlets.begin("some work", work)
+
+    def wait(self, number: int) -> list:
+        wait_until(lambda: len(self.noted) >= number, f"{number} to be noted")
+        return self.noted
+
+
+@pytest.fixture
+def make_stage():
+    async_runner.begin_sharing()
+    made = []
+
+    def make(most: int = 100) -> Stage:
+        made.append(Stage(most))
+        return made[-1]
+
+    yield make
+    for stage in made:
+        stage.threads.shutdown()
+    async_runner.end_sharing()
+
+
+def test_coroutines_of_many_deliveries_wait_for_each_other_on_one_thread(make_stage):
+    stage, come, complete = make_stage(), set(), asyncio.Event()
+
+    async def meet(n):
+        come.add(n)
+        if len(come) == 20:
+            complete.set()
+        await complete.wait()
+        return n
+
+    def work(n):
+        met = async_runner.run(meet(n))
+        stage.noted.append((met, threading.get_ident()))
+
+    for n in range(20):
+        stage.begin(lambda _run, n=n: work(n))
+    met = stage.wait(20)
+    assert {n for n, _ in met} == set(range(20))
+    assert len({thread for _, thread in met}) == 1
+
+
+def test_no_more_than_asked_for_run_at_once_and_all_do(make_stage):
+    stage, running, gate = make_stage(3), [], asyncio.Event()
+
+    async def wait(n):
+        running.append(n)
+        await gate.wait()
+
+    def work(n):
+        async_runner.run(wait(n))
+        stage.noted.append(n)
+
+    for n in range(8):
+        stage.begin(lambda _run, n=n: work(n))
+    wait_until(lambda: len(running) == 3, "three to run")
+    done = threading.Event()
+    stage.loop.call_soon_threadsafe(lambda: stage.loop.call_soon(done.set))
+    assert done.wait(60)
+    assert running == [0, 1, 2]
+    stage.loop.call_soon_threadsafe(gate.set)
+    assert sorted(stage.wait(8)) == list(range(8))
+
+
+def test_a_blocking_call_leaves_the_thread_to_others_and_keeps_its_context(make_stage):
+    stage, gate = make_stage(), threading.Event()
+
+    def block():
+        gate.wait(60)
+        WHOSE.set(WHOSE.get() + 1)
+        return threading.current_thread().name
+
+    def blocking(_run):
+        WHOSE.set(7)
+        stage.noted.append((offload(block), WHOSE.get()))
+
+    stage.begin(blocking)
+    stage.begin(lambda _run: (gate.set(), stage.noted.append(WHOSE.get(None))))
+    other, (thread, whose) = stage.wait(2)
+    assert other is None
+    assert thread.startswith("angzarr-pool")
+    assert whose == 8
+
+
+def test_what_a_blocking_call_or_a_coroutine_raises_is_raised_in_its_delivery(make_stage):
+    stage = make_stage()
+
+    def fail():
+        raise LookupError("by a call")
+
+    async def fail_softly():
+        raise LookupError("by a coroutine")
+
+    async def cancel():
+        raise asyncio.CancelledError
+
+    def work(_run):
+        for call in (
+            lambda: offload(fail),
+            lambda: async_runner.run(fail_softly()),
+            lambda: async_runner.run(cancel()),
+        ):
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 - each is looked at
+                stage.noted.append(str(error))
+
+    stage.begin(work)
+    assert stage.wait(3) == [
+        "by a call", "by a coroutine", "the coroutine was cancelled from within"
+    ]  # fmt: skip
+
+
+def test_a_sleep_leaves_the_thread_to_others(make_stage):
+    stage = make_stage()
+    clock = YieldingClock(SystemClock())
+
+    def sleeper(_run):
+        clock.sleep(timedelta(seconds=0.01))
+        stage.noted.append("slept")
+
+    stage.begin(sleeper)
+    assert stage.wait(1) == ["slept"]
+
+
+def test_a_coroutine_and_a_thread_of_a_delivery_are_not_its_own_code(make_stage):
+    stage = make_stage()
+
+    async def ask():
+        return cooperative_run()
+
+    def work(run):
+        here = cooperative_run() is run
+        stage.noted.append((here, async_runner.run(ask()), offload(cooperative_run)))
+
+    stage.begin(work)
+    assert stage.wait(1) == [(True, None, None)]
+    assert cooperative_run() is None
+
+
+def test_a_cut_cancels_the_coroutine_and_interrupts_the_delivery(make_stage):
+    stage, begun = make_stage(), []
+
+    async def wait():
+        try:
+            await asyncio.sleep(600)
+        finally:
+            stage.noted.append("cancelled")
+
+    def work(run):
+        begun.append(run)
+        try:
+            async_runner.run(wait())
+        except Interrupt:
+            stage.noted.append("interrupted")
+            raise
+
+    stage.begin(work)
+    wait_until(lambda: begun, "it to begin")
+    begun[0].cut()
+    assert stage.wait(2) == ["cancelled", "interrupted"]
+
+
+def test_a_cut_before_the_coroutine_ends_the_wait_before_it(make_stage):
+    stage, begun, clock = make_stage(), [], YieldingClock(SystemClock())
+
+    def work(run):
+        begun.append(run)
+        try:
+            clock.sleep(timedelta(seconds=600))
+        except Interrupt:
+            stage.noted.append("interrupted")
+
+    stage.begin(work)
+    wait_until(lambda: begun, "it to begin")
+    begun[0].cut()
+    assert stage.wait(1) == ["interrupted"]
+
+
+def test_a_coroutine_that_ignores_a_cut_is_left_behind_and_named(make_stage, caplog, monkeypatch):
+    monkeypatch.setattr(delivery_greenlets, "CANCELLED_WITHIN", 0.01)
+    stage, begun, ends = make_stage(), [], asyncio.Event()
+
+    async def ignore():
+        while not ends.is_set():
+            try:
+                await ends.wait()
+            except asyncio.CancelledError:
+                stage.noted.append("ignored")
+
+    def work(run):
+        begun.append(run)
+        try:
+            async_runner.run(ignore())
+        finally:
+            stage.noted.append("left")
+
+    stage.begin(work)
+    wait_until(lambda: begun, "it to begin")
+    begun[0].cut()
+    assert stage.wait(2) == ["ignored", "left"]
+    assert "coroutine_abandoned: some work" in caplog.text
+    stage.loop.call_soon_threadsafe(ends.set)
+
+
+def test_an_error_is_struck_into_a_coroutine_and_nowhere_else(make_stage):
+    stage, begun, gate = make_stage(), [], threading.Event()
+
+    async def wait():
+        try:
+            await asyncio.sleep(600)
+        except LookupError:
+            stage.noted.append("struck")
+
+    def work(run):
+        begun.append(run)
+        offload(lambda: gate.wait(60))
+        async_runner.run(wait())
+
+    stage.begin(work)
+    wait_until(lambda: begun, "it to begin")
+    assert not begun[0].strike(LookupError)
+    gate.set()
+    wait_until(lambda: begun[0].strike(LookupError), "the coroutine to begin")
+    assert stage.wait(1) == ["struck"]
+
+
+def test_what_breaks_breaks_alone(make_stage, caplog):
+    stage = make_stage(1)
+
+    def broken(_run):
+        raise SystemExit(1)
+
+    stage.begin(broken)
+    stage.begin(lambda _run: stage.noted.append("next"))
+    assert stage.wait(1) == ["next"]
+    assert "delivery_broke: some work" in caplog.text
+
+
+def test_what_is_in_line_when_it_closes_never_begins(make_stage):
+    stage, gate = make_stage(1), asyncio.Event()
+
+    def work(_run):
+        async_runner.run(gate.wait())
+        stage.noted.append("first")
+
+    stage.begin(work)
+    wait_until(lambda: not stage.greenlets._line, "the first to begin")
+    stage.begin(lambda _run: stage.noted.append("second"))
+    stage.greenlets.close()
+    stage.loop.call_soon_threadsafe(gate.set)
+    assert stage.wait(1) == ["first"]

@@ -1,0 +1,115 @@
+"""Who blocks an event loop is named."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import pytest
+
+from angzarr.adapters.celery.worker.delivery_greenlets import DeliveryGreenlets
+from angzarr.adapters.celery.worker.loop_watch import LoopWatch
+from angzarr.adapters.celery.worker.pools import SteadyExecutor
+from angzarr.delivery import async_runner
+from polling import wait_until
+
+
+class HandTime:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def loop():
+    async_runner.begin_sharing()
+    yield async_runner.begin_shared()
+    async_runner.end_sharing()
+
+
+@pytest.fixture
+def time():
+    return HandTime()
+
+
+@pytest.fixture
+def watch(loop, time):
+    made = LoopWatch(loop, timedelta(seconds=1), time)
+    made.turn()
+    wait_until(lambda: not made._is_asked, "the loop to answer")
+    return made
+
+
+class Block:
+    """A handler that keeps the loop until it may go on."""
+
+    def __init__(self) -> None:
+        self.blocks, self.ends = threading.Event(), threading.Event()
+
+    async def handle(self) -> None:
+        self.blocks.set()
+        self.ends.wait(60)
+
+    async def handle_through_a_task(self) -> None:
+        await asyncio.gather(self.handle())
+
+
+@pytest.fixture
+def block():
+    made = Block()
+    yield made
+    made.ends.set()
+
+
+def begin(loop, work) -> None:
+    DeliveryGreenlets(loop, SteadyExecutor(1), 1).begin("some.task[7]", work)
+
+
+@pytest.mark.parametrize("way", ["handle", "handle_through_a_task"])
+def test_a_blocked_loop_is_told_once_with_delivery_and_line(loop, time, watch, block, caplog, way):
+    begin(loop, lambda _run: async_runner.run(getattr(block, way)()))
+    assert block.blocks.wait(60)
+    watch.turn()
+    time.now = 0.9
+    watch.turn()
+    assert not caplog.records
+    time.now = 1.0
+    for _ in range(3):
+        watch.turn()
+        time.now += 1
+    (record,) = caplog.records
+    assert record.getMessage().startswith("loop_blocked: some.task[7] keeps")
+    assert "test_loop_watch.py:" in record.getMessage()
+    assert "in handle:" in record.getMessage()
+
+
+def test_code_of_the_road_that_blocks_is_named_too(loop, time, watch, block, caplog):
+    def work(_run):
+        block.blocks.set()
+        block.ends.wait(60)
+
+    begin(loop, work)
+    assert block.blocks.wait(60)
+    watch.turn()
+    time.now = 1.0
+    watch.turn()
+    assert "loop_blocked: some.task[7] keeps" in caplog.text
+
+
+def test_what_is_no_delivery_is_named_by_its_line(loop, time, watch, block, caplog):
+    asyncio.run_coroutine_threadsafe(block.handle(), loop)
+    assert block.blocks.wait(60)
+    watch.turn()
+    time.now = 1.0
+    watch.turn()
+    assert "loop_blocked: code of no delivery keeps" in caplog.text
+
+
+def test_a_loop_that_turns_is_left_alone(time, watch, caplog):
+    for _ in range(20):
+        time.now += 0.9
+        watch.turn()
+        wait_until(lambda: not watch._is_asked, "the loop to answer")
+    assert not caplog.records
