@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from dataclasses import replace
+from functools import partial
 
 from harness import servers
 from harness.figure import Figure, Measured, NotMeasured
 from harness.pairs import alternate, medians, ratios
-from peers.catalogue import CATALOGUE, celery_workers, angzarr_worker
+from peers.catalogue import CATALOGUE, angzarr_worker, celery_workers
 from peers.peer import REDIS, Peer
 from peers.runs import Work, drain
 
@@ -29,8 +29,19 @@ OURS = replace(
 TASKIQ = replace(
     CATALOGUE["taskiq"],
     commands=lambda n: [
-        ("taskiq", "worker", "peers.apps.taskiq_app:broker", "-w", str(n), "--ack-type",
-         "when_executed", "--log-level", "WARNING", "--max-async-tasks", str(AT_ONCE))
+        (
+            "taskiq",
+            "worker",
+            "peers.apps.taskiq_app:broker",
+            "-w",
+            str(n),
+            "--ack-type",
+            "when_executed",
+            "--log-level",
+            "WARNING",
+            "--max-async-tasks",
+            str(AT_ONCE),
+        )
     ],
 )
 CELERY = replace(
@@ -38,6 +49,7 @@ CELERY = replace(
     commands=lambda n: celery_workers("threads", AT_ONCE, n),
     environment={"BENCH_PREFETCH": "2"},
 )
+
 
 def rate(of: Peer) -> float:
     return drain(of, REDIS, WORK, EVENTS, processes=1).rate

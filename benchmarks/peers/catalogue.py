@@ -23,7 +23,9 @@ PREFETCH = {"prefork": "4", "threads": "64", "solo": "64", "processes": "64"}
 _CELERY_QUIET = ("-l", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat")
 
 
-def celery_workers(pool: str, concurrency: int, workers: int, app: str = "peers.apps.celery_app") -> list[Command]:
+def celery_workers(
+    pool: str, concurrency: int, workers: int, app: str = "peers.apps.celery_app"
+) -> list[Command]:
     """So many Celery workers of one pool."""
     return [
         ("celery", "-A", app, "worker", "-P", pool, "-c", str(concurrency), "-Q", "bench",

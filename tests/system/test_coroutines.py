@@ -209,5 +209,3 @@ def test_a_process_is_replaced_after_as_many_tasks_as_it_may_run(site):
         site.wait_ran("mark", 12)
         site.said("draining: it has run as many tasks as it may")
     assert once(site.ran("mark"))
-
-

@@ -107,11 +107,6 @@ class WorkerLife:
         return self.settings.soft_shutdown_timeout
 
     @property
-    def loop_blocked_after(self) -> timedelta:
-        """How long a handler may keep an event loop unnamed."""
-        return self.settings.health.loop_blocked_after
-
-    @property
     def handlers(self) -> Handlers:
         """The handlers of the app."""
         return self._context.handlers

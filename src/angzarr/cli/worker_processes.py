@@ -55,7 +55,7 @@ _MEASURING: Final = (
 )  # fmt: skip
 #: How often beat looks whether its fork server is there.
 _LOOKED_EVERY: Final = 0.25
-_POOLS: Final = "angzarr.adapters.celery.worker.limited_pools"
+_WORKER: Final = "angzarr.adapters.celery.worker"
 
 
 def main(line: int, options: dict[str, Any]) -> int:
@@ -152,8 +152,9 @@ def _run(app: Any, link: ProcessLink, options: dict[str, Any]) -> int:
         runtime_of(app).stopping.renew()
         process = runtime_of(app).supervised = SupervisedProcess(link)
         process.sync_threads = options["sync_threads"]
+        process.loop_blocked_after = app.ops.settings.health.loop_blocked_after
         pool, at_once = _pool_of(options)
-        app.conf.worker_pool = f"{_POOLS}:{pool}"
+        app.conf.worker_pool = f"{_WORKER}.{pool}"
         arguments = [
             "worker", "--hostname", node_name(options["hostname"], link.number),
             "--concurrency", str(at_once), *options["others"],
@@ -172,8 +173,10 @@ def _run(app: Any, link: ProcessLink, options: dict[str, Any]) -> int:
 def _pool_of(options: dict[str, Any]) -> tuple[str, int]:
     """The class of the pool, and how many tasks it runs at once."""
     if options["coroutines"]:
-        return "CoroutinesPool", options["coroutines"]
-    return ("ThreadsPool", options["threads"]) if options["threads"] else ("SoloPool", 1)
+        return "coroutines_pool:CoroutinesPool", options["coroutines"]
+    if options["threads"]:
+        return "limited_pools:ThreadsPool", options["threads"]
+    return "limited_pools:SoloPool", 1
 
 
 def _end_with_supervisor(link: ProcessLink) -> None:

@@ -45,9 +45,9 @@ from angzarr.delivery.settle import Settler
 from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.delivery.unsettled import UnsettledOutcomes
+from angzarr.runtime.offload import YieldingClock
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
-from angzarr.runtime.offload import YieldingClock
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import event_store as books_wiring

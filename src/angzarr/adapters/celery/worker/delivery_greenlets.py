@@ -126,7 +126,8 @@ class DeliveryGreenlet:
             self._wait()
         finally:
             self._is_calling = False
-        return future.result()
+        result: T = future.result()
+        return result
 
     def sleep(self, seconds: float) -> None:
         """Let *seconds* pass."""

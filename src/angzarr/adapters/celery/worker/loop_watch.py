@@ -20,7 +20,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-import angzarr
 from angzarr.runtime.offload import RUN, CooperativeRun
 
 _log = logging.getLogger("angzarr.worker")
@@ -28,7 +27,7 @@ _log = logging.getLogger("angzarr.worker")
 #: Where code is that no user wrote.
 _OTHERS: Final = (
     *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")),
-    str(Path(angzarr.__file__).parent),
+    str(Path(__file__).parents[3]),
     "<frozen",
 )
 #: Events that are remembered as told.

@@ -54,10 +54,6 @@ class WorkerRuntime(Protocol):
         """The grace that the settings name; None if they name none."""
 
     @property
-    def loop_blocked_after(self) -> timedelta:
-        """How long a handler may keep an event loop unnamed."""
-
-    @property
     def handlers(self) -> Handlers:
         """The handlers of the app."""
 

@@ -44,6 +44,8 @@ class SupervisedProcess:
         self.most_memory = 0
         #: How many tasks that are not async it runs at once beside its coroutines.
         self.sync_threads = 1
+        #: How long a handler may keep its event loop before the log names it.
+        self.loop_blocked_after = timedelta(seconds=1)
         self._draining = ""
         self._lock = threading.Lock()
         self._thread: PeriodicThread | None = None

@@ -74,7 +74,7 @@ class TimeLimits:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def watch(
+    def watch(  # noqa: PLR0917 - what Celery gives, and how to end it
         self,
         soft: float | None,
         hard: float | None,
@@ -122,9 +122,7 @@ class TimeLimits:
             if self._hard.pop(id(run), None) is not None:
                 self._show()
 
-    def _put(
-        self, after: float, run: _LimitedRun, step: Callable[[_LimitedRun], object]
-    ) -> None:
+    def _put(self, after: float, run: _LimitedRun, step: Callable[[_LimitedRun], object]) -> None:
         heapq.heappush(self._due, (self._now() + after, next(self._order), run, step))
 
     def _show(self) -> None:

@@ -1,0 +1,118 @@
+"""CoroutinesPool: many async tasks at once on the thread of one event loop (`--coroutines`).
+
+All other tasks run on a few threads beside it. So does an ordered handler: its lane may hold a
+transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from celery.backends.base import DisabledBackend
+from celery.concurrency.base import BasePool
+
+from angzarr.adapters.celery.worker.delivery_greenlets import DeliveryGreenlet, DeliveryGreenlets
+from angzarr.adapters.celery.worker.limited_pools import TaskLimits
+from angzarr.adapters.celery.worker.loop_watch import LoopWatch
+from angzarr.adapters.celery.worker.pools import SteadyExecutor
+from angzarr.adapters.celery.worker.runtime import runtime_of
+from angzarr.adapters.celery.worker.task_request import disown_stacks, own_stacks
+from angzarr.delivery.async_runner import begin_shared
+from angzarr.runtime.offload import offload
+from angzarr.runtime.processes import PeriodicThread
+
+#: Threads for calls of deliveries on the loop that block: to stores, brokers and dead letters.
+OFFLOAD_THREADS: Final = 8
+
+
+class CoroutinesPool(BasePool):
+    """Runs at most `limit` async tasks at once, and as many others as it has threads for them."""
+
+    name = "coroutines"
+    keeps_limits = True
+    body_can_be_buffer = True
+    signal_safe = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._limits = TaskLimits(self)
+        self._runtime = runtime_of(self.app)
+        process, loop = self._runtime.supervised, begin_shared()
+        assert process is not None  # noqa: S101 - only `angzarr worker` has this pool
+        self.executor = SteadyExecutor(process.sync_threads)
+        self._offloads = SteadyExecutor(OFFLOAD_THREADS)
+        self.greenlets = DeliveryGreenlets(loop, self._offloads, self.limit)
+        watch = LoopWatch(loop, process.loop_blocked_after)
+        self._watch = PeriodicThread("angzarr-loop-watch", lambda _stopping: watch)
+        offload_results(self.app)
+
+    def on_start(self) -> None:
+        """Watch the loop."""
+        self._watch.start()
+
+    def on_stop(self) -> None:
+        """End the threads once what runs in them has ended."""
+        self._watch.end()
+        self.greenlets.close()
+        self.executor.shutdown(cancel_futures=True)
+        self._offloads.shutdown()
+
+    def on_apply(
+        self,
+        target: Any,
+        args: Any = None,
+        kwargs: Any = None,
+        callback: Any = None,
+        accept_callback: Any = None,
+        **options: Any,
+    ) -> None:
+        """Put a task in line for the loop or a thread; its time begins when it does."""
+        limits = self._limits.of(options)
+        run = partial(self._run, target, args, kwargs, callback, accept_callback, limits)
+        task, event_id = args[:2]
+        if self._shares_loop(task):
+            self.greenlets.begin(f"{task}[{event_id}]", partial(_owning, run))
+        else:
+            self.executor.submit(run)
+
+    def _shares_loop(self, task: str) -> bool:
+        handler = self._runtime.handlers.get(task)
+        return handler is not None and handler.is_async and handler.order is None
+
+    def _run(self, *what: Any) -> None:
+        self._limits.run(*what)
+        if self._limits.is_counted:
+            self._limits.count()
+
+    def _get_info(self) -> Any:
+        return {**super()._get_info(), "threads": self.executor.has, **self._limits.info()}
+
+
+def _owning(run: Callable[[DeliveryGreenlet], object], shared: DeliveryGreenlet) -> None:
+    """Run in *shared*, whose coroutines and threads see its task and request as it does."""
+    owned = own_stacks()
+    try:
+        run(shared)
+    finally:
+        disown_stacks(owned)
+
+
+#: What Celery's tracer asks of a result backend.
+_STORING: Final = (
+    "store_result", "mark_as_started", "mark_as_done", "mark_as_failure", "mark_as_retry",
+)  # fmt: skip
+
+
+def offload_results(app: Any) -> None:
+    """Let result backends of *app* keep no delivery waiting but the one whose result they store."""
+    backend = app.backend
+    if isinstance(backend, DisabledBackend):
+        return
+    for name in _STORING:
+        setattr(backend, name, partial(_offloaded, getattr(backend, name)))
+
+
+def _offloaded(store: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return offload(partial(store, *args, **options))
