@@ -105,7 +105,10 @@ _ALL = (
         "threads", lambda n: angzarr_worker(n, "--threads", str(THREADS)),
         f"`angzarr worker --processes 2 --threads {THREADS}`",
     ),
-    _ours("prefork", lambda n: celery_workers("prefork", n, 1, ANGZARR_APP), "one worker, two children"),
+    _ours(
+        "prefork", lambda n: celery_workers("prefork", n, 1, ANGZARR_APP),
+        "one worker, two children",
+    ),
     _bare("solo", lambda n: celery_workers("solo", 1, n), "two solo workers"),
     _bare(
         "threads", lambda n: celery_workers("threads", THREADS, n),
