@@ -151,3 +151,16 @@ async def block_briefly(n: int) -> None:
 async def add_up(numbers: list[int]) -> int:
     note("added", parent=current_task.request.parent_id)
     return sum(numbers)
+
+
+async def _exit() -> None:
+    raise SystemExit(1)
+
+
+@app.task
+async def end_the_loop(n: int) -> None:
+    note("ending", n=n)
+    if _times("ending", n) == 1:
+        asyncio.create_task(_exit())  # noqa: RUF006 - it is over at once
+        await asyncio.sleep(600)
+    note("loop ended", n=n)

@@ -114,6 +114,8 @@ def test_a_hard_limit_ends_its_coroutine_and_no_other(any_site, task, first, las
             any_site.said("coroutine_abandoned: coroutines_app.ignore, event ")
         any_site.open_gate()
         any_site.wait_ran("waited")
+    assert "delivery_broke" not in any_site.text()
+    assert "given_back" not in any_site.text()
     assert len({line["pid"] for line in any_site.ran(task)}) == 1
     assert len(any_site.ran(task)) == 2
     assert once(any_site.ran("wait"))
@@ -139,6 +141,18 @@ def test_who_blocks_the_loop_is_named_once_with_the_line(site):
     (line,) = [line for line in site.text().splitlines() if "loop_blocked" in line]
     assert "coroutines_app.py:" in line
     assert "in block_briefly" in line
+
+
+def test_a_process_whose_loop_ended_is_replaced_and_its_events_run_again(any_site):
+    with any_site.coroutines():
+        any_site.module.wait_for_gate.delay(1)
+        any_site.wait_ran("wait")
+        any_site.module.end_the_loop.delay(2)
+        any_site.wait_ran("loop ended")
+        any_site.open_gate()
+        any_site.wait_ran("waited")
+    assert once(any_site.ran("waited"))
+    assert len({line["pid"] for line in any_site.ran("wait")}) == 2
 
 
 def test_what_runs_may_end_within_the_grace_and_the_rest_goes_back(site):

@@ -141,10 +141,18 @@ def _refuse(app_name: str | None, others: tuple[str, ...], options: Mapping[str,
     if options["threads"] and options["coroutines"]:
         msg = "--threads and --coroutines exclude each other: give one of them"
         raise click.UsageError(msg)
-    if options["coroutines"] and find_spec("greenlet") is None:
-        raise click.UsageError(str(MissingExtra("greenlet", "coroutines")))
+    if options["coroutines"]:
+        _refuse_coroutines()
     if options["processes"] and options["autoscale"]:
         msg = "--processes and --autoscale exclude each other: give one of them"
+        raise click.UsageError(msg)
+
+
+def _refuse_coroutines() -> None:
+    if find_spec("greenlet") is None:
+        raise click.UsageError(str(MissingExtra("greenlet", "coroutines")))
+    if os.environ.get("USE_FAST_LOCALS"):
+        msg = "--coroutines and USE_FAST_LOCALS exclude each other: unset that variable"
         raise click.UsageError(msg)
 
 

@@ -39,10 +39,6 @@ class CooperativeRun(Protocol):
     ) -> T:
         """The result of *work* on the loop; *strike* raises an error in it meanwhile."""
 
-    @property
-    def is_cut(self) -> bool:
-        """True once it is to end, its outcome made true by others."""
-
 
 #: The run that this code belongs to; its coroutines and threads inherit it.
 RUN: Final[ContextVar[CooperativeRun | None]] = ContextVar("angzarr_cooperative_run", default=None)

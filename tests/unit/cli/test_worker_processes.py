@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from angzarr.cli.worker import cores, worker
 from angzarr.cli.worker_processes import log_options, node_name
@@ -38,6 +39,18 @@ def test_a_containers_limit_is_as_many_cores_as_it_allows(limit, number, tmp_pat
 def test_without_a_container_all_cores_count(tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: range(3))
     assert cores(tmp_path / "missing") == 3
+
+
+@pytest.mark.parametrize(
+    ("variable", "installed", "says"),
+    [("", None, "angzarr-workers[coroutines]"), ("1", object(), "USE_FAST_LOCALS")],
+)
+def test_coroutines_are_refused_where_they_cannot_run(variable, installed, says, monkeypatch):
+    monkeypatch.setattr("angzarr.cli.worker.find_spec", lambda _name: installed)
+    monkeypatch.setenv("USE_FAST_LOCALS", variable)
+    ran = CliRunner().invoke(worker, ["--coroutines", "9"], obj="shop")
+    assert ran.exit_code == 2
+    assert says in ran.output
 
 
 @pytest.mark.parametrize("joined", ["-linfo", "-Qshop", "-QBulk", "-Xshop", "-Ofair", "-fBeat.log"])

@@ -44,7 +44,7 @@ class CoroutinesPool(BasePool):
         self.executor = SteadyExecutor(process.sync_threads)
         self._offloads = SteadyExecutor(OFFLOAD_THREADS)
         self.greenlets = DeliveryGreenlets(loop, self._offloads, self.limit)
-        watch = LoopWatch(loop, process.loop_blocked_after)
+        watch = LoopWatch(loop, process.loop_blocked_after, process.end)
         self._watch = PeriodicThread("angzarr-loop-watch", lambda _stopping: watch)
         offload_results(self.app)
 

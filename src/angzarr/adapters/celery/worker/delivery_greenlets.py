@@ -42,7 +42,8 @@ class DeliveryGreenlets:
         self._line: deque[tuple[str, Callable[[DeliveryGreenlet], object]]] = deque()
         self._lock = threading.Lock()
         self._is_woken = self._is_closed = False
-        self._running = 0
+        #: Those that have begun. Nothing else may refer to one whose coroutine waits for ever.
+        self._running: set[DeliveryGreenlet] = set()
 
     def begin(self, name: str, work: Callable[[DeliveryGreenlet], object]) -> None:
         """Put *work* in line; *name* says to people what it is. Nothing that it raises matters."""
@@ -61,16 +62,17 @@ class DeliveryGreenlets:
 
     def _take_up(self) -> None:
         self._is_woken = False
-        while self._running < self._most:
+        while len(self._running) < self._most:
             with self._lock:
                 if self._is_closed or not self._line:
                     return
                 name, work = self._line.popleft()
-            self._running += 1
-            DeliveryGreenlet(name, self._loop, self._offloads, self._ended).run(work)
+            begun = DeliveryGreenlet(name, self._loop, self._offloads, self._ended)
+            self._running.add(begun)
+            begun.run(work)
 
-    def _ended(self) -> None:
-        self._running -= 1
+    def _ended(self, ended: DeliveryGreenlet) -> None:
+        self._running.discard(ended)
         if self._line:
             self._loop.call_soon(self._take_up)
 
@@ -83,7 +85,7 @@ class DeliveryGreenlet:
         name: str,
         loop: asyncio.AbstractEventLoop,
         offloads: SteadyExecutor,
-        ended: Callable[[], object],
+        ended: Callable[[DeliveryGreenlet], object],
     ) -> None:
         self._name = name
         self._loop = loop
@@ -97,7 +99,8 @@ class DeliveryGreenlet:
         self._is_calling = False
         #: Counts the waits: what wakes it up means one of them.
         self._waits = 0
-        self.is_cut = False
+        #: Whether it has to raise Interrupt, once.
+        self._is_cut = False
 
     @property
     def name(self) -> str:
@@ -168,7 +171,7 @@ class DeliveryGreenlet:
     def _cut(self) -> None:
         if self._greenlet.dead:
             return
-        self.is_cut = True
+        self._is_cut = True
         if self._task is not None:
             self._task.cancel()
             self._loop.call_later(CANCELLED_WITHIN, self._leave_behind, self._task)
@@ -182,11 +185,11 @@ class DeliveryGreenlet:
 
     def _wait(self) -> None:
         """Give the thread away until `_wake`; raises Interrupt once it was cut."""
-        if self.is_cut:
-            raise Interrupt
-        self._waits += 1
-        self._hub.switch()
-        if self.is_cut:
+        if not self._is_cut:
+            self._waits += 1
+            self._hub.switch()
+        if self._is_cut:
+            self._is_cut = False
             raise Interrupt
 
     def _wake(self, number: int) -> None:
@@ -202,4 +205,5 @@ class DeliveryGreenlet:
         except BaseException:  # noqa: BLE001 - it would end the loop of all others
             _log.exception("delivery_broke: %s", self.name)
         finally:
-            self._ended()
+            RUN.set(None)  # its context refers to it: no cycle is left to collect
+            self._ended(self)

@@ -35,16 +35,21 @@ _REMEMBERED: Final = 100
 
 
 class LoopWatch:
-    """Asks *loop* for a sign of life in each `turn`; for one thread of its own."""
+    """Asks *loop* for a sign of life in each `turn`; for one thread of its own.
+
+    Calls *died* with a sentence once the loop's thread has ended.
+    """
 
     def __init__(
         self,
         loop: AbstractEventLoop,
         patience: timedelta,
+        died: Callable[[str], object],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._loop = loop
         self._patience = patience
+        self._died = died
         self._now = monotonic
         self._thread = 0
         self._is_asked = False
@@ -70,13 +75,15 @@ class LoopWatch:
     def _tell(self) -> None:
         frames = list(_outwards(sys._current_frames().get(self._thread)))  # noqa: SLF001 - documented
         if not frames:
+            self._died("its event loop has ended: a task of it asked the process to exit")
             return
+        place = next((one for one in frames if not _is_others(one)), frames[0])
         run = next(filter(None, map(_run_of, frames)), None)
         what = "code of no delivery" if run is None else run.name
-        if what in self._told:
+        key = what if run is not None else f"{place.f_code.co_filename}:{place.f_lineno}"
+        if key in self._told:
             return
-        self._told.append(what)
-        place = next((one for one in frames if not _is_others(one)), frames[0])
+        self._told.append(key)
         _log.error(
             "loop_blocked: %s keeps all coroutines of this process waiting, at %s:%d in %s: await"
             " there, or call it by asyncio.to_thread",

@@ -47,11 +47,12 @@ class SupervisedProcess:
         #: How long a handler may keep its event loop before the log names it.
         self.loop_blocked_after = timedelta(seconds=1)
         self._draining = ""
+        self._is_ending = False
         self._lock = threading.Lock()
         self._thread: PeriodicThread | None = None
         #: Ends this process at once; what its shutdown is, once it has one.
         self.cut: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM)
-        self.time_limits = TimeLimits(self._end, link.page)
+        self.time_limits = TimeLimits(self.end, link.page)
         self._waits: TimedPoller | None = None
 
     def measure(self, hub: Any) -> None:
@@ -76,16 +77,20 @@ class SupervisedProcess:
         self._link.say(draining=why)
         os.kill(os.getpid(), signal.SIGHUP)
 
-    def leave(self, why: str) -> None:
-        """Tell the supervisor that others ended this process, which is not to be replaced."""
-        self._link.say(left=why, draining=why)
-
-    def _end(self, why: str) -> None:
+    def end(self, why: str) -> None:
+        """End at once: what runs is cut and runs again elsewhere; safe from any thread."""
+        if self._is_ending:
+            return
+        self._is_ending = True
         with self._lock:
             self._draining = why
         _log.error("process_ends: %s", why)
         self._link.say(draining=why)
         self.cut()
+
+    def leave(self, why: str) -> None:
+        """Tell the supervisor that others ended this process, which is not to be replaced."""
+        self._link.say(left=why, draining=why)
 
     def _load(self) -> float:
         """How busy it is, from 0 to 1: by its loop where that runs the tasks, else by its slots.

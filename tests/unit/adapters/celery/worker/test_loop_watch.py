@@ -35,8 +35,13 @@ def time():
 
 
 @pytest.fixture
-def watch(loop, time):
-    made = LoopWatch(loop, timedelta(seconds=1), time)
+def died():
+    return []
+
+
+@pytest.fixture
+def watch(loop, time, died):
+    made = LoopWatch(loop, timedelta(seconds=1), died.append, time)
     made.turn()
     wait_until(lambda: not made._is_asked, "the loop to answer")
     return made
@@ -105,6 +110,23 @@ def test_what_is_no_delivery_is_named_by_its_line(loop, time, watch, block, capl
     time.now = 1.0
     watch.turn()
     assert "loop_blocked: code of no delivery keeps" in caplog.text
+
+
+def test_a_loop_whose_thread_has_ended_ends_its_process(time, died):
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    watch = LoopWatch(loop, timedelta(seconds=1), died.append, time)
+    watch.turn()
+    wait_until(lambda: not watch._is_asked, "the loop to answer")
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(60)
+    watch.turn()
+    time.now = 1.0
+    watch.turn()
+    loop.close()
+    (why,) = died
+    assert "its event loop has ended" in why
 
 
 def test_a_loop_that_turns_is_left_alone(time, watch, caplog):
