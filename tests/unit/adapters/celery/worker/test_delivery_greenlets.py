@@ -33,7 +33,7 @@ class Stage:
     def begin(self, work) -> None:
         self.greenlets.begin("some work", work)
 
-    def wait(self, number: int) -> list:
+    def seen(self, number: int) -> list:
         wait_until(lambda: len(self.noted) >= number, f"{number} to be noted")
         return self.noted
 
@@ -69,7 +69,7 @@ def test_coroutines_of_many_deliveries_wait_for_each_other_on_one_thread(make_st
 
     for n in range(20):
         stage.begin(lambda _run, n=n: work(n))
-    met = stage.wait(20)
+    met = stage.seen(20)
     assert {n for n, _ in met} == set(range(20))
     assert len({thread for _, thread in met}) == 1
 
@@ -93,7 +93,7 @@ def test_no_more_than_asked_for_run_at_once_and_all_do(make_stage):
     assert done.wait(60)
     assert running == [0, 1, 2]
     stage.loop.call_soon_threadsafe(gate.set)
-    assert sorted(stage.wait(8)) == list(range(8))
+    assert sorted(stage.seen(8)) == list(range(8))
 
 
 def test_a_blocking_call_leaves_the_thread_to_others_and_keeps_its_context(make_stage):
@@ -110,7 +110,7 @@ def test_a_blocking_call_leaves_the_thread_to_others_and_keeps_its_context(make_
 
     stage.begin(blocking)
     stage.begin(lambda _run: (gate.set(), stage.noted.append(WHOSE.get(None))))
-    other, (thread, whose) = stage.wait(2)
+    other, (thread, whose) = stage.seen(2)
     assert other is None
     assert thread.startswith("angzarr-pool")
     assert whose == 8
@@ -140,7 +140,7 @@ def test_what_a_blocking_call_or_a_coroutine_raises_is_raised_in_its_delivery(ma
                 stage.noted.append(str(error))
 
     stage.begin(work)
-    assert stage.wait(3) == [
+    assert stage.seen(3) == [
         "by a call", "by a coroutine", "the coroutine was cancelled from within"
     ]  # fmt: skip
 
@@ -154,7 +154,7 @@ def test_a_sleep_leaves_the_thread_to_others(make_stage):
         stage.noted.append("slept")
 
     stage.begin(sleeper)
-    assert stage.wait(1) == ["slept"]
+    assert stage.seen(1) == ["slept"]
 
 
 def test_a_coroutine_and_a_thread_of_a_delivery_are_not_its_own_code(make_stage):
@@ -168,7 +168,7 @@ def test_a_coroutine_and_a_thread_of_a_delivery_are_not_its_own_code(make_stage)
         stage.noted.append((here, async_runner.run(ask()), offload(cooperative_run)))
 
     stage.begin(work)
-    assert stage.wait(1) == [(True, None, None)]
+    assert stage.seen(1) == [(True, None, None)]
     assert cooperative_run() is None
 
 
@@ -192,7 +192,7 @@ def test_a_cut_cancels_the_coroutine_and_interrupts_the_delivery(make_stage):
     stage.begin(work)
     wait_until(lambda: begun, "it to begin")
     begun[0].cut()
-    assert stage.wait(2) == ["cancelled", "interrupted"]
+    assert stage.seen(2) == ["cancelled", "interrupted"]
 
 
 def test_a_cut_before_the_coroutine_ends_the_wait_before_it(make_stage):
@@ -208,7 +208,7 @@ def test_a_cut_before_the_coroutine_ends_the_wait_before_it(make_stage):
     stage.begin(work)
     wait_until(lambda: begun, "it to begin")
     begun[0].cut()
-    assert stage.wait(1) == ["interrupted"]
+    assert stage.seen(1) == ["interrupted"]
 
 
 def test_a_coroutine_that_ignores_a_cut_is_left_behind_and_named(make_stage, caplog, monkeypatch):
@@ -232,7 +232,7 @@ def test_a_coroutine_that_ignores_a_cut_is_left_behind_and_named(make_stage, cap
     stage.begin(work)
     wait_until(lambda: begun, "it to begin")
     begun[0].cut()
-    assert stage.wait(2) == ["ignored", "left"]
+    assert stage.seen(2) == ["ignored", "left"]
     assert "coroutine_abandoned: some work" in caplog.text
     stage.loop.call_soon_threadsafe(ends.set)
 
@@ -256,7 +256,7 @@ def test_an_error_is_struck_into_a_coroutine_and_nowhere_else(make_stage):
     assert not begun[0].strike(LookupError)
     gate.set()
     wait_until(lambda: begun[0].strike(LookupError), "the coroutine to begin")
-    assert stage.wait(1) == ["struck"]
+    assert stage.seen(1) == ["struck"]
 
 
 def test_what_breaks_breaks_alone(make_stage, caplog):
@@ -267,7 +267,7 @@ def test_what_breaks_breaks_alone(make_stage, caplog):
 
     stage.begin(broken)
     stage.begin(lambda _run: stage.noted.append("next"))
-    assert stage.wait(1) == ["next"]
+    assert stage.seen(1) == ["next"]
     assert "delivery_broke: some work" in caplog.text
 
 
@@ -283,4 +283,4 @@ def test_what_is_in_line_when_it_closes_never_begins(make_stage):
     stage.begin(lambda _run: stage.noted.append("second"))
     stage.greenlets.close()
     stage.loop.call_soon_threadsafe(gate.set)
-    assert stage.wait(1) == ["first"]
+    assert stage.seen(1) == ["first"]
