@@ -140,7 +140,10 @@ class DeliveryGreenlet:
     def finish(
         self, work: Coroutine[Any, Any, T], strike: Callable[[type[Exception]], object]
     ) -> T:
-        """Run *work* to its end; raises CancelledError if it was cut, which may leave it behind."""
+        """Run *work* to its end; raises CancelledError if it was cancelled.
+
+        A cut raises Interrupt, and may leave *work* behind.
+        """
         task = self._loop.create_task(work, context=copy_context())
         number = self._waits + 1
         task.add_done_callback(lambda done: self._take(done, number))
@@ -185,9 +188,8 @@ class DeliveryGreenlet:
 
     def _wait(self) -> None:
         """Give the thread away until `_wake`; raises Interrupt once it was cut."""
-        if not self._is_cut:
-            self._waits += 1
-            self._hub.switch()
+        self._waits += 1
+        self._hub.switch()
         if self._is_cut:
             self._is_cut = False
             raise Interrupt
