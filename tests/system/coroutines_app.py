@@ -15,7 +15,7 @@ from celery import current_task
 from road_app import PREFIX, Thing, app, note  # noqa: F401 - the site's
 
 import journal
-from angzarr import Context
+from angzarr.delivery import Batch
 
 #: Who has come to each meeting of this process, and whether all have.
 come: dict[str, set[int]] = defaultdict(set)
@@ -95,9 +95,10 @@ def _seen(task) -> list:
     return [current_task.request.args[0], task.request.args[0], current_task.name, bound]
 
 
-@app.handler(Thing, domain="thing", name="coroutines_app.handle", breaker="remote")
-async def handle(event: Thing, ctx: Context) -> None:
-    note("handled", n=event.n, attempt=ctx.attempt)
+@app.handler(Thing, domain="thing", name="coroutines_app.gather", batch=Batch(size=5, wait=5.0))
+async def gather(events: list[Thing]) -> None:
+    await asyncio.sleep(0)
+    note("gathered", numbers=[event.n for event in events])
 
 
 @app.task(soft_time_limit=0.5)

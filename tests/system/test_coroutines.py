@@ -90,6 +90,16 @@ def test_sync_tasks_run_beside_them_on_as_many_threads_as_were_asked_for(site):
     assert len({line["thread"] for line in met}) == 3
 
 
+def test_an_async_handler_takes_batches_beside_the_loop(site):
+    with site.coroutines():
+        for n in range(10):
+            site.app.publish(site.module.Thing(n=n))
+        site.wait_ran("gathered", 2)
+        site.module.mark.delay(1)
+        site.wait_ran("mark")
+    assert sorted(n for line in site.ran("gathered") for n in line["numbers"]) == list(range(10))
+
+
 def test_a_soft_limit_is_raised_in_the_coroutine_alone(site):
     with site.coroutines():
         site.module.wait_for_gate.delay(1)

@@ -1,7 +1,7 @@
 """CoroutinesPool: many async tasks at once on the thread of one event loop (`--coroutines`).
 
-All other tasks run on a few threads beside it. So does an ordered handler: its lane may hold a
-transaction.
+All other tasks run on a few threads beside it. So do batches, and ordered handlers: their lanes may
+hold a transaction.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 from celery.backends.base import DisabledBackend
 from celery.concurrency.base import BasePool
 
+from angzarr.adapters.celery.worker.batch_job import run_batch
 from angzarr.adapters.celery.worker.delivery_greenlets import DeliveryGreenlet, DeliveryGreenlets
 from angzarr.adapters.celery.worker.limited_pools import TaskLimits
 from angzarr.adapters.celery.worker.loop_watch import LoopWatch
@@ -72,7 +73,7 @@ class CoroutinesPool(BasePool):
         limits = self._limits.of(options)
         run = partial(self._run, target, args, kwargs, callback, accept_callback, limits)
         task, event_id = args[:2]
-        if self._shares_loop(task):
+        if target is not run_batch and self._shares_loop(task):
             self.greenlets.begin(f"{task}[{event_id}]", partial(_owning, run))
         else:
             self.executor.submit(run)
