@@ -100,11 +100,12 @@ def asked(port, what):
 def test_threads_that_cannot_start_cost_speed_and_no_event(faulty, broker):
     site = faulty(broker)
     with site.worker("--concurrency", "20", pool="threads", ROAD_MOST_THREADS="3") as worker:
-        publish(site, range(EVENTS), fate="slow", seconds=0.05)
+        publish(site, range(EVENTS), fate="gated")
+        wait_until(lambda: "threads_short: 3 of 20 threads run" in site.text(), "it to say so")
+        site.journal.with_name("gate").touch()
         wait_until(lambda: len(handled(site)) == EVENTS, "all events handled")
         assert worker.poll() is None
     assert set(handled(site).values()) == {1}, "a refused task is not run by another thread"
-    assert "threads_short: 3 of 20 threads run" in site.text()
     assert not ours(site)
 
 

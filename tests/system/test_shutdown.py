@@ -91,10 +91,10 @@ def test_sigterm_under_load_finishes_or_gives_back_everything(site_on, broker, p
             if victims:
                 wait_end(victims[-1])
             wait_until(lambda: len(runs_of(site, 0)) == len(victims) + 1, "the long one to run")
+            ran = len(site.ran("handled"))
             publish(site, range(published, published + 24), fate="slow", seconds=0.05)
             published += 24
             if pool != "solo":
-                ran = len(site.ran("handled"))
                 site.wait_ran("handled", ran + 2)
             victim.send_signal(signal.SIGTERM)
             victims.append(victim)
