@@ -87,7 +87,9 @@ def test_on_rabbitmq_a_publish_is_one_message_and_its_confirm(make_app, amqp_url
     assert frames == [PUBLISH, ACK]
 
 
-def test_on_rabbitmq_many_are_their_messages_and_confirms_and_nothing_else(make_app, amqp_url, frames):
+def test_on_rabbitmq_many_are_their_messages_and_confirms_and_nothing_else(
+    make_app, amqp_url, frames
+):
     app = make_app(broker=amqp_url)
     many = [Publication({"n": n}, type="placed") for n in range(100)]
     app.publish_many(many)

@@ -218,7 +218,8 @@ class EventPublisher:
         if not event.domain and handler is not None and handler.domain:
             headers[DOMAIN] = handler.domain
         routed = {"queue": subscription.queue} if subscription.queue else {}
-        self._sender.send(
+        self.send_task(
+            self._sender.send,
             subscription.handler,
             args=[event.data],
             task_id=task_id_for(event.id, subscription.handler),

@@ -21,6 +21,7 @@ from angzarr.adapters.celery.publish.message_template import (
 )
 from angzarr.adapters.celery.publish.outgoing_event import UNSENDABLE, OutgoingEvent, account
 from angzarr.adapters.celery.publish.publisher import AWAY, broker_shown
+from angzarr.adapters.celery.publish.template_sender import TemplateSender
 from angzarr.adapters.celery.publish.wires import OutgoingMessage, Wire, wire_for
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.handlers import Subscription
@@ -83,18 +84,19 @@ def send_batch(
 
 
 class CelerySender:
-    """Sends by *app*: one task by its ``send_task``, many events in few round trips.
+    """Sends by *app*: one task as its ``send_task`` does, many events in few round trips.
 
     Whatever replaces *own*, the app's ``send_task``, gets every task one by one.
     """
 
     def __init__(self, app: Celery, own: Callable[..., Any]) -> None:
         self._app = app
-        self._own = own
+        self._templates = TemplateSender(app, own)
 
-    def send(self, name: str, **options: Any) -> Any:
-        """Send one task."""
-        return self._app.send_task(name, **options)
+    def send(self, name: str, **options: Any) -> None:
+        """Send one task; raises what the app's ``send_task`` and kombu raise."""
+        if not self._templates.send(name, options):
+            self._app.send_task(name, **options)
 
     def send_many(
         self,
@@ -105,7 +107,7 @@ class CelerySender:
         send: Send,
     ) -> bool:
         """Send as `send_batch` does; False, and nothing sent, where they must go one by one."""
-        if getattr(self._app.send_task, "__func__", None) is not self._own:
+        if not self._templates.is_apps_own():
             return False
         return send_batch(self._app, outgoing, options, span=span, send=send)
 
@@ -220,7 +222,7 @@ class BatchSender:
         template: MessageTemplate,
         own_headers: Mapping[str, Any],
     ) -> None:
-        data, way = event_send.item.event.data, dict(template.destination.options)
+        data, way = event_send.item.event.data, template.destination.options
         task_id = task_id_for(event_send.item.event.id, message.to.handler)
         headers = template.headers(task_id, data, own_headers)
         properties = template.properties(task_id)
@@ -235,9 +237,7 @@ class BatchSender:
             )  # fmt: skip
         else:
             message.body = template.text(event_send.item.text) or template.body(data)
-        if isinstance(message.body, str):
-            del way["serializer"]
-            way |= {"content_type": "application/json", "content_encoding": "utf-8"}
+        way = template.way(as_text=isinstance(message.body, str))
         message.options = {**way, "headers": headers, **properties}
 
     # -- sending -------------------------------------------------------------------------------

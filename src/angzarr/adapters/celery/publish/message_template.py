@@ -100,9 +100,26 @@ class MessageTemplate:
             headers["root_id"] = task_id
         return headers
 
-    def properties(self, task_id: str) -> dict[str, Any]:
+    def properties(self, task_id: str, reply_to: str | None = None) -> dict[str, Any]:
         """The properties of one event's message, with kombu's other arguments."""
-        return {**self._properties, "correlation_id": task_id}
+        made = {**self._properties, "correlation_id": task_id}
+        if reply_to is not None:
+            made["reply_to"] = reply_to
+        return made
+
+    def way(self, *, as_text: bool) -> dict[str, Any]:
+        """Where the message goes and how; *as_text*: its body is JSON already."""
+        way = dict(self.destination.options)
+        if as_text:
+            del way["serializer"]
+            way |= {"content_type": "application/json", "content_encoding": "utf-8"}
+        return way
+
+    @property
+    def is_timeless(self) -> bool:
+        """True if a message that is written later is the same but for what is its event's own."""
+        times = (self._headers["eta"], self._headers["expires"])
+        return times == (None, None) and self._own_root and not self._told
 
     def body(self, data: Any) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
         """The body as Celery's signals show it."""
@@ -140,6 +157,7 @@ class Destination:
             queue = amqp.default_queue
         if isinstance(queue, str):
             queue = amqp.queues[queue]
+        self.queue: Queue | None = queue
         of_queue: Any = queue.exchange if queue is not None else None
         self.queue_name: str | None = queue.name if queue is not None else None
         if (not exchange or not routing_key) and (kind or _kind(of_queue)) == "direct":
