@@ -6,14 +6,18 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import urllib.request
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import count, islice
 
 import pytest
 from tests.contracts.ledger import letter_of
 
 import warm_process
+from endurance import soak
 from polling import wait_until
 from redis_servers import free_port
 from system.conftest import PATH, stop
@@ -53,13 +57,23 @@ class Analysts:
             return False
 
     def put(self, *numbers: int) -> None:
-        letters = [letter_of(f"e{number}", domain=self._domain) for number in numbers]
+        letters = [
+            replace(letter, event=replace(letter.event, root=letter.event.id))  # of all partitions
+            for number in numbers
+            for letter in [letter_of(f"e{number}", domain=self._domain)]
+        ]
         assert not any(self._queue.put(letters))
 
     def filed(self) -> int:
         told = ["angzarr", "-A", "road_app", "dlq", "stats", "--json"]
         said = warm_process.run(told, environment=self.environment, check=True)
         return sum(json.loads(said.stdout)["by_status"].values())
+
+    def who_filed(self) -> set[int]:
+        """Return the processes that have filed a letter."""
+        with closing(sqlite3.connect(f"file:{self._folder}/ledger.db?mode=ro", uri=True)) as ledger:
+            said = ledger.execute("SELECT DISTINCT who FROM ledger_history").fetchall()
+        return {int(who.rpartition(":")[2]) for (who,) in said if who.startswith("analysis@")}
 
     @contextmanager
     def run(self):
@@ -78,12 +92,26 @@ class Analysts:
             stop(process)
 
 
-@pytest.fixture
-def analysts(make_site, amqp_url, tmp_path, unique_name):
-    letters = {"backend": "amqp", "amqp_url": amqp_url, "domains": [unique_name]}
+@pytest.fixture(params=["amqp"])
+def analysts(request, make_site, tmp_path, unique_name):
+    letters = {"domains": [unique_name], "backend": request.param, **backend(request, unique_name)}
     site = make_site(ROAD_DLQ=json.dumps(letters))
     with closing(site.app.ops.open_dead_letter_queue()) as queue:
         yield Analysts(site, tmp_path, queue, unique_name, free_port())
+
+
+def backend(request, name: str) -> dict[str, str]:
+    """Return the settings of a place for letters, which are given back soon after a death."""
+    match request.param:
+        case "amqp":
+            return {"amqp_url": request.getfixturevalue("amqp_url")}
+        case "kafka":
+            return {"kafka_brokers": request.getfixturevalue("kafka_brokers"), "kafka_group": name}
+        case "sqs":
+            endpoint = request.getfixturevalue("sqs_endpoint")
+            return {"aws_endpoint_url": endpoint, "aws_visibility": "10"}
+    request.getfixturevalue("pubsub_emulator")
+    return {"pubsub_project": name}
 
 
 def is_gone(pid: int) -> bool:
@@ -107,6 +135,26 @@ def test_one_that_is_killed_is_replaced_and_all_end_with_their_supervisor(analys
         assert process.wait(60) == 0
         for pid in analysts.begun():
             wait_until(partial(is_gone, pid), "no process is left")
+
+
+@pytest.mark.parametrize("analysts", ["amqp", "sqs", soak("kafka"), soak("pubsub")], indirect=True)
+def test_two_share_the_letters_and_a_kill_9_of_one_loses_none(analysts):
+    """What the victim had in hand comes to the other one, or to the victim's successor."""
+    numbers = count()
+
+    def put_more(many: int) -> None:
+        analysts.put(*islice(numbers, many))
+
+    with analysts.run():
+        wait_until(analysts.ready, "ready")
+        pids = set(analysts.begun())
+        wait_until(lambda: (put_more(20), analysts.who_filed() >= pids)[1], "both to file")
+        put_more(60)
+        os.kill(analysts.begun()[1], signal.SIGKILL)
+        put_more(20)
+        published = next(numbers)
+        wait_until(lambda: analysts.filed() >= published, "all to be filed")
+        assert analysts.filed() == published
 
 
 def test_what_the_app_refuses_ends_the_command_before_anything_begins(make_site):
