@@ -227,6 +227,79 @@ def test_a_connection_that_is_lost_while_a_message_is_handed_out_frees_its_claim
     assert [message.payload for message in loop.put_back] == [0]
 
 
+@pytest.fixture
+def drained(amqp_url: str, queue: Queue) -> Iterator[Any]:
+    """A connection that no loop turns, as a worker on gevent has it; see `Drained`."""
+    made = Drained(amqp_url, queue)
+    yield made
+    made.connection.close()
+
+
+class Drained:
+    def __init__(self, url: str, queue: Queue) -> None:
+        self.shown: list[list[Any]] = []
+        self.put_back: list[Any] = []
+        self.taken: list[Any] = []
+        self.take = self.taken.append
+        heard = {"on_fetched": self.see, "on_put_back": self.put_back.extend}
+        self.connection = AngzarrConnection(url, transport_options=heard)
+        self.channel = self.connection.channel()
+        self.consumer = NamingConsumer(
+            self.channel, [queue], reread=lambda _queue, _identity, make, _packed: make(),
+            on_message=lambda message: self.take(message), accept=["json"],
+            prefetch_count=PREFETCH,
+        )  # fmt: skip
+
+    def see(self, messages: list[Any]) -> None:
+        self.shown.append([message.payload for message in messages])
+
+    def drain(self, count: int) -> list[Any]:
+        def came() -> bool:
+            with suppress(TimeoutError):
+                self.connection.drain_events(timeout=0.1)
+            return len(self.taken) >= count
+
+        wait_until(came)
+        return [message.payload for message in self.taken]
+
+
+def test_without_a_loop_what_has_come_is_shown_together_before_the_first_is_handed_out(
+    publish, drained
+):
+    publish(5)
+    drained.take = lambda message: (
+        drained.shown or pytest.fail("unseen"),
+        drained.taken.append(message),
+    )
+    drained.consumer.consume()
+    assert drained.drain(5) == list(range(5))
+    assert [n for together in drained.shown for n in together] == list(range(5))
+    drained.taken[0].reject(requeue=True)
+    assert drained.drain(6)[-1] == 0
+    assert sum(map(len, drained.shown)) == 5, "it came before, and is claimed by its run"
+
+
+def test_without_a_loop_a_connection_that_is_lost_frees_the_claims_of_what_was_not_handed_out(
+    publish, drained
+):
+    def fail(_message: Any) -> None:
+        drained.take = drained.taken.append
+        msg = "lost"
+        raise ConnectionResetError(msg)
+
+    publish(3)
+    drained.take = fail
+    drained.consumer.consume()
+    # What an answer brings while the worker waits for something else is handed out at once.
+    wait_until(lambda: drained.channel.prefetch_count == PREFETCH)
+    with pytest.raises(ConnectionResetError):
+        drained.drain(1)
+    assert drained.put_back
+    shown = [n for together in drained.shown for n in together]
+    assert [message.payload for message in drained.put_back] == shown
+    assert not drained.taken
+
+
 def test_who_is_shown_messages_and_fails_stops_none(publish, open_loop, monkeypatch, caplog):
     monkeypatch.setattr(arrivals, "LONGEST_TURN", -1.0)  # one message a turn
     publish(4)

@@ -165,7 +165,7 @@ def _queued(site):
         return channel.queue_declare(site.module.PREFIX, passive=True).message_count
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_sigterm_under_load_loses_nothing_and_repeats_nothing_completed(make_site, pool):
     site = make_site()
     with site.worker(pool=pool) as first:
@@ -179,15 +179,16 @@ def test_a_sigterm_under_load_loses_nothing_and_repeats_nothing_completed(make_s
     assert set(counts.values()) == {1}
 
 
-def test_a_kill_minus_9_of_the_whole_worker_loses_nothing(make_site):
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])
+def test_a_kill_minus_9_of_the_whole_worker_loses_nothing(make_site, pool):
     site = make_site()
     for _ in range(3):
-        with site.worker() as victim:
+        with site.worker(pool=pool) as victim:
             start = len(handled(site))
             publish(site, range(start, start + 15), fate="slow", seconds=0.1)
             wait_handled(site, start + 4)
             os.killpg(victim.pid, signal.SIGKILL)
-    with site.worker():
+    with site.worker(pool=pool):
         everything = {int(n) for n in range(max(handled(site)) + 1)}
         wait_until(lambda: everything <= set(handled(site)), "everything to be handled")
     repeated = [n for n, times in handled(site).items() if times > 1]

@@ -22,7 +22,7 @@ from amqp.exceptions import (
 )
 from kombu.transport import pyamqp
 
-from angzarr.adapters.rabbitmq.arrivals import Arrivals
+from angzarr.adapters.rabbitmq.arrivals import ArrivalLine, Arrivals, read_waiting
 from angzarr.adapters.rabbitmq.py_amqp import (
     NOT_READY_AFTER,
     AnswerCheck,
@@ -181,11 +181,8 @@ class RabbitMQChannel(pyamqp.Channel):
         super()._on_basic_deliver(consumer_tag, delivery_tag, *said)
 
     def _deliver(self, callback: Any, raw: Any) -> Any:
-        arrivals = None if self.connection is None else self.connection.arrivals
-        if arrivals is None:
-            return self.hand_over(callback, raw)
-        arrivals.add(self, callback, raw)
-        return None
+        line = self.connection and (self.connection.arrivals or self.connection.drained)
+        return self.hand_over(callback, raw) if line is None else line.add(self, callback, raw)
 
     def hand_over(self, callback: Any, raw: Any) -> Any:
         """Give *callback* the message *raw*; one that came before is read with care."""
@@ -277,6 +274,8 @@ class RabbitMQConnection(pyamqp.Connection):
 
     #: What its loop has read; None: no loop turns it.
     arrivals: Arrivals | None = None
+    #: What a wait without a loop has read (gevent); None: none is under way.
+    drained: ArrivalLine | None = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.on_fetched = options.pop("on_fetched", None)
@@ -360,6 +359,20 @@ class RabbitMQTransport(pyamqp.Transport):
     def on_readable(self, connection: Any, loop: Any) -> None:  # noqa: ARG002 - kombu's
         """Read what has come, and hand it out."""
         connection.arrivals.read()
+
+    def drain_events(self, connection: Any, **options: Any) -> Any:
+        """Handle what comes; without a loop (gevent) all messages that have come with it."""
+        if connection.arrivals is not None or connection.on_fetched is None:
+            return super().drain_events(connection, **options)
+        connection.drained = line = ArrivalLine(connection)
+        try:
+            super().drain_events(connection, **options)
+            if line:
+                read_waiting(connection)
+        finally:
+            connection.drained = None
+        line.hand_out_all()
+        return None
 
     def close_connection(self, connection: Any) -> None:
         """Look no more, and close."""
