@@ -246,12 +246,15 @@ class Drained:
         self.channel = self.connection.channel()
         self.consumer = NamingConsumer(
             self.channel, [queue], reread=lambda _queue, _identity, make, _packed: make(),
-            on_message=lambda message: self.take(message), accept=["json"],
+            on_message=self._take, accept=["json"],
             prefetch_count=PREFETCH,
         )  # fmt: skip
 
     def see(self, messages: list[Any]) -> None:
         self.shown.append([message.payload for message in messages])
+
+    def _take(self, message: Any) -> None:
+        self.take(message)
 
     def drain(self, count: int) -> list[Any]:
         def came() -> bool:
