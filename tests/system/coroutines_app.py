@@ -165,3 +165,15 @@ async def end_the_loop(n: int) -> None:
         asyncio.create_task(_exit())  # noqa: RUF006 - it is over at once
         await asyncio.sleep(600)
     note("loop ended", n=n)
+
+
+@app.task(bind=True)
+async def publish_another(self, n: int) -> None:
+    """Publish an event that belongs to the flow of this one."""
+    event = await app.apublish({"n": n}, type="coroutines.another", id=f"another-{n}")
+    note("published", n=n, is_its_cause=event.causation_id == self.request.id)
+
+
+@app.handler("coroutines.another", name="coroutines_app.take_another")
+async def take_another(event: dict[str, int]) -> None:
+    note("taken", n=event["n"])

@@ -233,3 +233,14 @@ def test_a_process_is_replaced_after_as_many_tasks_as_it_may_run(site):
         site.wait_ran("mark", 12)
         site.said("draining: it has run as many tasks as it may")
     assert once(site.ran("mark"))
+
+
+def test_what_coroutines_publish_side_by_side_arrives_in_their_flow(any_site):
+    with any_site.coroutines():
+        for n in range(100):
+            any_site.module.publish_another.delay(n)
+        taken = any_site.wait_ran("taken", 100)
+        published = any_site.wait_ran("published", 100)
+    assert once(taken)
+    assert once(published)
+    assert all(line["is_its_cause"] for line in published)
