@@ -9,8 +9,10 @@ import logging
 import threading
 from collections import Counter
 
+import httpx
 import pytest
 from celery import signals
+from fastapi import BackgroundTasks, FastAPI
 from pydantic import BaseModel
 from tests.apps import apps
 
@@ -231,6 +233,28 @@ def test_the_context_goes_along(app):
     asyncio.run(main())
     signals.before_task_publish.disconnect(note)
     assert seen == ["here"]
+
+
+def test_a_web_app_publishes_in_its_requests_and_behind_them(app, unique_name):
+    api = FastAPI()
+
+    @api.post("/orders/{name}")
+    async def place(name: str, later: BackgroundTasks) -> str:
+        event = await app.apublish(Placed(order_id=name), id=name)
+        later.add_task(app.apublish, Placed(order_id=name), id=f"{name}-later")
+        return event.id
+
+    async def main():
+        shop = httpx.ASGITransport(app=api)
+        async with httpx.AsyncClient(transport=shop, base_url="http://shop") as client:
+            calls = [client.post(f"/orders/o-{n}") for n in range(5)]
+            return [answer.json() for answer in await asyncio.gather(*calls)]
+
+    answers = asyncio.run(main())
+    assert answers == [f"o-{n}" for n in range(5)]
+    assert sorted(ids_in(app, unique_name)) == sorted(
+        [*answers, *(f"{one}-later" for one in answers)]
+    )
 
 
 def test_a_loop_that_is_closed_meanwhile_harms_no_other(app, gate, unique_name):
