@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from figures import (
     analysis,
+    batches,
     breaker_admit,
     chaos,
     chart,
@@ -44,6 +45,7 @@ FIGURES = {
         *shutdown.FIGURES,
         *outages.FIGURES,
         *throughput.FIGURES,
+        *batches.FIGURES,
         *peers.FIGURES,
         *coroutines.FIGURES,
         *transport.FIGURES,
