@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
@@ -19,10 +19,19 @@ from typing import NamedTuple
 from angzarr.delivery.admission import FREE, Permits
 from angzarr.delivery.async_runner import Interrupt
 from angzarr.delivery.batch import BatchAnswer, BatchItem, errors_of
-from angzarr.delivery.delivery import DeadLettered, Delivery, Handled, Outcome, Skipped
+from angzarr.delivery.delivery import (
+    DeadLettered,
+    Delivery,
+    Handled,
+    Outcome,
+    Postponed,
+    Retried,
+    Skipped,
+)
 from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.invoke import Ended, Stopped, value_of
 from angzarr.delivery.run import DeliveryRun
+from angzarr.delivery.schedule import SLEPT
 from angzarr.errors import GivenBack
 from angzarr.resilience.taxonomy import ILLNESS
 
@@ -77,7 +86,7 @@ class BatchExecutor:
         """
         if self.executor.closed():
             return [self._alone(delivery) for delivery in deliveries]
-        entries = [_Entry(DeliveryRun(delivery, None)) for delivery in deliveries]
+        entries = [_Entry(DeliveryRun(delivery, None)) for delivery in self._waited(deliveries)]
         try:
             self._decide(entries)
         except BaseException:
@@ -86,6 +95,14 @@ class BatchExecutor:
             raise
         self._settle(entries)
         return [SettledDelivery(one.run.delivery, one.outcome, one.given_back) for one in entries]
+
+    def _waited(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Sleep the longest of what is left of their waits, once for all."""
+        rest = max(delivery.rest_ms for delivery in deliveries)
+        if not rest:
+            return deliveries
+        self.executor.clock.sleep(min(timedelta(milliseconds=rest), SLEPT))
+        return [replace(delivery, rest_ms=0) for delivery in deliveries]
 
     def _alone(self, delivery: Delivery) -> SettledDelivery:
         try:
@@ -234,6 +251,9 @@ class BatchExecutor:
         """Make the outcomes true: plain successes together, all else one by one."""
         self._settle_handled(entries)
         executor = self.executor
+        again = [entry for entry in entries if _is_slept(entry.outcome)]
+        for entry in again if len(again) > 1 else ():
+            entry.outcome = _put_off(entry.outcome)
         for entry in entries:
             outcome, delivery = entry.outcome, entry.run.delivery
             if outcome is None:
@@ -266,6 +286,18 @@ class BatchExecutor:
             return
         for (entry, outcome), still_ours in zip(plain, ours, strict=True):
             entry.settled, entry.outcome = True, outcome if still_ours else None
+
+
+def _is_slept(outcome: Outcome | None) -> bool:
+    """True if settle would sleep what *outcome* waits for, in the slot of its batch."""
+    return isinstance(outcome, Postponed | Retried) and timedelta(0) < outcome.delay <= SLEPT
+
+
+def _put_off(outcome: Outcome | None) -> Outcome | None:
+    """*outcome* with a delay that is not slept: many short ones would be a long one."""
+    if isinstance(outcome, Postponed | Retried):
+        return replace(outcome, delay=outcome.delay + SLEPT)
+    return outcome
 
 
 def _open(entries: Sequence[_Entry]) -> list[_Entry]:

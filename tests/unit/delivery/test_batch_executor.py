@@ -18,7 +18,7 @@ from angzarr.delivery.delivery import (
     Retried,
     Skipped,
 )
-from angzarr.errors import DecodeError, GivenBack, GiveUp, Skip, StoreUnavailable
+from angzarr.errors import DecodeError, GivenBack, GiveUp, Postpone, Skip, StoreUnavailable
 from angzarr.events import headers as names
 from angzarr.resilience.idempotency import AlreadyCompleted, Complete
 from angzarr.resilience.switches import Selector, SwitchAction
@@ -292,6 +292,21 @@ def test_a_delivery_that_was_taken_over_is_fenced_and_the_others_are_handled(wor
     assert found[0].result() is None
     assert isinstance(found[1].result(), Handled)
     assert "fenced" in {fact.subtype for fact in world.journal.facts}
+
+
+def test_short_waits_of_many_events_are_not_slept_one_after_the_other(world):
+    errors = {n: Postpone(timedelta(milliseconds=80)) for n in range(10)}
+    site, began = Site(world, lambda _events: BatchResult(errors)), world.clock.now()
+    assert site.outcomes(*"abcdefghij") == [Postponed] * 10
+    assert world.clock.now() == began
+    assert {due - began for _, due in world.journal.copies} == {timedelta(milliseconds=180)}
+
+
+def test_the_rest_of_many_waits_is_slept_once(world):
+    site, began = Site(world), world.clock.now()
+    given = [site.delivery(data, **{names.REST: rest}) for data, rest in (("a", 40), ("b", 90))]
+    assert site.outcomes(*given, "c") == [Handled] * 3
+    assert world.clock.now() - began == timedelta(milliseconds=90)
 
 
 def test_hooks_see_each_delivery(world):
