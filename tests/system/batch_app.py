@@ -36,6 +36,10 @@ def _take(parts: list[dict[str, Any]]) -> BatchResult:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "hang" if _first_time(part["n"]):
                 time.sleep(600)
+            case "wait":
+                note("waiting", n=part["n"])
+                while not os.path.exists(f"{os.environ['ROAD_JOURNAL']}.go"):  # noqa: PTH110
+                    time.sleep(0.05)
             case "fail" if _first_time(part["n"]):
                 errors[position] = ConnectionError("down")
             case "give_up":
@@ -72,4 +76,14 @@ if os.environ.get("BATCH_LIMITED") == "1":
         time_limit=1.5,
     )
     def take_within(parts: list[dict[str, Any]]) -> BatchResult:
+        return _take(parts)
+
+    @app.handler(
+        "SoftPart",
+        domain="thing",
+        policy="quick",
+        batch=Batch(size=SIZE, wait=WAIT),
+        soft_time_limit=1.5,
+    )
+    def take_softly(parts: list[dict[str, Any]]) -> BatchResult:
         return _take(parts)

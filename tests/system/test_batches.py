@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from endurance import soak
 from polling import wait_until
-from system.conftest import Site
+from system.test_angzarr_worker import SupervisedSite
 
 MANY = 40
 #: As the app says.
 SIZE = 10
 
 
-class BatchSite(Site):
+class BatchSite(SupervisedSite):
     """A site of batch handlers."""
 
     name = "batch_app"
@@ -139,6 +140,61 @@ def test_one_event_that_fails_its_batch_takes_no_other_with_it(site):
         assert letter.event.id == "part-4"
         site.wait_handled({*range(9)} - {4})
         assert set(site.handled().values()) == {1}
+
+
+@pytest.mark.parametrize("way", ["prefork", "processes"])
+def test_a_soft_time_limit_counts_for_each_event_of_its_batch(make_site, way):
+    site = make_site(make=BatchSite, BATCH_LIMITED="1")
+    site.publish(0, type_="SoftPart", does="hang")
+    site.publish(1, 2, type_="SoftPart")
+    one = site.worker(pool="prefork") if way == "prefork" else site.supervisor("--processes", "2")
+    with one:
+        site.wait_handled(range(3))
+        assert set(site.handled().values()) == {1}
+    assert sorted(map(tuple, site.batches[-3:])) == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("broker", ["redis", "amqp"])
+def test_processes_of_angzarr_worker_take_batches_and_one_that_is_killed_loses_nothing(
+    broker, make_site, redis_url, amqp_url
+):
+    site = make_site(broker=redis_url if broker == "redis" else amqp_url, make=BatchSite)
+    with site.supervisor("--processes", "2"):
+        site.publish(*range(MANY))
+        site.wait_handled(range(MANY))
+        site.publish(*range(100, 105))
+        site.publish(105, does="kill")
+        site.publish(*range(106, 110))
+        site.wait_handled([*range(MANY), *range(100, 110)])
+        assert set(site.handled().values()) == {1}
+    assert max(map(len, site.batches)) > 1
+
+
+@pytest.mark.parametrize(
+    ("broker", "pool"), [("redis", "prefork"), ("amqp", "prefork"), ("amqp", "threads")]
+)
+def test_a_store_that_is_away_when_a_batch_ends_repeats_nothing(
+    broker, pool, make_site, cable, redis_url, amqp_url
+):
+    proxy, store = cable(redis_url)
+    site = make_site(
+        broker=redis_url if broker == "redis" else amqp_url, store=store, make=BatchSite
+    )
+    with site.worker(pool=pool):
+        site.publish(0, does="wait")
+        site.publish(*range(1, 6))
+        site.wait_ran("waiting")
+        proxy.cut()
+        Path(f"{site.journal}.go").touch()
+        site.wait_handled(range(6))
+        wait_until(lambda: "could not" in site.text(), "the store to be missed")
+        proxy.mend()
+        site.publish(100)
+        site.wait_handled([100])
+        site.publish(*range(6))  # duplicates
+        site.publish(101)
+        site.wait_handled([101])
+    assert site.handled() == dict.fromkeys([*range(6), 100, 101], 1)
 
 
 def test_a_hard_time_limit_counts_for_each_event_of_its_batch(make_site):
