@@ -164,7 +164,8 @@ class BatchExecutor:
             return
         began = self.executor.clock.now()
         try:
-            answers = self._call(ready)
+            with self.executor.hooks.batch([entry.run.delivery for entry in ready]):
+                answers = self._call(ready)
         except BaseException as error:
             self.executor.admission.forgo(permits)  # cut short: it says nothing
             if not isinstance(error, Interrupt):

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.async_runner import INTERRUPTER
@@ -86,6 +86,14 @@ class Hook(Protocol):
         """See a delivery whose outcome is true."""
 
 
+@runtime_checkable
+class BatchHook(Protocol):
+    """A `Hook` that also watches the calls of batch handlers."""
+
+    def batch(self, deliveries: Sequence[Delivery], /) -> AbstractContextManager[object]:
+        """A context that is open while a handler runs for all of *deliveries*."""
+
+
 class Hooks:
     """All hooks as one, each fenced off from the delivery."""
 
@@ -94,7 +102,12 @@ class Hooks:
 
     def attempt(self, delivery: Delivery) -> AbstractContextManager[object]:
         """A context around the handler, made of every hook's own."""
-        return _Attempt(self._hooks, delivery)
+        return _Watched([partial(hook.attempt, delivery) for hook in self._hooks])
+
+    def batch(self, deliveries: Sequence[Delivery]) -> AbstractContextManager[object]:
+        """A context around the call of a batch handler, of the hooks that watch those."""
+        watching = [hook for hook in self._hooks if isinstance(hook, BatchHook)]
+        return _Watched([partial(hook.batch, deliveries) for hook in watching])
 
     def settled(self, delivery: Delivery, outcome: Outcome) -> None:
         """Show a settled delivery to every hook."""
@@ -105,20 +118,19 @@ class Hooks:
                 _log.exception("hook_failed")
 
 
-class _Attempt:
-    """The open contexts of one attempt: an ExitStack whose members cannot break it."""
+class _Watched:
+    """The open contexts of one call: an ExitStack whose members cannot break it."""
 
-    __slots__ = ("_delivery", "_hooks", "_open")
+    __slots__ = ("_makers", "_open")
 
-    def __init__(self, hooks: Sequence[Hook], delivery: Delivery) -> None:
-        self._hooks = hooks
-        self._delivery = delivery
+    def __init__(self, makers: Sequence[Callable[[], AbstractContextManager[object]]]) -> None:
+        self._makers = makers
         self._open: list[AbstractContextManager[object]] = []
 
     def __enter__(self) -> None:
-        for hook in self._hooks:
+        for make in self._makers:
             try:
-                context = hook.attempt(self._delivery)
+                context = make()
                 context.__enter__()
                 self._open.append(context)
             except Exception:  # noqa: BLE001 - a hook must not fail a delivery

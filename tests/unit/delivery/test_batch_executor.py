@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -18,6 +19,7 @@ from angzarr.delivery.delivery import (
     Retried,
     Skipped,
 )
+from angzarr.delivery.invoke import Hooks
 from angzarr.errors import DecodeError, GivenBack, GiveUp, Postpone, Skip, StoreUnavailable
 from angzarr.events import headers as names
 from angzarr.resilience.idempotency import AlreadyCompleted, Complete
@@ -309,16 +311,37 @@ def test_the_rest_of_many_waits_is_slept_once(world):
     assert world.clock.now() - began == timedelta(milliseconds=90)
 
 
-def test_hooks_see_each_delivery(world):
+def test_hooks_see_the_call_and_each_delivery(world):
     seen = []
 
     class Watch:
         def attempt(self, _delivery):
             raise AssertionError
 
+        @contextmanager
+        def batch(self, deliveries):
+            seen.append([delivery.event.id for delivery in deliveries])
+            yield
+            seen.append("called")
+
         def settled(self, delivery, outcome):
             seen.append((delivery.event.id, type(outcome)))
 
-    world.hooks = type(world.hooks)((Watch(),))
+    world.hooks = Hooks((Watch(),))
     Site(world).take("a", "b")
-    assert seen == [("id-a", Handled), ("id-b", Handled)]
+    assert seen == [["id-a", "id-b"], "called", ("id-a", Handled), ("id-b", Handled)]
+
+
+def test_a_hook_that_fails_or_knows_no_batches_harms_none(world):
+    class Single:
+        def attempt(self, _delivery):
+            raise AssertionError
+
+        def settled(self, _delivery, _outcome): ...
+
+    class Broken(Single):
+        def batch(self, _deliveries):
+            raise OSError
+
+    world.hooks = Hooks((Single(), Broken()))
+    assert Site(world).outcomes("a", "b") == [Handled, Handled]

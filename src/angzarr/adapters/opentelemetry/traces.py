@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache, partial
@@ -47,6 +47,7 @@ SYSTEM: Final = "messaging.system"
 DESTINATION: Final = "messaging.destination.name"
 MESSAGE_ID: Final = "messaging.message.id"
 CONVERSATION_ID: Final = "messaging.message.conversation_id"
+BATCH_COUNT: Final = "messaging.batch.message_count"
 OPERATION_NAME: Final = "messaging.operation.name"
 OPERATION_TYPE: Final = "messaging.operation.type"
 ERROR_TYPE: Final = "error.type"
@@ -175,6 +176,39 @@ class OpenTelemetryHook:
         span = self._begin(delivery, "process") if self._traces else None
         self._thread.run = run = TracedRun(delivery, self._meters if self._measures else None, span)
         return run
+
+    @contextmanager
+    def batch(self, deliveries: Sequence[Delivery], /) -> Iterator[None]:
+        """A context that is the span of one call for *deliveries*; it links to their publishers."""
+        if time.monotonic() >= self._look_again:
+            self._look_for_an_sdk()
+        first = deliveries[0]
+        began = time.perf_counter()
+        with self._span_of_batch(first, deliveries) if self._traces else _NOTHING:
+            yield
+        if self._measures:
+            self._meters.ran(first, (time.perf_counter() - began) * 1000)
+
+    def _span_of_batch(
+        self, first: Delivery, deliveries: Sequence[Delivery]
+    ) -> AbstractContextManager[object]:
+        senders = (
+            trace.get_current_span(context_of(delivery.event.traceparent)).get_span_context()
+            for delivery in deliveries
+        )
+        return tracer(self._tracer_provider).start_as_current_span(
+            f"process {first.message.queue}",
+            kind=SpanKind.CONSUMER,
+            attributes={
+                SYSTEM: self._system,
+                DESTINATION: first.message.queue,
+                BATCH_COUNT: len(deliveries),
+                OPERATION_NAME: "process",
+                OPERATION_TYPE: "process",
+                HANDLER: first.handler,
+            },
+            links=[Link(sender) for sender in senders if sender.is_valid],
+        )
 
     def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
         """Count *outcome* and end the span of its attempt."""

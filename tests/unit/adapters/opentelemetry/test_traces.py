@@ -73,6 +73,7 @@ def test_our_attribute_names_are_those_of_the_conventions():
     assert traces.SYSTEM == messaging.MESSAGING_SYSTEM
     assert traces.DESTINATION == messaging.MESSAGING_DESTINATION_NAME
     assert traces.MESSAGE_ID == messaging.MESSAGING_MESSAGE_ID
+    assert traces.BATCH_COUNT == messaging.MESSAGING_BATCH_MESSAGE_COUNT
     assert traces.CONVERSATION_ID == messaging.MESSAGING_MESSAGE_CONVERSATION_ID
     assert traces.OPERATION_NAME == messaging.MESSAGING_OPERATION_NAME
     assert traces.OPERATION_TYPE == messaging.MESSAGING_OPERATION_TYPE
@@ -106,6 +107,23 @@ def test_within_an_open_span_an_attempt_is_its_child_and_still_links(hook, expor
     span = next(one for one in exporter.get_finished_spans() if one.name != "around")
     assert span.parent.span_id == around.get_span_context().span_id
     assert f"{span.links[0].context.trace_id:032x}" == TRACE
+
+
+def test_a_call_for_a_batch_is_one_span_that_links_to_all_publishers(hook, exporter):
+    current = []
+    with hook.batch([a_delivery(), a_delivery()]):
+        current.append(trace.get_current_span().get_span_context())
+    hook.settled(a_delivery(), Handled())
+    (span,) = exporter.get_finished_spans()
+    assert span.context == current[0]
+    assert span.kind is SpanKind.CONSUMER
+    assert span.attributes[traces.BATCH_COUNT] == 2
+    assert [link.context.span_id for link in span.links] == [int(SENDER, 16)] * 2
+
+
+def test_without_an_sdk_a_batch_has_no_span():
+    with OpenTelemetryHook().batch([a_delivery()]):
+        assert not trace.get_current_span().get_span_context().is_valid
 
 
 def test_errors_are_span_events_with_category_and_code(span_of):
