@@ -17,8 +17,10 @@ from weakref import ref
 from billiard.einfo import ExceptionInfo
 from celery.app.trace import fast_trace_task, trace_task_ret
 from celery.exceptions import TaskRevokedError
+from celery.worker import state
 
 from angzarr.adapters.celery.worker.batch_job import run_batch
+from angzarr.adapters.celery.worker.queue_pauser import handlers_of_queues
 from angzarr.adapters.celery.worker.request import is_lost
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.delivery import attempt_of, position_of
@@ -43,12 +45,17 @@ def prefetch_multiplier(given: int, largest: int, processes: int) -> int:
 
 
 def gather_batches(consumer: Any) -> BatchGatherer | None:
-    """Let *consumer* gather what its batch handlers take, and fetch enough; None: it has none."""
-    handlers = runtime_of(consumer.app).handlers
-    given, largest = consumer.prefetch_multiplier, largest_batch(handlers)
-    if not largest:
+    """Let *consumer* gather for its app's batch handlers; None: the app has none.
+
+    It fetches more only if it consumes from a queue of such a handler.
+    """
+    app = consumer.app
+    handlers = runtime_of(app).handlers
+    if not largest_batch(handlers):
         return None
-    if given:
+    consumed, served = app.amqp.queues.consume_from, handlers_of_queues(app)
+    largest = largest_batch(one for queue in consumed for one in served.get(queue, ()))
+    if given := consumer.prefetch_multiplier:
         processes = consumer.initial_prefetch_count // given
         consumer.prefetch_multiplier = prefetch_multiplier(given, largest, processes)
         consumer.initial_prefetch_count = processes * consumer.prefetch_multiplier
@@ -58,7 +65,11 @@ def gather_batches(consumer: Any) -> BatchGatherer | None:
             flush = partial(consumer.call_soon, flush)  # the timer has a thread of its own
         consumer.timer.call_after(seconds, flush)
 
-    gatherer = BatchGatherer(handlers, consumer.on_task_request, later)
+    def is_full() -> bool:
+        limit = consumer.qos.value if consumer.qos is not None else 0
+        return 0 < limit <= len(state.reserved_requests)
+
+    gatherer = BatchGatherer(handlers, consumer.on_task_request, later, is_full)
     consumer.on_task_request = gatherer
     return gatherer
 
@@ -66,7 +77,8 @@ def gather_batches(consumer: Any) -> BatchGatherer | None:
 class BatchGatherer:
     """Stands before *hand_over*, which gives a request to the pool, in one consumer.
 
-    *later* calls a function after some seconds, where `hand_over` may be called.
+    *later* calls a function after some seconds, where `hand_over` may be called. *is_full* says
+    whether the broker sends no more until something is acknowledged: then nothing waits.
     """
 
     def __init__(
@@ -74,10 +86,12 @@ class BatchGatherer:
         handlers: Handlers,
         hand_over: Callable[[Any], object],
         later: Callable[[float, Callable[[], object]], object],
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
         self._handlers = handlers
         self._hand_over = hand_over
         self.later = later
+        self._is_full = is_full
         self._gathered: dict[str, list[Any]] = {}
         #: Counts the batches of each handler, so that a wait ends only its own.
         self._numbers: dict[str, int] = {}
@@ -95,6 +109,8 @@ class BatchGatherer:
             count, number = len(gathered), self._numbers.setdefault(request.name, 0)
         if count >= handler.batch.size:
             self.flush(request.name, number)
+        elif self._is_full():
+            self.flush_all()
         elif count == 1:
             self.later(handler.batch.wait, partial(self.flush, request.name, number))
 

@@ -12,6 +12,7 @@ from angzarr.adapters.celery.worker.batches import (
     MOST_PREFETCHED,
     BatchGatherer,
     BatchRequest,
+    gather_batches,
     prefetch_multiplier,
 )
 from angzarr.delivery.batch import Batch
@@ -56,9 +57,11 @@ class Gathering:
         handlers.add(Handler(name="h", bind=None, batch=batch))
         handlers.add(Handler(name="i", bind=None, batch=batch))
         handlers.add(Handler(name="single", bind=None))
+        self.is_full = False
         self.gatherer = BatchGatherer(
-            handlers, self.handed.append, lambda _seconds, flush: self.due.append(flush)
-        )
+            handlers, self.handed.append, lambda _seconds, flush: self.due.append(flush),
+            lambda: self.is_full,
+        )  # fmt: skip
 
     def take(self, *requests):
         for request in requests:
@@ -103,6 +106,17 @@ def test_a_wait_that_ends_late_cuts_no_later_batch_short(gathering):
     assert gathering.ids == [["id-0", "id-1", "id-2"]]
     gathering.pass_time()
     assert gathering.ids[1:] == [["id-3"]]
+
+
+def test_nothing_waits_for_what_the_broker_will_not_send(gathering):
+    gathering.take(FakeRequest(0), FakeRequest(1, "i"))
+    gathering.is_full = True
+    gathering.take(FakeRequest(2))
+    assert gathering.ids == [["id-0", "id-2"], ["id-1"]]
+    gathering.take(FakeRequest(3))
+    assert gathering.ids[2:] == [["id-3"]]
+    gathering.pass_time()
+    assert len(gathering.ids) == 3
 
 
 def test_each_handler_has_batches_of_its_own(gathering):
@@ -245,6 +259,39 @@ def test_what_has_begun_is_not_handed_over_again():
 def test_a_lost_connection_is_passed_on():
     with pytest.raises(ConnectionError):
         batch_of(FakeRequest(0), FakeRequest(1)).execute_using_pool(Pool(ConnectionError()))
+
+
+@pytest.fixture
+def consumer_of(make_app):
+    """Make the consumer of a worker for *queues* of an app whose batches come from two queues."""
+
+    def consumer_of(*queues):
+        app = make_app("batches")
+
+        @app.handler("A", name="a", queue="batches", batch=Batch(size=100, wait=1))
+        def take(_events): ...
+
+        @app.handler("B", name="b", queue="others")
+        def take_one(_event): ...
+
+        app.finalize(auto=True)
+        app.amqp.queues.select(queues)
+        return SimpleNamespace(
+            app=app, prefetch_multiplier=1, initial_prefetch_count=4, hub=object(), qos=None,
+            on_task_request=print, pool=None,
+        )  # fmt: skip
+
+    return consumer_of
+
+
+@pytest.mark.parametrize(
+    ("queues", "expected"), [(["batches"], 800), (["others"], 4), (["others", "batches"], 800)]
+)
+def test_only_a_worker_of_their_queues_is_sent_enough_for_batches(consumer_of, queues, expected):
+    consumer = consumer_of(*queues)
+    assert gather_batches(consumer) is consumer.on_task_request
+    assert consumer.initial_prefetch_count == expected
+    assert consumer.prefetch_multiplier == expected // 4
 
 
 @pytest.mark.parametrize(
