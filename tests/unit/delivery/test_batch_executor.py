@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from angzarr.delivery.async_runner import Interrupt
 from angzarr.delivery.batch import Batch, BatchCall, BatchItem, BatchResult
@@ -345,3 +347,72 @@ def test_a_hook_that_fails_or_knows_no_batches_harms_none(world):
 
     world.hooks = Hooks((Single(), Broken()))
     assert Site(world).outcomes("a", "b") == [Handled, Handled]
+
+
+#: What may become of an event: the error that its handler has for it, if any.
+FATES = {
+    "ok": None,
+    "down": ConnectionError("down"),
+    "bug": ValueError("a bug"),
+    "never": GiveUp("never"),
+    "not ours": Skip("not ours"),
+    "later": Postpone(timedelta(seconds=5)),
+}
+
+
+def outcomes_alone(world, fates):
+    """Return how events end that a handler takes one by one."""
+
+    def handle(data, _context):
+        error = FATES.get(data.partition(" ")[2])
+        if error is not None:
+            raise error
+
+    def bind(delivery, context):
+        if "unreadable" in delivery.args[0]:
+            raise DecodeError("it does not fit")
+        return lambda: handle(delivery.args[0], context)
+
+    world.handler(None, bind=bind)
+    prepare(world, fates)
+    found = [world.take(data=data, event_id=data) for data in named(fates)]
+    return [type(one) for one in found]
+
+
+def outcomes_together(world, fates):
+    """Return how they end in one batch."""
+
+    def answer(events):
+        errors = {n: FATES.get(data.partition(" ")[2]) for n, data in enumerate(events)}
+        return BatchResult({n: error for n, error in errors.items() if error is not None})
+
+    site = Site(world, answer)
+    bind = world.handlers.get("h").bind
+
+    def reading(delivery, context):
+        if "unreadable" in delivery.args[0]:
+            raise DecodeError("it does not fit")
+        return bind(delivery, context)
+
+    object.__setattr__(world.handlers.get("h"), "bind", reading)
+    prepare(world, fates)
+    return site.outcomes(*(site.delivery(data, data) for data in named(fates)))
+
+
+def named(fates):
+    return [f"{number} {fate}" for number, fate in enumerate(fates)]
+
+
+def prepare(world, fates):
+    for data, fate in zip(named(fates), fates, strict=True):
+        if fate == "done":
+            delivery = world.delivery(data=data, event_id=data)
+            world.store.claim([delivery.claim])
+            world.store.settle(delivery.key, delivery.token, Complete(result="null"))
+        elif fate == "poison":
+            world.died(3, data=data, event_id=data)
+
+
+@given(st.lists(st.sampled_from([*FATES, "done", "poison", "unreadable"]), min_size=1, max_size=8))
+def test_each_event_of_a_batch_ends_as_it_would_alone(make_world, fates):
+    assert outcomes_together(make_world(), fates) == outcomes_alone(make_world(), fates)
