@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
@@ -106,6 +107,15 @@ def test_a_message_of_many_is_that_of_publish(app):
         assert (other.content_type, other.content_encoding) == (
             one.content_type, one.content_encoding,
         )  # fmt: skip
+
+
+def test_what_coroutines_publish_side_by_side_arrives_once(app):
+    async def main():
+        each = [app.apublish({"n": n}, type="placed", id=f"e-{n}") for n in range(50)]
+        await asyncio.gather(*each, app.apublish_many(events(70)[50:]))
+
+    asyncio.run(main())
+    assert sorted(ids(take(app))) == sorted(f"e-{n}" for n in range(70))
 
 
 def test_large_events_go_in_batches_that_every_queue_takes(app, faults):

@@ -26,6 +26,7 @@ from angzarr import (
     Skip,
 )
 from angzarr.delivery import Batch, BatchContext, BatchResult
+from angzarr.errors import BrokerUnavailable
 from angzarr.events import NotAllPublished, Priority
 from angzarr.resilience import Jitter, Verdict, VerdictRule
 from angzarr.resilience.switches import Selector, SwitchAction
@@ -187,6 +188,7 @@ def publish_many(orders: list[OrderPlaced]) -> list[Event]:
         sent = app.publish_many(said, tenant_id="t")
     except NotAllPublished as error:
         assert_type(error.uncertain, tuple[Event, ...])
+        assert_type(error.reasons, dict[str, BrokerUnavailable])
         return app.publish_many(error.unconfirmed)
     assert_type(sent, list[Event])
     return sent

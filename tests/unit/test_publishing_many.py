@@ -76,12 +76,13 @@ class TellTale:
             fate = self.told.fate(message)
             if isinstance(fate, OSError):
                 for gone in messages[position:]:
-                    gone.lost = True
+                    gone.lost, gone.error = True, fate
                 raise fate
             if fate is None:
                 self.producer.publish(message.body, **message.options)
                 message.confirmed = True
             else:
+                message.error = fate
                 refused = refused or fate
         if refused:
             raise refused
@@ -456,6 +457,11 @@ def test_the_account_tells_the_sent_from_the_rest(app, sent, batched):
     assert "of 4 events 2 were confirmed, 1 may have been sent, 1 were not" in str(error)
     assert "the queue is full" in str(error)
     assert isinstance(error, PublishIncomplete)
+    reasons = {name: (reason.event_id, str(reason)) for name, reason in error.reasons.items()}
+    assert reasons == {
+        "e-1": ("e-1", "one: the queue is full"),
+        "e-2": ("e-2", "two: the queue is full"),
+    }
 
 
 def test_nothing_is_sent_after_a_chunk_that_failed(app, sent, batched):
@@ -466,6 +472,7 @@ def test_nothing_is_sent_after_a_chunk_that_failed(app, sent, batched):
     first = MOST_MESSAGES // 3
     assert len(caught.value.confirmed) == first - 1
     assert [e.id for e in caught.value.unsent] == [f"e-{n}" for n in range(first, len(events))]
+    assert list(caught.value.reasons) == ["e-0"], "the others were not tried"
 
 
 def test_publishing_the_unconfirmed_again_completes_it(app, sent, batched):
