@@ -39,6 +39,8 @@ SENTENCES = [
         "processes and autoscale are for angzarr worker, and pool gevent runs celery worker",
     ),
     ("minimal", {"pools": pool(pool="solo", threads=2)}, "or say concurrency in place of"),
+    ("minimal", {"pools": pool(coroutines=9, threads=2)}, "and excludes threads and pool"),
+    ("minimal", {"pools": pool(pool="gevent", coroutines=9)}, "and excludes threads and pool"),
     (
         "minimal",
         {"pools": pool(processes=2, autoscale={"least": 1, "most": 2})},

@@ -124,6 +124,9 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- if and .threads .pool -}}
 {{ fail (printf "%s: threads is for angzarr worker without pool: remove pool, or say concurrency in place of threads" $what) }}
 {{- end -}}
+{{- if and .coroutines (or .threads .pool) -}}
+{{ fail (printf "%s: coroutines is for angzarr worker, and excludes threads and pool: remove them, or coroutines" $what) }}
+{{- end -}}
 {{- if .autoscale -}}
 {{- if .processes }}{{ fail (printf "%s: processes and autoscale exclude each other: remove one of them" $what) }}{{ end -}}
 {{- if lt (.autoscale.most | int64) (.autoscale.least | int64) -}}

@@ -32,6 +32,7 @@
 {{- $args = concat $args (list "--processes" ($pool.processes | default $most | int64 | toString)) -}}
 {{- end -}}
 {{- if $threads }}{{ $args = concat $args (list "--threads" ($threads | int64 | toString)) }}{{ end -}}
+{{- if $pool.coroutines }}{{ $args = concat $args (list "--coroutines" ($pool.coroutines | int64 | toString)) }}{{ end -}}
 {{- end -}}
 {{- $args = concat $args (list "--queues" (join "," $pool.queues) "--prefetch-multiplier" ($pool.prefetchMultiplier | int64 | toString)) -}}
 {{- if $pool.maxTasksPerChild -}}
