@@ -210,6 +210,26 @@ def test_a_claim_store_that_is_away_costs_time_and_no_event(make_site, redis_url
     wait_until(lambda: once(site.ran("waited")), "each to have run once")
 
 
+@pytest.mark.parametrize("kind", ["redis", "amqp"])
+def test_a_broker_that_is_cut_off_amid_them_repeats_none(
+    make_site, redis_url, amqp_url, cable, kind
+):
+    proxy, broker = cable({"redis": redis_url, "amqp": amqp_url}[kind])
+    site = make_site(broker=broker, make=CoroutinesSite)
+    with site.coroutines():
+        for n in range(50):
+            site.module.wait_for_gate.delay(n)
+        site.wait_ran("wait", 50)
+        proxy.cut()
+        site.open_gate()
+        site.wait_ran("waited", 50)
+        proxy.mend()
+        for n in range(50, 100):
+            site.module.wait_for_gate.delay(n)
+        site.wait_ran("waited", 100)
+    assert once(site.ran("waited"))
+
+
 def test_results_links_and_chords_go_on_from_a_loop(make_site, redis_url):
     site = make_site(
         broker=redis_url, make=CoroutinesSite, ROAD_BACKEND=redis_url, ROAD_GRACE="300"

@@ -14,6 +14,7 @@ import ctypes
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -195,7 +196,8 @@ class _Struck(Coroutine[Any, Any, T]):
         self._given = work
         self._work = _contained(work)
         self._loop = loop
-        self._task: asyncio.Task[Any] | None = None
+        #: Its task, which refers to it: no cycle is left to collect. None: it has not begun.
+        self._task: weakref.ref[asyncio.Task[Any]] | None = None
         self._error: type[Exception] | None = None
 
     def strike(self, error: type[Exception]) -> None:
@@ -204,13 +206,16 @@ class _Struck(Coroutine[Any, Any, T]):
 
     def _strike(self, error: type[Exception]) -> None:
         self._error = error
-        if self._task is not None:
-            self._task.cancel()
+        task = self._task and self._task()
+        if task is not None:
+            task.cancel()
 
     def send(self, value: Any) -> Any:
         """Go on; one that was struck before it began raises at its beginning."""
         if self._task is None:
-            self._task = asyncio.current_task()
+            task = asyncio.current_task()
+            assert task is not None  # noqa: S101 - it runs in one
+            self._task = weakref.ref(task)
             if self._error is not None:
                 self._given.close()
                 return self._work.throw(self._error())
@@ -220,8 +225,9 @@ class _Struck(Coroutine[Any, Any, T]):
         """Go on with an error: that of a strike takes the place of its cancellation."""
         if self._error is not None and isinstance(error, asyncio.CancelledError):
             struck, self._error = self._error, None
-            assert self._task is not None  # noqa: S101 - it was cancelled
-            self._task.uncancel()
+            task = asyncio.current_task()
+            assert task is not None  # noqa: S101 - it was cancelled
+            task.uncancel()
             return self._work.throw(struck())
         return self._work.throw(error, *rest)
 

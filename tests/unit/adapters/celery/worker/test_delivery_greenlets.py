@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from contextvars import ContextVar
 from datetime import timedelta
 
@@ -51,6 +53,14 @@ def make_stage():
     for stage in made:
         stage.threads.shutdown()
     async_runner.end_sharing()
+
+
+@pytest.fixture
+def no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_coroutines_of_many_deliveries_wait_for_each_other_on_one_thread(make_stage):
@@ -257,6 +267,43 @@ def test_an_error_is_struck_into_a_coroutine_and_nowhere_else(make_stage):
     gate.set()
     wait_until(lambda: begun[0].strike(LookupError), "the coroutine to begin")
     assert stage.seen(1) == ["struck"]
+
+
+def test_what_has_ended_leaves_nothing_for_the_collector(make_stage, no_collector):
+    stage, kept = make_stage(), []
+
+    def work(run):
+        kept.append(weakref.ref(run))
+        async_runner.run(asyncio.sleep(0))
+        offload(lambda: None)
+        stage.noted.append("ended")
+
+    for _ in range(20):
+        stage.begin(work)
+    stage.seen(20)
+    wait_until(lambda: not any(one() for one in kept), "all of them to be freed")
+
+
+def test_a_coroutine_that_waits_for_what_nobody_has_is_kept(make_stage):
+    stage, begun = make_stage(), []
+
+    def work(run):
+        begun.append(weakref.ref(run))
+        async_runner.run(forever())
+
+    async def forever():
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            stage.noted.append("ended")
+
+    stage.begin(work)
+    wait_until(lambda: begun, "it to begin")
+    gc.collect()
+    assert begun[0]() is not None
+    assert not stage.noted
+    begun[0]().cut()
+    stage.seen(1)
 
 
 def test_what_breaks_breaks_alone(make_stage, caplog):
