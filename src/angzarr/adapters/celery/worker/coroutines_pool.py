@@ -29,7 +29,7 @@ from angzarr.runtime.processes import PeriodicThread
 OFFLOAD_THREADS: Final = 8
 #: Objects made between two looks of the garbage collector. By its default it looks through all open
 #: deliveries again and again, which takes a sixth of the processor time and finds nothing.
-ALLOCATIONS: Final = 10_000
+ALLOCATIONS: Final = 50_000
 
 
 class CoroutinesPool(BasePool):
