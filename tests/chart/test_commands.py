@@ -103,7 +103,7 @@ def worker_args(name: str, pool: str) -> list[str]:
         ({}, ["angzarr", "--processes", "4"]),
         ({"concurrency": 2}, ["angzarr", "--processes", "2"]),
         ({"processes": 3, "threads": 8}, ["angzarr", "--processes", "3", "--threads", "8"]),
-        ({"processes": 1, "coroutines": 200}, ["angzarr", "--processes", "1", "--coroutines", "200"]),
+        ({"processes": 1, "coroutines": 9}, ["angzarr", "--processes", "1", "--coroutines", "9"]),
         (
             {"autoscale": {"least": 1, "most": 5}, "threads": 2},
             ["angzarr", "--autoscale", "1,5", "--threads", "2"],

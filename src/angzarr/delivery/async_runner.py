@@ -206,7 +206,7 @@ class _Struck(Coroutine[Any, Any, T]):
 
     def _strike(self, error: type[Exception]) -> None:
         self._error = error
-        task = self._task and self._task()
+        task = None if self._task is None else self._task()
         if task is not None:
             task.cancel()
 

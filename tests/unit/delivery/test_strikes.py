@@ -142,9 +142,10 @@ def test_a_coroutine_that_is_struck_before_it_begins_raises_at_once(monkeypatch)
 
 
 def test_a_coroutine_that_a_thread_waits_for_is_struck_where_it_waits():
-    where = []
+    where, begun = [], threading.Event()
 
     async def handler():
+        begun.set()
         try:
             await asyncio.sleep(600)
         except Struck:
@@ -157,6 +158,7 @@ def test_a_coroutine_that_a_thread_waits_for_is_struck_where_it_waits():
             return run(handler())
 
     thread, found = in_thread(work)
+    assert begun.wait(60)
     assert strike_soon(INTERRUPTER, thread.ident).wait(60)
     thread.join(60)
     assert (where, found) == (["in the coroutine"], ["told"])
