@@ -9,7 +9,7 @@ UNIT_JOBS ?= 2
 ARGS ?=
 ONLY ?=
 PEERS ?=
-# Of `make chaos`: seconds of faults, what they and the events are drawn by, redis or rabbitmq alone,
+# Of `make chaos`: seconds of faults, what they and the events are drawn by, redis, rabbitmq or sqs alone,
 # and which guarantee to break on purpose.
 DURATION ?= 600
 SEED ?= 1

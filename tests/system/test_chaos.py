@@ -57,17 +57,34 @@ def test_a_minute_of_chaos_is_accounted_for(tmp_path):
     code, said = chaos(tmp_path, seconds=60, timeout=280)
     assert code == 0, said
     for broker in ("redis", "rabbitmq"):
-        told = summary(tmp_path / broker)
-        assert (told["lost"], told["breaches"]) == (0, {}), said
-        ended = [(*end.split(": "), number) for end, number in told["ends"].items()]
-        assert sum(number for *_, number in ended) == told["owed"] >= told["events"], said
-        assert {fate for fate, *_ in ended} == {one.name for one in fates_for(broker)}, said
-        # What was cut at three starts is poison, whatever else it was meant for.
-        wrong = [(fate, end) for fate, end, _ in ended if end not in FATES[fate].ends | {POISON}]
-        assert not wrong, said
-        assert {KINDS[name].lane for name in told["faults"]} == LANES, said
-        assert len(told["faults"]) >= KINDS_AT_LEAST, said
-        assert told["cut"] > 0, "no fault struck anything: nothing was tried"
+        check(broker, tmp_path, said)
+
+
+@pytest.mark.server("localstack")
+def test_half_a_minute_of_chaos_on_sqs_is_accounted_for(tmp_path):
+    code, said = chaos(tmp_path, "--broker", "sqs", seconds=30, timeout=280)
+    assert code == 0, said
+    check("sqs", tmp_path, said)
+
+
+def check(broker: str, folder: Path, said: str) -> None:
+    """Each event of the run on *broker* has one of its fate's ends, and faults struck."""
+    told = summary(folder / broker)
+    assert (told["lost"], told["breaches"]) == (0, {}), said
+    ended = [(*end.split(": "), number) for end, number in told["ends"].items()]
+    assert sum(number for *_, number in ended) == told["owed"] >= told["events"], said
+    assert {fate for fate, *_ in ended} == {one.name for one in fates_for(broker)}, said
+    # What was cut at three starts is poison, whatever else it was meant for.
+    wrong = [(fate, end) for fate, end, _ in ended if end not in FATES[fate].ends | {POISON}]
+    assert not wrong, said
+    assert {KINDS[name].lane for name in told["faults"]} == LANES, said
+    assert len(told["faults"]) >= KINDS_AT_LEAST, said
+    assert told["cut"] > 0, "no fault struck anything: nothing was tried"
+
+
+def on_sqs(*values: object) -> object:
+    """A case that needs SQS."""
+    return pytest.param("sqs", *values, marks=pytest.mark.server("localstack"))
 
 
 MUTATIONS = [
@@ -77,10 +94,14 @@ MUTATIONS = [
     ("redis", "any-order", "out of order", 6, "ordered", "none"),
     ("rabbitmq", "skip-claim", "repeated", 5, "ok,duplicates", "flood"),
     ("rabbitmq", "lose-completion", "orphan claim", 4, "ok", "none"),
+    on_sqs("skip-claim", "repeated", 5, "ok,duplicates", "flood"),
+    on_sqs("lose-completion", "orphan claim", 4, "ok", "none"),
     # These need workers to be killed or frozen first.
     ("redis", "early-ack", "lost", 8, "ok,slow", "kill worker"),
     ("redis", "lose-fence", "two ends", 13, "ok,fickle", "freeze worker"),
     ("rabbitmq", "lose-fence", "two ends", 37, "ok,fickle", "lose worker"),
+    on_sqs("early-ack", "lost", 8, "ok,slow", "kill worker"),
+    on_sqs("lose-fence", "two ends", 13, "ok,fickle", "freeze worker"),
 ]
 
 

@@ -15,7 +15,9 @@ CHECKOUT = TOOLS.parent
 sys.path[:0] = [str(CHECKOUT), str(TOOLS)]
 #: Written by a run whose faults are nearly over (`site.NEARLY`).
 NEARLY = "nearly-over"
+#: Run one after the other where none is named; and those that can be named.
 BROKERS = ("redis", "rabbitmq")
+KNOWN = (*BROKERS, "sqs")
 
 
 def main() -> int:
@@ -85,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--duration", type=float, default=600, help="seconds of faults, shared by the brokers")
     add("--seed", type=int, default=1, help="same seed, same stream and same faults")
-    add("--broker", choices=BROKERS, help="one broker only; without it one after the other")
+    add("--broker", choices=KNOWN, help="one broker only; without it one after the other")
     add("--dir", default=str(CHECKOUT / "build" / "chaos"), help="where history and logs go")
     add("--rate", type=float, default=12, help="events a second")
     add("--fates", default="", help="only these, by commas")

@@ -31,6 +31,7 @@ from chaos.fates import (
     QUEUE,
     STEPS,
     TIME_LIMIT,
+    VISIBILITY,
 )
 from chaos.history import DYING, Journal, Pair
 
@@ -54,6 +55,11 @@ app = Angzarr(
     flow={"breakers": {"sick": BREAKER}},
 )
 app.conf.task_default_queue = QUEUE
+if app.ops.broker_url.startswith("sqs"):
+    app.conf.broker_transport_options = {
+        "region": "us-east-1", "is_secure": False, "polling_interval": 0.2,
+        "wait_time_seconds": 1, "visibility_timeout": VISIBILITY,
+    }  # fmt: skip
 
 
 class Trial(BaseModel):

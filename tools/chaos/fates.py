@@ -31,6 +31,8 @@ QUEUES: Final = (QUEUE, LETHAL_QUEUE)
 #: Runs that the policy of `chaos.app` allows, and starts that make poison (the default).
 MOST_ATTEMPTS: Final = 4
 MOST_STARTS: Final = 3
+#: Seconds after which SQS gives a message to others: less than a worker is frozen.
+VISIBILITY: Final = 8
 #: Seconds after which the hard time limit ends a run of `chaos.limited`.
 TIME_LIMIT: Final = 1.5
 
@@ -62,6 +64,8 @@ def _fate(name: str, *ends: str, **more: object) -> Fate:
     return Fate(name=name, ends=frozenset(ends), **more)  # type: ignore[arg-type]
 
 
+#: SQS takes messages of 1 MiB at most, and has no broadcasts.
+_BOUNDLESS: Final = frozenset({"redis", "rabbitmq"})
 _ALL = (
     _fate("ok", HANDLED, weight=12),
     _fate("slow", HANDLED, weight=8),
@@ -75,7 +79,7 @@ _ALL = (
     _fate("permanent", "refused", weight=2),
     _fate("bug", "refused", weight=1),
     _fate("exhausted", "exhausted", weight=1),
-    _fate("oversize", "refused", weight=0.3),
+    _fate("oversize", "refused", weight=0.3, brokers=_BOUNDLESS),
     # Gives up in its first run; where that is cut short, a later one handles it. Never both.
     _fate("fickle", HANDLED, "refused", weight=4),
     # Calls a dependency that is ill from time to time, behind a breaker of the fleet.
@@ -91,7 +95,7 @@ _ALL = (
     _fate("garbage", "undeliverable", weight=4, raw=True),
     _fate("damaged", "undeliverable", weight=1, raw=True, brokers=frozenset({"redis"})),
     # Workers that did not hear of a revocation handle it: `revocations` says who may not have.
-    _fate("revoked", HANDLED, "revoked", weight=0.5, begins=False),
+    _fate("revoked", HANDLED, "revoked", weight=0.5, begins=False, brokers=_BOUNDLESS),
     _fate("expired", "too_old", weight=0.5, begins=False),
 )
 

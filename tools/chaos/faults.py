@@ -24,12 +24,16 @@ class Kind(NamedTuple):
     lane: str
     least: float
     most: float
-    brokers: frozenset[str] = frozenset({"redis", "rabbitmq"})
+    brokers: frozenset[str] = frozenset({"redis", "rabbitmq", "sqs"})
     #: It lasts too long for a short run; in long ones it comes with the others.
     long: bool = False
 
 
-_REDIS, _RABBITMQ = frozenset({"redis"}), frozenset({"rabbitmq"})
+_RABBITMQ: Final = frozenset({"rabbitmq"})
+#: The broker is not the store.
+_APART: Final = frozenset({"rabbitmq", "sqs"})
+#: The broker keeps its messages when it is killed.
+_DURABLE: Final = frozenset({"redis", "rabbitmq"})
 
 KINDS: Final = {
     # -- a worker
@@ -52,12 +56,12 @@ KINDS: Final = {
     "no files": Kind("fleet", 3, 6, long=True),
     "no threads": Kind("fleet", 3, 6, long=True),
     # -- a server, or the way to it
-    "restart broker": Kind("servers", 0.2, 1.5),
-    "restart store": Kind("servers", 0.2, 1.5, _RABBITMQ),
-    "cut broker": Kind("servers", 0.5, 2.5, _RABBITMQ),
+    "restart broker": Kind("servers", 0.2, 1.5, _DURABLE),
+    "restart store": Kind("servers", 0.2, 1.5, _APART),
+    "cut broker": Kind("servers", 0.5, 2.5, _APART),
     "cut store": Kind("servers", 0.5, 2.5),
     "cut letters": Kind("servers", 1, 4),
-    "pause broker": Kind("servers", 0.5, 2.5, _RABBITMQ),
+    "pause broker": Kind("servers", 0.5, 2.5, _APART),
     "pause store": Kind("servers", 0.5, 2.5),
     "pause letters": Kind("servers", 0.5, 2.5),
     "restart order": Kind("servers", 0.2, 1.5),
@@ -69,17 +73,17 @@ KINDS: Final = {
     "half-open store": Kind("servers", 0, 0, long=True),
     "half-open letters": Kind("servers", 0, 0, long=True),
     "half-open order": Kind("servers", 0, 0, long=True),
-    "half-open broker": Kind("servers", 0, 0, _RABBITMQ, long=True),
+    "half-open broker": Kind("servers", 0, 0, _APART, long=True),
     "fill store": Kind("servers", 1, 3, long=True),
     "fill broker": Kind("servers", 1, 3, _RABBITMQ, long=True),
     "store away": Kind("servers", 10, 15, long=True),
     "letters away": Kind("servers", 20, 30, long=True),
-    "broker away": Kind("servers", 10, 30, _RABBITMQ, long=True),
+    "broker away": Kind("servers", 10, 30, _APART, long=True),
 }
 
-#: Faults after which every worker has to find RabbitMQ again, and how many seconds before the end
+#: Faults after which every worker has to find its broker again, and how many seconds before the end
 #: they are over: what waits meanwhile is to begin while the other lane goes on.
-_OF_RABBITMQ: Final = frozenset({"restart broker", "cut broker", "broker away", "fill broker"})
+_OF_BROKER: Final = frozenset({"restart broker", "cut broker", "broker away", "fill broker"})
 AFTERMATH: Final = 10.0
 #: The same of a connection that is half-open: it is noticed later, and by RabbitMQ later still.
 _HALF_OPEN: Final = frozenset({"half-open broker", "half-open letters"})
@@ -116,7 +120,7 @@ def plan(
     lanes = sorted({kind.lane for kind in usable.values()})
     on_redis = broker == "redis"
     of_store = _OF_STORE if on_redis else _OF_STORE - {"restart broker"}
-    ends = {name: seconds - AFTERMATH for name in _OF_RABBITMQ if not on_redis}
+    ends = {name: seconds - AFTERMATH for name in _OF_BROKER if not on_redis}
     ends |= dict.fromkeys(_HALF_OPEN, seconds - LONG_AFTERMATH)
     found = [
         fault for lane in lanes for fault in _lane(seed, seconds, lane, usable, of_store, ends)

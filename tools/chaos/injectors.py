@@ -391,7 +391,7 @@ class Injector:
 
     def _broker_was_cut(self, told: Injected, began: float) -> None:
         told.over = time.monotonic()
-        if self.servers.broker != "redis":
+        if self.servers.broker == "rabbitmq":  # on SQS what runs goes on
             number, end = told.fault.number, told.over + SETTLE  # some notice when they come back
             what = What.CUT_OFF
             self.disturbances.append(Disturbance(fault=number, what=what, start=began, end=end))
@@ -444,7 +444,7 @@ def _half_open(way: str) -> Callable[[Injector, Injected], None]:
             return
         in_part = way in {"letters", "order"}
         self.outages.append(Outage(start=began, end=noticed, in_part=in_part))
-        if not in_part:
+        if not in_part and self.servers.broker == "rabbitmq":
             number, what = told.fault.number, What.CUT_OFF
             disturbed = Disturbance(fault=number, what=what, start=began, end=noticed)
             self.disturbances.append(disturbed)

@@ -37,6 +37,8 @@ def left(servers: Servers) -> dict[str, int]:
     found = servers.rabbit.messages()
     found[LANES] = servers.lanes.waiting()
     found[SCHEDULE] = again(lambda: servers.client().zcard(SCHEDULE))
+    if servers.queues is not None:
+        found |= {f"sqs {name}": count for name, count in servers.queues.messages().items()}
     if servers.broker == "redis":
         found |= again(lambda: _in_redis(servers.client()))
     return found

@@ -1,6 +1,7 @@
 """Servers of a run's own, which it may kill and start again, and the proxies before them.
 
-Everything is on 127.0.0.1, on free ports, with its data in the run's folder. Workers reach servers
+Everything is on 127.0.0.1, on free ports, with its data in the run's folder; SQS alone is the one
+of the tests, which keeps nothing when it is killed. Workers reach servers
 by way of proxies only; the publisher and what looks at the end do not.
 """
 
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import boto3
 import httpx
 import redis
 
+from addresses import VARIABLES, addresses
 from chaos.lanes import LanesDatabase
 from postgresql_servers import PrivatePostgreSQL
 from redis_servers import PrivateRedis, free_port
@@ -38,6 +41,10 @@ rabbitmq_server.ADVANCED = (
 )
 #: Longest wait for RabbitMQ, in seconds.
 PATIENCE = 90
+
+
+#: Of an account on SQS that is nobody's.
+SECRET, REGION = "test", "us-east-1"
 
 
 class PrivateRabbit:
@@ -96,13 +103,55 @@ class PrivateRabbit:
         }
 
 
+class SharedQueues:
+    """SQS at the address of the tests, in an account of this run's own."""
+
+    def __init__(self) -> None:
+        self._account = f"{os.getpid():012d}"
+        address = addresses().get(VARIABLES["localstack"])
+        if not address:
+            msg = f"no SQS: run `make servers-up`, or give its address in {VARIABLES['localstack']}"
+            raise CannotStart(msg)
+        at = urlsplit(address)
+        self.host, self.port = str(at.hostname), int(at.port or 0)
+        self._client = boto3.client(
+            "sqs", endpoint_url=address, region_name=REGION,
+            aws_access_key_id=self._account, aws_secret_access_key=SECRET,
+        )  # fmt: skip
+
+    @property
+    def login(self) -> dict[str, str]:
+        """The variables by which clients of this account log in."""
+        return {
+            "AWS_ACCESS_KEY_ID": self._account,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": REGION,
+        }
+
+    @property
+    def url(self) -> str:
+        return f"sqs://{self._account}:{SECRET}@{self.host}:{self.port}//"
+
+    def messages(self) -> dict[str, int]:
+        """Return how many messages each queue has: ready, in hand and delayed."""
+        names: Any = [
+            f"ApproximateNumberOfMessages{which}" for which in ("", "NotVisible", "Delayed")
+        ]
+        found = {}
+        for address in self._client.list_queues().get("QueueUrls", ()):
+            told = self._client.get_queue_attributes(QueueUrl=address, AttributeNames=names)
+            found[address.rpartition("/")[2]] = sum(map(int, told["Attributes"].values()))
+        return found
+
+
 class Servers:
-    """Redis, RabbitMQ, and a proxy for each way that a worker takes to them."""
+    """Redis, RabbitMQ, SQS, and a proxy for each way that a worker takes to them."""
 
     def __init__(self, folder: Path, broker: str) -> None:
         self.broker = broker
         self.redis = PrivateRedis(folder / "redis", durable=True)
         self.rabbit = PrivateRabbit(folder / "rabbitmq")
+        self.queues = SharedQueues() if broker == "sqs" else None
         self._folder = folder
         self._stack = ExitStack()
 
@@ -117,10 +166,10 @@ class Servers:
             self.lanes = LanesDatabase(self.postgresql.url)
             to_redis, to_rabbit = urlsplit(self.redis.url), urlsplit(self.rabbit.url)
             self.store = stack.enter_context(LossyProxy(str(to_redis.hostname), self.redis.port))
-            self.letters, self.tasks = (
-                stack.enter_context(LossyProxy(str(to_rabbit.hostname), int(to_rabbit.port or 0)))
-                for _ in range(2)
-            )
+            rabbit = str(to_rabbit.hostname), int(to_rabbit.port or 0)
+            tasks = rabbit if self.queues is None else (self.queues.host, self.queues.port)
+            self.letters = stack.enter_context(LossyProxy(*rabbit))
+            self.tasks = stack.enter_context(LossyProxy(*tasks))
             self.order = stack.enter_context(LossyProxy("127.0.0.1", self.postgresql.port))
             self._stack = stack.pop_all()
         return self
@@ -131,6 +180,8 @@ class Servers:
     @property
     def broker_url(self) -> str:
         """The broker's own address."""
+        if self.queues is not None:
+            return self.queues.url
         return self.redis.url if self.broker == "redis" else self.rabbit.url
 
     def urls(self, *, proxied: bool) -> dict[str, str]:
@@ -140,8 +191,9 @@ class Servers:
         if proxied:
             order = _through(self.order, order)
             store, letters = _through(self.store, store), _through(self.letters, letters)
-            tasks = store if self.broker == "redis" else _through(self.tasks, self.rabbit.url)
+            tasks = store if self.broker == "redis" else _through(self.tasks, tasks)
         return {
+            **({} if self.queues is None else self.queues.login),
             "CELERY_BROKER_URL": tasks,
             "ANGZARR_STORE": store,
             "ANGZARR_DLQ__BACKEND": "amqp",

@@ -194,7 +194,7 @@ def test_a_short_run_has_none_of_the_long_faults() -> None:
 
 
 def test_a_long_run_has_every_kind() -> None:
-    for broker in ("redis", "rabbitmq"):
+    for broker in ("redis", "rabbitmq", "sqs"):
         seen = {
             fault.kind for seed in range(5) for fault in faults.plan(seed, 300, broker, long=True)
         }

@@ -89,7 +89,7 @@ def test_rabbitmq_is_back_before_the_end_and_the_other_lane_goes_on():
     assert max(one.at + one.seconds for one in others) > 60 - faults.AFTERMATH / 2
 
 
-@pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
+@pytest.mark.parametrize("broker", ["redis", "rabbitmq", "sqs"])
 def test_three_quarters_of_a_minute_have_every_short_kind_of_fault(broker):
     plan = Counter(fault.kind for fault in faults.plan(1, 45, broker))
     short = {
