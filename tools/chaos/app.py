@@ -11,6 +11,7 @@ import faulthandler
 import os
 import signal
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from celery import signals
@@ -18,8 +19,10 @@ from pydantic import BaseModel
 from sqlalchemy import text
 
 from angzarr import Angzarr, Context, GiveUp, Postpone, Projection, Skip, handles
+from angzarr.delivery import Batch, BatchContext, BatchResult
 from chaos import hardships, mutations
 from chaos.fates import (
+    BATCHED,
     GUARDED,
     LETHAL,
     LETHAL_QUEUE,
@@ -84,6 +87,10 @@ class LethalTrial(Trial):
 
 class LimitedTrial(Trial):
     """Runs into its time limit."""
+
+
+class BatchedTrial(Trial):
+    """Handled together with others."""
 
 
 class OrderedTrial(Trial):
@@ -158,6 +165,30 @@ def ordered(event: OrderedTrial, ctx: Context) -> None:
         time.sleep(event.seconds)
         if ctx.attempt <= event.failures:
             raise ConnectionResetError("transient")
+
+
+@app.handler(BatchedTrial, domain="trial", name=BATCHED, batch=Batch(size=4, wait=0.2))
+def batched(events: list[BatchedTrial], ctx: BatchContext) -> BatchResult:
+    errors = {
+        n: ConnectionResetError("transient")
+        for n, (event, one) in enumerate(zip(events, ctx.contexts, strict=True))
+        if one.attempt <= event.failures
+    }
+    runs = [run_of(BATCHED, one) for one in ctx.contexts]
+    for run in runs:
+        run.__enter__()
+    time.sleep(max(event.seconds for event in events))
+    for n, run in enumerate(runs):
+        end(run, errors.get(n))
+    return BatchResult(errors)
+
+
+def end(run: AbstractContextManager[str], error: Exception | None) -> None:
+    """Write down how the run of one event of a batch ended."""
+    try:
+        run.__exit__(type(error) if error else None, error, None)
+    except ConnectionResetError:
+        return
 
 
 @app.projection("seen", domains="lane", retry_policy="chaos")

@@ -20,6 +20,7 @@ LETHAL: Final = "chaos.lethal"
 LIMITED: Final = "chaos.limited"
 GUARDED: Final = "chaos.guarded"
 ORDERED: Final = "chaos.ordered"
+BATCHED: Final = "chaos.batched"
 STEPS: Final = ("chaos.first_step", "chaos.second_step")
 
 #: Consumed by every worker; only by those that run one thing at a time in a process: these fates
@@ -86,6 +87,8 @@ _ALL = (
     _fate("guarded", HANDLED, "exhausted", weight=4, handlers=(GUARDED,)),
     # Of a few aggregates, each in order: to a plain handler, and to a projection.
     _fate("ordered", HANDLED, weight=8, handlers=(ORDERED,)),
+    # Several in one call; some of them fail in their first runs.
+    _fate("batched", HANDLED, weight=1, handlers=(BATCHED,)),
     _fate("killed", HANDLED, weight=1, handlers=(LETHAL,), lethal=True),
     _fate("exits", HANDLED, weight=1, handlers=(LETHAL,), lethal=True),
     _fate("poison", POISON, weight=0.5, handlers=(LETHAL,), lethal=True),

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from angzarr.events.event import Message, task_id_for
-from chaos.fates import GUARDED, LETHAL, LIMITED, MAIN, ORDERED, PAIR, QUEUE
+from chaos.fates import BATCHED, GUARDED, LETHAL, LIMITED, MAIN, ORDERED, PAIR, QUEUE
 from chaos.garbage import raw
 from chaos.revocations import Revocation
 from chaos.stream import Planned
@@ -99,6 +99,7 @@ class Sender:
             (LIMITED,): module.LimitedTrial,
             (GUARDED,): module.GuardedTrial,
             (ORDERED,): module.OrderedTrial,
+            (BATCHED,): module.BatchedTrial,
             (LETHAL,): module.LethalTrial,
         }
         return trials.get(handlers, module.Trial)(**planned.data)

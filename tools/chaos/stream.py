@@ -6,7 +6,7 @@ The same seed gives the same events in the same order, however many of them are 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, repeat
 
@@ -15,6 +15,8 @@ from chaos.garbage import KINDS
 
 #: Bytes of an oversize event's text: more than the most that Kafka and SQS take by default.
 OVERSIZE = 1_200_000
+#: Events of batches that come together.
+BURST = 8
 #: Aggregates to which ordered events are dealt in turn.
 LANES = 4
 
@@ -75,12 +77,22 @@ def stream(seed: int, rate: float, fates: Sequence[Fate]) -> Iterator[Planned]:
     weights = [fate.weight for fate in fates]
     by_weight = (chance.choices(fates, weights)[0] for _ in repeat(None))
     ordered = count()
-    for number, fate in zip(count(), chain(first, by_weight)):
-        planned = _planned(chance, number, fate, chance.expovariate(rate), kinds)
+    each = zip(first, repeat(1))
+    for number, (fate, burst) in zip(count(), chain(each, _in_bursts(by_weight))):
+        gap = chance.expovariate(rate / burst) if burst else 0.0
+        planned = _planned(chance, number, fate, gap, kinds)
         if fate.name == "ordered":
             sequence, lane = divmod(next(ordered), LANES)
             planned = replace(planned, root=f"lane-{lane}", sequence=sequence)
         yield planned
+
+
+def _in_bursts(fates: Iterable[Fate]) -> Iterator[tuple[Fate, int]]:
+    """Yield each fate, and how many come with it at once, or 0 for those that follow."""
+    for fate in fates:
+        burst = BURST if fate.name == "batched" else 1
+        yield fate, burst
+        yield from repeat((fate, 0), burst - 1)
 
 
 def _planned(
@@ -100,6 +112,7 @@ def _planned(
             "transient": failures,
             "exhausted": MOST_ATTEMPTS,
             "ordered": int(failures == 1),
+            "batched": int(failures == 1),
         }.get(name, 0),
         seconds=long if name in ("slow", "fickle", "revoked") else brief,
         copies=copies if name == "duplicates" else 1,
