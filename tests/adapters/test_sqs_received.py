@@ -220,6 +220,17 @@ def test_a_connection_that_closes_deletes_what_ended_and_gives_back_the_rest(sit
     assert site.count() == (2, 0)
 
 
+def test_what_goes_back_while_a_poll_is_under_way_is_not_its_answer(site, open_loop):
+    """SQS goes on with a poll whose client has left, and would hide the messages for 30 minutes."""
+    site.send(4)
+    loop = open_loop()
+    loop.consumer.consume()
+    loop.messages(4)
+    wait_until(lambda: (loop.turn(), loop.channel._polled_at)[1])
+    loop.connection.collect()
+    wait_until(lambda: site.count() == (4, 0))
+
+
 def test_a_connection_that_is_lost_while_a_message_is_handed_out_frees_its_claim(site, open_loop):
     def fail(_message: Any) -> None:
         msg = "lost"

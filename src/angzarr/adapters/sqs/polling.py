@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Mapping
 from functools import partial
+from math import ceil
 from typing import Any, Final, NamedTuple
 
 import pycurl
@@ -54,6 +55,8 @@ LONGEST_WAIT: Final = 15.0
 #: longer than the longest poll itself.
 PATIENCE: Final = 5.0
 
+#: Seconds that SQS may take beyond a long poll to end it.
+LATE: Final = 1.0
 #: Seconds between two looks for room where nothing else says that there is some.
 LOOKED_EVERY: Final = 1.0
 
@@ -76,6 +79,8 @@ class PollingChannel(stock.Channel):
         super().__init__(*args, **options)
         self._waits: dict[str, float] = {}
         self._turned_at: dict[str, float] = {}
+        #: Address of a queue → when the poll began that SQS has not answered yet.
+        self._polled_at: dict[str, float] = {}
         #: Queue → the timer of its next poll, of those that are not polled for want of room.
         self._full: dict[str, Any] = {}
         self._seldom = LogThrottle()
@@ -132,8 +137,21 @@ class PollingChannel(stock.Channel):
         names = ", ".join(sorted(self._waits))
         return f"SQS refuses {names}, and is asked again" if names else ""
 
+    def seconds_polled(self, address: str) -> int:
+        """For how many seconds more SQS may answer a poll of the queue at *address*; 0: none."""
+        began = self._polled_at.get(address)
+        if began is None:
+            return 0
+        return max(0, ceil(began + self.wait_time_seconds + LATE - time.monotonic()))
+
+    def _get_from_sqs(self, queue_name: str, queue_url: str, *args: Any, **options: Any) -> Any:
+        """Poll."""
+        self._polled_at[queue_url] = time.monotonic()
+        return super()._get_from_sqs(queue_name, queue_url, *args, **options)
+
     def _on_messages_ready(self, queue: str, qname: str, messages: Any) -> int:
         """Hand out *messages* and return how many they are; remember whether there were any."""
+        self._polled_at.pop(queue, None)
         if isinstance(messages, PollRefusal):
             self._refused(qname, messages)
             return 0

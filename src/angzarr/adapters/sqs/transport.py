@@ -196,15 +196,21 @@ class SqsChannel(PollingChannel):
         return super()._prepare_json_payload(text)
 
     def _restore(self, message: Any, *_args: Any) -> None:
-        """Make *message* visible again at once; if that fails it is after its time-out."""
+        """Make *message* visible again; if that fails it is after its time-out.
+
+        It is at once, unless a poll of a queue that is not consumed any more is under way: SQS may
+        answer that poll with this message, and nobody may be there to take it.
+        """
         info = message.delivery_info
         if "sqs_message" not in info:
             return
+        is_consumed = info["routing_key"] in self._active_queues
+        hidden = 0 if is_consumed else self.seconds_polled(info["sqs_queue"])
         try:
             self._client_of(info["routing_key"]).change_message_visibility(
                 QueueUrl=info["sqs_queue"],
                 ReceiptHandle=info["sqs_message"]["ReceiptHandle"],
-                VisibilityTimeout=0,
+                VisibilityTimeout=hidden,
             )
         except (ClientError, BotoCoreError, OSError) as error:
             _log.warning("not_given_back: it comes after its visibility time-out (%s)", error)
