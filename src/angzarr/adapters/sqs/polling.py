@@ -142,7 +142,8 @@ class PollingChannel(stock.Channel):
         began = self._polled_at.get(address)
         if began is None:
             return 0
-        return max(0, ceil(began + self.wait_time_seconds + LATE - time.monotonic()))
+        until = began + float(self.wait_time_seconds) + LATE
+        return max(0, ceil(until - time.monotonic()))
 
     def _get_from_sqs(self, queue_name: str, queue_url: str, *args: Any, **options: Any) -> Any:
         """Poll."""

@@ -199,7 +199,7 @@ class SqsChannel(PollingChannel):
         """Make *message* visible again; if that fails it is after its time-out.
 
         It is at once, unless a poll of a queue that is not consumed any more is under way: SQS may
-        answer that poll with this message, and nobody may be there to take it.
+        answer that poll with this message after this worker has ended.
         """
         info = message.delivery_info
         if "sqs_message" not in info:
