@@ -194,6 +194,30 @@ def test_a_grace_that_ends_cancels_what_runs_and_it_runs_again(site):
     assert once(site.ran("waited"))
 
 
+def test_a_worker_whose_loop_is_blocked_ends_with_its_grace_and_the_event_runs_again(site):
+    with site.coroutines(ROAD_GRACE="0") as process:
+        site.module.block_briefly.delay(1)
+        site.wait_ran("blocking")
+        process.terminate()
+        process.wait(60)
+    assert not site.ran("unblocked")
+    site.open_gate()
+    with site.coroutines():
+        site.wait_ran("unblocked")
+    assert once(site.ran("unblocked"))
+
+
+def test_a_duplicate_beside_its_event_does_not_run(site):
+    with site.coroutines():
+        for _ in range(2):
+            site.module.wait_for_gate.apply_async((1,), task_id="the same")
+        site.wait_ran("wait")
+        site.said("in progress")
+        site.open_gate()
+        site.said('"duplicate"')
+    assert once(site.ran("wait"))
+
+
 def test_a_claim_store_that_is_away_costs_time_and_no_event(make_site, redis_url, cable):
     proxy, store = cable(redis_url)
     site = make_site(store=store, make=CoroutinesSite)

@@ -11,25 +11,27 @@ import sys
 import sysconfig
 import threading
 import time
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, Handle
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from angzarr.adapters.celery.worker.delivery_greenlets import DeliveryGreenlet
 from angzarr.runtime.offload import RUN, CooperativeRun
 
 _log = logging.getLogger("angzarr.worker")
 
-#: Where code is that no user wrote.
-_OTHERS: Final = (
-    *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")),
-    str(Path(__file__).parents[3]),
-    "<frozen",
-)
+#: Where Python's own code is, where packages are installed, and where ours is.
+_PYTHON: Final = (sysconfig.get_path("stdlib"), "<frozen")
+_PACKAGES: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+_OURS: Final = f"{Path(__file__).parents[3]}/"
+#: The code of the frames that say which delivery runs: a callback of the loop, and a delivery.
+_CALLBACK: Final = Handle._run.__code__  # noqa: SLF001 - pinned by a test
+_DELIVERY: Final = DeliveryGreenlet._main.__code__  # noqa: SLF001 - our own
 #: Events that are remembered as told.
 _REMEMBERED: Final = 100
 
@@ -77,7 +79,7 @@ class LoopWatch:
         if not frames:
             self._died("its event loop has ended: a task of it asked the process to exit")
             return
-        place = next((one for one in frames if not _is_others(one)), frames[0])
+        place = _place(frames)
         run = next(filter(None, map(_run_of, frames)), None)
         what = "code of no delivery" if run is None else run.name
         key = what if run is not None else f"{place.f_code.co_filename}:{place.f_lineno}"
@@ -98,11 +100,27 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _is_others(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_OTHERS)
+def _place(frames: Sequence[FrameType]) -> FrameType:
+    """The innermost of *frames* that a user wrote; else the outermost of an installed package.
+
+    An app may be installed, too.
+    """
+    users = [frame for frame in frames if not _is_others(frame.f_code.co_filename)]
+    written = [one for one in users if not one.f_code.co_filename.startswith(_PACKAGES)]
+    return written[0] if written else users[-1] if users else frames[0]
+
+
+def _is_others(file: str) -> bool:
+    is_python = file.startswith(_PYTHON) and not file.startswith(_PACKAGES)
+    return is_python or file.startswith(_OURS)
 
 
 def _run_of(frame: FrameType) -> CooperativeRun | None:
     """The delivery whose callback of the loop, or whose own code, *frame* runs; else None."""
-    context = getattr(frame.f_locals.get("self"), "_context", None)
-    return context.get(RUN) if isinstance(context, Context) else None
+    if frame.f_code is _DELIVERY:
+        run: CooperativeRun = frame.f_locals["self"]
+        return run
+    if frame.f_code is _CALLBACK:
+        context: Context = frame.f_locals["self"]._context  # noqa: SLF001 - pinned by a test
+        return context.get(RUN)
+    return None

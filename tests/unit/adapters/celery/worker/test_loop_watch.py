@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import sysconfig
 import threading
 from datetime import timedelta
 
 import pytest
 
+from angzarr.adapters.celery.worker import loop_watch
 from angzarr.adapters.celery.worker.delivery_greenlets import DeliveryGreenlets
 from angzarr.adapters.celery.worker.loop_watch import LoopWatch
 from angzarr.adapters.celery.worker.pools import SteadyExecutor
@@ -88,6 +91,33 @@ def test_a_blocked_loop_is_told_once_with_delivery_and_line(loop, time, watch, b
     assert record.getMessage().startswith("loop_blocked: some.task[7] keeps")
     assert "test_loop_watch.py:" in record.getMessage()
     assert "in handle:" in record.getMessage()
+
+
+PYTHON, PACKAGES = (sysconfig.get_path(kind) for kind in ("stdlib", "purelib"))
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        (["/app/shop.py", f"{PACKAGES}/requests/api.py", f"{PYTHON}/socket.py"], "/app/shop.py"),
+        (["/app/shop.py", "/app/mail.py", f"{PYTHON}/ssl.py"], "/app/mail.py"),
+        ([f"{PACKAGES}/shop.py", f"{PACKAGES}/requests.py"], f"{PACKAGES}/shop.py"),
+        ([f"{PYTHON}/asyncio/events.py", f"{PYTHON}/ssl.py"], f"{PYTHON}/ssl.py"),
+    ],
+)
+def test_the_line_is_the_users_or_else_that_of_an_installed_app(files, named):
+    source = "def call(rest):\n    return rest[0](rest[1:]) if rest else find()\n"
+    calls = []
+    for file in files:
+        made = {"find": lambda: loop_watch._place(frames())}
+        exec(compile(source, file, "exec"), made)  # noqa: S102 - code of each of the files
+        calls.append(made["call"])
+
+    def frames():
+        found = list(loop_watch._outwards(sys._getframe(2)))
+        return found[: len(files)]
+
+    assert calls[0](calls[1:]).f_code.co_filename == named
 
 
 def test_code_of_the_road_that_blocks_is_named_too(loop, time, watch, block, caplog):
