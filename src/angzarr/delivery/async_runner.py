@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
-from angzarr.runtime.offload import CooperativeRun, cooperative_run
+from angzarr.runtime.cooperative import CooperativeRun, cooperative_run
 
 
 class Interrupt(BaseException):

@@ -27,8 +27,8 @@ from angzarr.resilience.idempotency import (
     InProgress,
     Release,
 )
+from angzarr.runtime.cooperative import call_blocking
 from angzarr.runtime.failures import is_machine_fault
-from angzarr.runtime.offload import offload
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -94,7 +94,7 @@ class Claimer:
             release = Release(
                 counted=counted, was_counted=not delivery.claimed_with_fetch, last_words=last_words
             )
-            offload(partial(self.store.settle, delivery.key, delivery.token, release))
+            call_blocking(partial(self.store.settle, delivery.key, delivery.token, release))
         except Exception as error:  # noqa: BLE001 - the message is given back whatever happens here
             _log.warning("claim_not_released of event %s: %s", delivery.event.id, error)
 

@@ -46,7 +46,7 @@ from angzarr.delivery.handlers import Handler
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.errors import ConfigurationError, DeliveryError
 from angzarr.facts import FactLog
-from angzarr.runtime.offload import offload
+from angzarr.runtime.cooperative import call_blocking
 
 #: How often a write is tried in place (spec D3).
 POLICY = "event_handler"
@@ -262,7 +262,7 @@ class CompensationRunner:
         """The error of the undo, None if it worked."""
         try:
             with INTERRUPTER:
-                offload(partial(call_undo, self.undos, step, steps.retries(POLICY)))
+                call_blocking(partial(call_undo, self.undos, step, steps.retries(POLICY)))
         except Exception as error:  # noqa: BLE001 - one failing undo does not stop the rest
             return error
         return None

@@ -44,7 +44,7 @@ from angzarr.resilience.breaker import Barred
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.breaker_rules import chance_of
 from angzarr.resilience.taxonomy import Classification
-from angzarr.runtime.offload import offload
+from angzarr.runtime.cooperative import call_blocking
 
 
 @dataclass(slots=True)
@@ -226,7 +226,7 @@ class HandlerInvoker:
     ) -> Outcome:
         """The outcome of a delivery that may not call its handler now; no attempt is used."""
         if stopped.breaker is not None and call.instead is not None:
-            ended = self.call(delivery, handler, partial(offload, call.instead))
+            ended = self.call(delivery, handler, partial(call_blocking, call.instead))
             if not isinstance(ended.outcome, Stopped):
                 return ended.outcome
         overdue = stopped.overdue

@@ -16,8 +16,8 @@ from typing import TypeVar
 from angzarr.clock import Clock
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DeliveryError, GivenBack, NotYet, is_absence, text_of
+from angzarr.runtime.cooperative import call_blocking
 from angzarr.runtime.failures import FailureCounts, LogThrottle
-from angzarr.runtime.offload import offload
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -52,7 +52,7 @@ class RetryUntilAvailable:
         wait, tries, event_id = FIRST_WAIT, 0, delivery.event.id
         while True:
             try:
-                return offload(step) if blocks else step()
+                return call_blocking(step) if blocks else step()
             except DeliveryError:
                 raise
             except Exception as error:

@@ -45,7 +45,7 @@ from angzarr.delivery.settle import Settler
 from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.delivery.unsettled import UnsettledOutcomes
-from angzarr.runtime.offload import YieldingClock
+from angzarr.runtime.cooperative import YieldingClock
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
 from angzarr.settings.settings import Settings

@@ -19,8 +19,8 @@ from typing import Final, TypeVar
 
 from angzarr.adapters.redis.link import Connection, RedisClient
 from angzarr.errors import StoreUnavailable
+from angzarr.runtime.cooperative import call_blocking
 from angzarr.runtime.failures import LogThrottle
-from angzarr.runtime.offload import offload
 
 _log = logging.getLogger("angzarr.flow")
 
@@ -110,7 +110,7 @@ class FlowLine:
 
         Once it is away only the thread waits for it, and looks whether it is back.
         """
-        return otherwise if self.away else offload(partial(self._attempt, step, otherwise))
+        return otherwise if self.away else call_blocking(partial(self._attempt, step, otherwise))
 
     def now(self) -> datetime:
         """The store's time as it is known here; spans are measured by it alone."""

@@ -22,11 +22,11 @@ from angzarr.adapters.celery.worker.pools import SteadyExecutor
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_request import disown_stacks, own_stacks
 from angzarr.delivery.async_runner import begin_shared
-from angzarr.runtime.offload import offload
+from angzarr.runtime.cooperative import call_blocking
 from angzarr.runtime.processes import PeriodicThread
 
 #: Threads for calls of deliveries on the loop that block: to stores, brokers and dead letters.
-OFFLOAD_THREADS: Final = 8
+CALL_THREADS: Final = 8
 #: Objects made between two looks of the garbage collector. By its default it looks through all open
 #: deliveries again and again, which takes a sixth of the processor time and finds nothing.
 ALLOCATIONS: Final = 50_000
@@ -47,11 +47,11 @@ class CoroutinesPool(BasePool):
         process, loop = self._runtime.supervised, begin_shared()
         assert process is not None  # noqa: S101 - only `angzarr worker` has this pool
         self.executor = SteadyExecutor(process.sync_threads)
-        self._offloads = SteadyExecutor(OFFLOAD_THREADS)
-        self.greenlets = DeliveryGreenlets(loop, self._offloads, self.limit)
+        self._callers = SteadyExecutor(CALL_THREADS)
+        self.greenlets = DeliveryGreenlets(loop, self._callers, self.limit)
         watch = LoopWatch(loop, process.loop_blocked_after, process.end)
         self._watch = PeriodicThread("angzarr-loop-watch", lambda _stopping: watch)
-        offload_results(self.app)
+        store_results_in_threads(self.app)
 
     def on_start(self) -> None:
         """Watch the loop, and let the garbage collector look less often."""
@@ -65,7 +65,7 @@ class CoroutinesPool(BasePool):
         self._watch.end()
         self.greenlets.close()
         self.executor.shutdown(cancel_futures=True)
-        self._offloads.shutdown()
+        self._callers.shutdown()
 
     def on_apply(
         self,
@@ -113,14 +113,14 @@ _STORING: Final = (
 )  # fmt: skip
 
 
-def offload_results(app: Any) -> None:
+def store_results_in_threads(app: Any) -> None:
     """Let result backends of *app* keep no delivery waiting but the one whose result they store."""
     backend = app.backend
     if isinstance(backend, DisabledBackend):
         return
     for name in _STORING:
-        setattr(backend, name, partial(_offloaded, getattr(backend, name)))
+        setattr(backend, name, partial(_store, getattr(backend, name)))
 
 
-def _offloaded(store: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    return offload(partial(store, *args, **options))
+def _store(store: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return call_blocking(partial(store, *args, **options))

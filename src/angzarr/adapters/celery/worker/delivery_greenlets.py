@@ -2,7 +2,7 @@
 
 A delivery takes its steps one after the other as everywhere. While it waits, for its handler's
 coroutine, for a server or for the time, its greenlet gives the thread to the others. Calls that
-block go to a few threads of their own (`offload`). No lock may be held over such a wait.
+block go to a few threads of their own (`call_blocking`). No lock may be held over such a wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from greenlet import getcurrent, greenlet
 from angzarr.adapters.celery.worker.pools import SteadyExecutor
 from angzarr.delivery.async_runner import Interrupt
 from angzarr.delivery.context import RUNNING
-from angzarr.runtime.offload import RUN
+from angzarr.runtime.cooperative import RUN
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -33,11 +33,9 @@ CANCELLED_WITHIN: Final = 1.0
 class DeliveryGreenlets:
     """Runs at most *most* at once; the others wait in line. `begin` is safe from any thread."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, offloads: SteadyExecutor, most: int
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, callers: SteadyExecutor, most: int) -> None:
         self._loop = loop
-        self._offloads = offloads
+        self._callers = callers
         self._most = most
         self._line: deque[tuple[str, Callable[[DeliveryGreenlet], object]]] = deque()
         self._lock = threading.Lock()
@@ -67,7 +65,7 @@ class DeliveryGreenlets:
                 if self._is_closed or not self._line:
                     return
                 name, work = self._line.popleft()
-            begun = DeliveryGreenlet(name, self._loop, self._offloads, self._ended)
+            begun = DeliveryGreenlet(name, self._loop, self._callers, self._ended)
             self._running.add(begun)
             begun.run(work)
 
@@ -84,12 +82,12 @@ class DeliveryGreenlet:
         self,
         name: str,
         loop: asyncio.AbstractEventLoop,
-        offloads: SteadyExecutor,
+        callers: SteadyExecutor,
         ended: Callable[[DeliveryGreenlet], object],
     ) -> None:
         self._name = name
         self._loop = loop
-        self._offloads = offloads
+        self._callers = callers
         self._ended = ended
         self._hub = getcurrent()
         self._greenlet = greenlet(self._main, self._hub)
@@ -119,7 +117,7 @@ class DeliveryGreenlet:
 
     def call(self, blocking: Callable[[], T]) -> T:
         """Call *blocking* in one of the threads for that; see `CooperativeRun`."""
-        future = self._offloads.submit(self._context.run, blocking)
+        future = self._callers.submit(self._context.run, blocking)
         number = self._waits + 1
         future.add_done_callback(
             lambda _future: self._loop.call_soon_threadsafe(self._wake, number)

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Final
 
 from angzarr.adapters.celery.worker.delivery_greenlets import DeliveryGreenlet
-from angzarr.runtime.offload import RUN, CooperativeRun
+from angzarr.runtime.cooperative import RUN, CooperativeRun
 
 _log = logging.getLogger("angzarr.worker")
 

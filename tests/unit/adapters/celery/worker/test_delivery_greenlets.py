@@ -17,7 +17,7 @@ from angzarr.adapters.celery.worker.pools import SteadyExecutor
 from angzarr.clock import SystemClock
 from angzarr.delivery import async_runner
 from angzarr.delivery.async_runner import Interrupt
-from angzarr.runtime.offload import YieldingClock, cooperative_run, offload
+from angzarr.runtime.cooperative import YieldingClock, call_blocking, cooperative_run
 from polling import wait_until
 
 WHOSE: ContextVar[int] = ContextVar("whose")
@@ -116,7 +116,7 @@ def test_a_blocking_call_leaves_the_thread_to_others_and_keeps_its_context(make_
 
     def blocking(_run):
         WHOSE.set(7)
-        stage.noted.append((offload(block), WHOSE.get()))
+        stage.noted.append((call_blocking(block), WHOSE.get()))
 
     stage.begin(blocking)
     stage.begin(lambda _run: (gate.set(), stage.noted.append(WHOSE.get(None))))
@@ -140,7 +140,7 @@ def test_what_a_blocking_call_or_a_coroutine_raises_is_raised_in_its_delivery(ma
 
     def work(_run):
         for call in (
-            lambda: offload(fail),
+            lambda: call_blocking(fail),
             lambda: async_runner.run(fail_softly()),
             lambda: async_runner.run(cancel()),
         ):
@@ -175,7 +175,7 @@ def test_a_coroutine_and_a_thread_of_a_delivery_are_not_its_own_code(make_stage)
 
     def work(run):
         here = cooperative_run() is run
-        stage.noted.append((here, async_runner.run(ask()), offload(cooperative_run)))
+        stage.noted.append((here, async_runner.run(ask()), call_blocking(cooperative_run)))
 
     stage.begin(work)
     assert stage.seen(1) == [(True, None, None)]
@@ -258,7 +258,7 @@ def test_an_error_is_struck_into_a_coroutine_and_nowhere_else(make_stage):
 
     def work(run):
         begun.append(run)
-        offload(lambda: gate.wait(60))
+        call_blocking(lambda: gate.wait(60))
         async_runner.run(wait())
 
     stage.begin(work)
@@ -275,7 +275,7 @@ def test_what_has_ended_leaves_nothing_for_the_collector(make_stage, no_collecto
     def work(run):
         kept.append(weakref.ref(run))
         async_runner.run(asyncio.sleep(0))
-        offload(lambda: None)
+        call_blocking(lambda: None)
         stage.noted.append("ended")
 
     for _ in range(20):

@@ -50,7 +50,7 @@ def cooperative_run() -> CooperativeRun | None:
     return run if run is not None and run.is_here else None
 
 
-def offload(blocking: Callable[[], T]) -> T:
+def call_blocking(blocking: Callable[[], T]) -> T:
     """What *blocking* returns or raises; it blocks no thread that others share.
 
     It may run in another thread: *blocking* holds no lock that this thread has.
