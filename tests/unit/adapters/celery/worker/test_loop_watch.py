@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -107,9 +108,9 @@ PYTHON, PACKAGES = (sysconfig.get_path(kind) for kind in ("stdlib", "purelib"))
 )
 def test_the_line_is_the_users_or_else_that_of_an_installed_app(files, named):
     source = "def call(rest):\n    return rest[0](rest[1:]) if rest else find()\n"
-    calls = []
+    calls: list[Any] = []
     for file in files:
-        made = {"find": lambda: loop_watch._place(frames())}
+        made: dict[str, Any] = {"find": lambda: loop_watch._place(frames())}
         exec(compile(source, file, "exec"), made)  # noqa: S102 - code of each of the files
         calls.append(made["call"])
 
