@@ -125,7 +125,7 @@ class HandlerRegistry:
                 verdicts=verdicts,
                 max_age=max_age,
                 order=order,
-                batch=batch,
+                batched=batch,
                 **task_options,
             )
 
@@ -178,7 +178,7 @@ class HandlerRegistry:
         fallback: Bind | None = None,
         queue: str | None = None,
         order: Order | None = None,
-        batch: Batch | None = None,
+        batched: Batch | None = None,
         compensation: str | None = None,
         idempotent: bool = True,
         rules: Sequence[Rule] = (),
@@ -222,7 +222,7 @@ class HandlerRegistry:
                 fallback=fallback and around(fallback, task_of),
                 queue=queue,
                 order=order,
-                batch=batch,
+                batch=batched,
                 compensation=compensation,
                 idempotent=idempotent,
                 rules=tuple(rules),
@@ -290,9 +290,9 @@ class HandlerRegistry:
 
     @cached_property
     def _handler_options(self) -> frozenset[str]:
-        """What `handler` takes, and what Celery takes for its task."""
+        """What `handler` takes for whatever runs one event, and what Celery takes for its task."""
         named = inspect.signature(HandlerRegistry.handler).parameters
-        return TASK | (frozenset(named) - {"self", "event", "task_options"})
+        return TASK | (frozenset(named) - {"self", "event", "task_options", "batch"})
 
 
 def task_name(task: object | None) -> str | None:

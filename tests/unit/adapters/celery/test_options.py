@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from angzarr import Angzarr
 from angzarr.adapters.celery import options
+from angzarr.delivery import Batch
 from angzarr.errors import AngzarrError, ConfigurationError
 from angzarr.events.publication import Publication
 from angzarr.projections.projection import Projection
@@ -153,10 +154,16 @@ DOORS = [by_handler, by_task, by_saga, by_process_manager, by_aggregate, by_proj
 
 
 @pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("option", ["breakers", "batch", "unique", "key", "max_retrys"])
+@pytest.mark.parametrize("option", ["breakers", "batches", "unique", "key", "max_retrys"])
 def test_an_option_that_nothing_takes_is_refused_at_once(make_app, door, option):
     app = make_app(books="memory://", ordering={"url": "memory://"})
     refuses(f'unknown option "{option}"', lambda: door(app, **{option: "x"}))
+
+
+@pytest.mark.parametrize("door", DOORS[1:])
+def test_only_a_handler_takes_batches(make_app, door):
+    app = make_app(books="memory://", ordering={"url": "memory://"})
+    refuses('unknown option "batch"', lambda: door(app, batch=Batch(size=2, wait=0.1)))
 
 
 def test_the_nearest_option_is_named(make_app):
