@@ -166,9 +166,7 @@ class BatchRequest:
 
         What cannot go to a child together goes alone: each request knows what to do then.
         """
-        self._requests = [
-            one for one in self._requests if not one.acknowledged and not one.revoked()
-        ]
+        self._requests = [one for one in self._requests if self._may_run(one, pool)]
         if not self._requests:
             raise TaskRevokedError(self.id)
         first = self._requests[0]
@@ -201,6 +199,15 @@ class BatchRequest:
                 request.keep_result(ref(result))
         return result
 
+    @staticmethod
+    def _may_run(request: Any, pool: Any) -> bool:
+        """False if *request* has its end; one that fails here goes back, and keeps no other."""
+        try:
+            return not (request.acknowledged or request.revoked())
+        except Exception as error:  # noqa: BLE001 - the broker of events is away, for one
+            request.fail_to_begin(pool, error)
+            return False
+
     def _go_alone(self, pool: Any, error: Exception) -> None:
         for request in self._requests:
             if request.time_start is not None or request.acknowledged:  # solo: it has begun
@@ -212,20 +219,13 @@ class BatchRequest:
         waiting[0].discard_job(pool)
         for request in waiting:
             request.batch = None
-            self._hand_over(request)
+        _each(waiting, self._hand_over)
 
     def _tell_all(self, name: str) -> Callable[..., None]:
-        """A callback that tells each request; what one of them raises keeps no other from it."""
+        """A callback that tells each request."""
 
         def tell(*how: Any, **said: Any) -> None:
-            lost: BaseException | None = None
-            for request in self._requests:
-                try:
-                    getattr(request, name)(*how, **said)
-                except Exception as error:  # noqa: BLE001 - the first is raised below
-                    lost = lost or error
-            if lost is not None:
-                raise lost
+            _each(self._requests, lambda request: getattr(request, name)(*how, **said))
 
         return tell
 
@@ -235,11 +235,17 @@ class BatchRequest:
             self._tell_all("on_failure")(told)
             return
         _failed, ends, _took = told
-        lost: BaseException | None = None
-        for request, end in zip(self._requests, ends, strict=True):
-            try:
-                request.on_success(end, **said)
-            except Exception as error:  # noqa: BLE001 - the first is raised below
-                lost = lost or error
-        if lost is not None:
-            raise lost
+        each = zip(self._requests, ends, strict=True)
+        _each(each, lambda one: one[0].on_success(one[1], **said))
+
+
+def _each(what: Iterable[Any], do: Callable[[Any], object]) -> None:
+    """Call *do* with each of *what*; the first error is raised once all had their turn."""
+    first: Exception | None = None
+    for one in what:
+        try:
+            do(one)
+        except Exception as error:  # noqa: BLE001 - raised below
+            first = first or error
+    if first is not None:
+        raise first

@@ -14,6 +14,7 @@ from angzarr import GiveUp
 from angzarr.adapters.celery.envelope import FIELD, Envelope
 from angzarr.adapters.celery.worker.batch_job import run_batch
 from angzarr.delivery import Batch, BatchResult
+from angzarr.delivery.batch_executor import BatchExecutor
 from angzarr.resilience.idempotency import Claim, key_for
 
 calls: list[list[int]] = []
@@ -89,6 +90,16 @@ def test_what_fails_before_celery_hears_of_an_end_makes_no_failure_of_it(task):
         trace_task_ret, task.name, [claimed_call(task, n, one[0]) for n, one in enumerate(sent)]
     )
     assert calls == [[0, 1]], "the claims are completed"
+
+
+def test_a_bug_of_ours_has_the_events_run_one_by_one(task, monkeypatch):
+    def fail(*_what):
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr(BatchExecutor, "take", fail)
+    _failed, ends, _took = run_batch(trace_task_ret, task.name, [call(task, n) for n in range(2)])
+    assert calls == [[0], [1]]
+    assert [end[0] for end in ends] == [0, 0]
 
 
 def test_a_worker_that_stops_gives_all_back(task):

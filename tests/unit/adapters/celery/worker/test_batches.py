@@ -256,6 +256,30 @@ def test_what_has_begun_is_not_handed_over_again():
     assert alone == [second]
 
 
+def test_one_that_fails_before_it_runs_goes_back_and_keeps_no_other_from_running():
+    first, second, pool = FakeRequest(0), FakeRequest(1), Pool()
+
+    def fail():
+        raise ValueError("a bug")
+
+    first.revoked = fail
+    batch_of(first, second).execute_using_pool(pool)
+    assert [what for what, *_ in first.heard] == ["fail_to_begin"]
+    assert [call[0] for call in pool.options["args"][2]] == ["id-1"]
+
+
+def test_a_lost_connection_keeps_none_from_going_alone():
+    requests, alone = [FakeRequest(n) for n in range(3)], []
+
+    def hand_over(request):
+        alone.append(request)
+        raise OSError("lost")
+
+    with pytest.raises(OSError, match="lost"):
+        BatchRequest(list(requests), hand_over).execute_using_pool(Pool(RecursionError()))
+    assert alone == requests
+
+
 def test_a_lost_connection_is_passed_on():
     with pytest.raises(ConnectionError):
         batch_of(FakeRequest(0), FakeRequest(1)).execute_using_pool(Pool(ConnectionError()))
