@@ -114,7 +114,7 @@ def _planned(
             "ordered": int(failures == 1),
             "batched": int(failures == 1),
         }.get(name, 0),
-        seconds=long if name in ("slow", "fickle", "revoked") else brief,
+        seconds=long if name in ("slow", "fickle", "revoked", "batched") else brief,
         copies=copies if name == "duplicates" else 1,
         delay=delay if name == "delayed" else 0.0,
         size=OVERSIZE if name == "oversize" else 0,
