@@ -24,7 +24,7 @@ from angzarr.runtime.failures import LogThrottle, is_machine_fault
 _log = logging.getLogger("angzarr.worker")
 
 #: Seconds that ends wait for others while the loop has other things to do.
-GATHERING: Final = 0.002
+GATHERING: Final = 0.005
 #: Seconds after which the thread takes what the loop has not ended.
 OVERDUE: Final = 0.01
 #: Seconds for which the thread looks for that after the last end; then it sleeps until the next.
