@@ -38,6 +38,10 @@ BROUGHT = {
     "encryption": ("angzarr.adapters.jose",),
     "webhooks": ("angzarr.adapters.http",),
     "grpc": ("angzarr.adapters.grpc",),
+    "coroutines": tuple(
+        f"angzarr.adapters.celery.worker.{name}"
+        for name in ("coroutines_pool", "delivery_greenlets", "loop_watch")
+    ),
     "dashboard": ("angzarr.dashboard",),
     "prometheus": ("angzarr.adapters.prometheus",),
     "testing": ("angzarr.testing",),
