@@ -83,10 +83,10 @@ class CeleryFollowers:
         would wait for ever. It still does so where the result backend failed here.
         """
         request = FOLLOWING.get()
-        if request is None or isinstance(self._app.backend, DisabledBackend):
+        if request is None or getattr(request, _RETRY_TOLD, False):
             return
-        task = self._app.tasks[request.task]
-        if getattr(request, _RETRY_TOLD, False) or get_actual_ignore_result(task, request):
+        task = self._app.tasks[request.task]  # it may have a backend of its own
+        if isinstance(task.backend, DisabledBackend) or get_actual_ignore_result(task, request):
             return
         try:
             stack = ExceptionInfo((type(error), error, error.__traceback__)).traceback

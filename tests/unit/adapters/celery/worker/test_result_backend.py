@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from celery.backends.base import Backend
+from celery.backends.cache import CacheBackend
 from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.unit.adapters.celery import child
 
@@ -205,10 +206,11 @@ def away():
     raise ConnectionResetError(msg)
 
 
-def run_beside(make_app, monkeypatch, steps, call=away):
-    """Run *call* with a result backend, noting in *steps* what it stores."""
-    app = make_app(backend="cache+memory://", facts={"log": False})
-    task, kind = app.task(name="t", lazy=False)(call), type(app.backend)
+def run_beside(make_app, monkeypatch, steps, *, tasks_own=False):
+    """Run what is to be retried, with a result backend, noting in *steps* what it stores."""
+    app = make_app(backend=None if tasks_own else "cache+memory://", facts={"log": False})
+    backend = CacheBackend(app=app, backend="memory") if tasks_own else app.backend
+    task, kind = app.task(name="t", lazy=False, backend=backend)(away), CacheBackend
     stores = kind.store_result
 
     def store(backend, task_id, result, state, **options):
@@ -237,10 +239,11 @@ def puts(monkeypatch):
     return before
 
 
-def test_a_retry_is_told_before_its_copy_may_end(make_app, monkeypatch, puts):
+@pytest.mark.parametrize("tasks_own", [False, True])
+def test_a_retry_is_told_before_its_copy_may_end(make_app, monkeypatch, puts, tasks_own):
     steps = []
     puts.append(lambda: steps.append("copy"))
-    run_beside(make_app, monkeypatch, steps)
+    run_beside(make_app, monkeypatch, steps, tasks_own=tasks_own)
     assert steps == ["RETRY", "copy"]
 
 
