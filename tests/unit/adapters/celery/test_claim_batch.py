@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from dataclasses import replace
@@ -233,3 +234,14 @@ def test_a_body_with_three_names_is_no_body_of_three_parts(claim_batch):
     half.payload = {"args": [1], "kwargs": {}, "id": "1"}
     claim_batch.claim([half])
     assert not hasattr(half, BATCHED_CLAIM)
+
+
+def test_the_tokens_of_one_fetch_are_drawn_in_one_call_and_all_differ(claim_batch, monkeypatch):
+    drawn, urandom = [], os.urandom
+    monkeypatch.setattr(os, "urandom", lambda size: (drawn.append(size), urandom(size))[1])
+    messages = [message(str(n)) for n in range(20)]
+    claim_batch.claim(messages)
+    tokens = {ride_of(one).token for one in messages}
+    assert len(drawn) == 1
+    assert len(tokens) == 20
+    assert {len(token) for token in tokens} == {32}
