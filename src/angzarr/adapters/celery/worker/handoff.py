@@ -2,11 +2,12 @@
 
 Celery makes two promises for each message, and puts its acknowledgement off to the next turn of the
 loop, since a thread of the pool may ask for it. Where the pool runs the task on the loop's own
-thread (solo), the message is acknowledged at once.
+thread (solo), the message is acknowledged at once. All others of one turn wake the loop up once.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any
@@ -25,6 +26,9 @@ class Handoff:
         self._callbacks = consumer.on_task_message
         #: The thread in which a message is being handed over; None: none is.
         self._thread: int | None = None
+        #: Calls for the loop's next turn, which many may wait for; the first wakes it up.
+        self._line: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._is_woken = False
 
     def __call__(self, message: Any) -> None:
         """Hand *message* over; raises what the strategy raises that a consumer has no answer to."""
@@ -59,7 +63,17 @@ class Handoff:
         if self._thread == get_ident():
             call(*args)
         else:
-            self._consumer.call_soon_ack(call, *args)
+            self._line.append((call, args))
+            if not self._is_woken:
+                self._is_woken = True
+                self._consumer.call_soon_ack(self._take)
+
+    def _take(self) -> None:
+        """Make the calls in line. Who saw that it is woken had put its own there before."""
+        self._is_woken = False
+        while self._line:
+            call, args = self._line.popleft()
+            call(*args)
 
 
 class _OnLoop:

@@ -102,3 +102,18 @@ def test_celery_takes_what_names_no_task_of_ours_and_what_raises_its_prefetch():
     assert consumer.told == [("celery's", message)]
     restored = {"restart_count": 1, "_maximum_prefetch_restored": True}
     assert received(lambda *_: None, **restored)[1].told == []
+
+
+def test_those_that_end_before_the_loops_next_turn_wake_it_up_once():
+    kept, messages, consumer = [], [a_message(), a_message()], Consumer(None)
+    consumer.strategies["t"] = lambda _m, _b, ack, _r, _c: kept.append(ack)
+    hand_over = Handoff(consumer, pytest.fail)
+    for turn in (1, 2):
+        for message in messages:
+            hand_over(message)
+        while kept:
+            kept.pop(0)("log", ())
+        assert len(consumer.soon) == turn
+        call, args = consumer.soon[-1]
+        call(*args)
+        assert [len(message.ends) for message in messages] == [turn, turn]
