@@ -15,7 +15,6 @@ them.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -161,20 +160,20 @@ class OpenTelemetryHook:
         self._meter_provider = meter_provider
         self._meters = Meters(metrics.get_meter(SCOPE, meter_provider=meter_provider))
         self._clock = clock or SystemClock()
-        self._thread = threading.local()
         self._look_again = 0.0
         self._traces = self._measures = False
 
     def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
         """A context that is the span while the handler runs."""
-        if (left := getattr(self._thread, "run", None)) is not None:
+        if (left := _OPEN.get()) is not None:
             self._end_unsettled(left)
         if time.monotonic() >= self._look_again:
             self._look_for_an_sdk()
         if not (self._measures or self._traces or delivery.event.traceparent):
             return _NOTHING
         span = self._begin(delivery, "process") if self._traces else None
-        self._thread.run = run = TracedRun(delivery, self._meters if self._measures else None, span)
+        run = TracedRun(delivery, self._meters if self._measures else None, span)
+        _OPEN.set(run)
         return run
 
     @contextmanager
@@ -216,9 +215,9 @@ class OpenTelemetryHook:
             self._look_for_an_sdk()
         if self._measures:
             self._meters.settled(delivery, outcome, self._clock.now())
-        run: TracedRun | None = getattr(self._thread, "run", None)
+        run = _OPEN.get()
         if run is not None and run.delivery.token == delivery.token:
-            self._thread.run = None
+            _OPEN.set(None)
             _end(run.span, outcome, run.ended_at)
         elif self._traces and isinstance(outcome, Retried | DeadLettered):
             # No handler ran, or it died with its process: the trace shows that all the same.
@@ -262,11 +261,11 @@ class OpenTelemetryHook:
         return {name: value for name, value in said.items() if value is not None}
 
     def _end_unsettled(self, run: TracedRun) -> None:
-        """End what this thread left open: its message was given back and runs elsewhere."""
+        """End what was left open here: its message was given back and runs elsewhere."""
         if run.span is not None:
             run.span.set_attribute(OUTCOME, "given_back")
             run.span.end(run.ended_at)
-        self._thread.run = None
+        _OPEN.set(None)
 
 
 class TracedRun:
@@ -304,6 +303,10 @@ class TracedRun:
             self.ended_at = time.time_ns()
         if self._meters is not None:
             self._meters.ran(self.delivery, ran * 1000)
+
+
+#: The run whose delivery this thread has not settled yet; of several that share it, each its own.
+_OPEN: Final[ContextVar[TracedRun | None]] = ContextVar("angzarr_open_run", default=None)
 
 
 def _end(span: Span | None, outcome: Outcome, at: int | None) -> None:

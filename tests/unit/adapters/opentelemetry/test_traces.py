@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextvars import copy_context
 from dataclasses import replace
 
 import pytest
@@ -331,3 +332,25 @@ def test_without_an_sdk_a_delivery_costs_microseconds():
             hook.settled(delivery, outcome)
         best = min(best, (time.process_time() - began) / 2000)
     assert best < 25e-6  # 3 µs where measured; ten spans' worth of work would be 200
+
+
+def test_attempts_that_share_a_thread_do_not_mix(hook, exporter):
+    """As deliveries of coroutines do, each in a context of its own."""
+    outcomes = {"e-0": Handled(), "e-1": retried()}
+    given = {
+        event: (copy_context(), a_delivery(event, **{"angzarr-event-id": event}))
+        for event in outcomes
+    }
+    attempts = {
+        event: context.run(hook.attempt, delivery) for event, (context, delivery) in given.items()
+    }
+    for event, (context, _) in given.items():
+        context.run(attempts[event].__enter__)
+    for event, (context, delivery) in given.items():
+        context.run(attempts[event].__exit__, None, None, None)
+        context.run(hook.settled, delivery, outcomes[event])
+    told = {
+        span.attributes["angzarr.event.id"]: span.attributes["angzarr.outcome"]
+        for span in exporter.get_finished_spans()
+    }
+    assert told == {"e-0": "handled", "e-1": "retried"}
