@@ -44,7 +44,7 @@ from angzarr.resilience.breaker import Barred
 from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.resilience.breaker_rules import chance_of
 from angzarr.resilience.taxonomy import Classification
-from angzarr.runtime.cooperative import call_blocking
+from angzarr.runtime.cooperative import call_blocking, cooperative_run
 
 
 @dataclass(slots=True)
@@ -193,6 +193,9 @@ def handler_call(delivery: Delivery, handler: Handler, context: Context) -> Hand
 
 def value_of(call: Callable[[], Any]) -> Any:
     """The value of a handler's *call*, which may be interrupted; a coroutine is run to its end."""
+    if cooperative_run() is not None:  # its coroutine alone is interrupted, by whoever cuts the run
+        value = call()
+        return run_coroutine(value) if inspect.iscoroutine(value) else value
     with INTERRUPTER:
         value = call()
         return run_coroutine(value) if inspect.iscoroutine(value) else value

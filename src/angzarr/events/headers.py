@@ -161,6 +161,12 @@ OURS: Final = frozenset({REPLAYED, ORIGINAL_MESSAGE_ID, REPLAY})
 #: How the names of all others of them begin, also of those that a newer release writes.
 _PREFIX: Final = "angzarr-"
 
+#: Those of nearly every event.
+OF_EVENTS: Final = frozenset(
+    {EVENT_ID, EVENT_TYPE, DOMAIN, ROOT, EDITION, SEQUENCE, CORRELATION_ID, CAUSATION_ID,
+     TENANT_ID, PRIORITY, CONFIG_PINS, OCCURRED_AT, QUEUE}
+)  # fmt: skip
+
 _TEXT: Final = (
     ("domain", DOMAIN), ("root", ROOT), ("edition", EDITION), ("correlation_id", CORRELATION_ID),
     ("causation_id", CAUSATION_ID), ("tenant_id", TENANT_ID), ("traceparent", TRACEPARENT),

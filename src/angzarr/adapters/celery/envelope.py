@@ -155,7 +155,8 @@ def message_of(app: Celery, envelope: Envelope) -> Message:
 
 #: As in `Context._get_custom_headers` of Celery 5.7; a test compares them.
 _OF_CELERY = frozenset({*vars(Context), "lang", "task", "argsrepr", "kwargsrepr", "compression"})
-_NO_CUSTOM = _OF_CELERY | {FIELD, TOLD, SETTLED}
+#: Ours that events have are named, so that they need not be looked at one by one.
+_NO_CUSTOM = _OF_CELERY | names.OF_EVENTS | {FIELD, TOLD, SETTLED}
 
 
 def custom_headers(request: Mapping[str, Any]) -> Any:
@@ -163,5 +164,8 @@ def custom_headers(request: Mapping[str, Any]) -> Any:
     given = request.get("headers")
     if given is not None:
         return without_ours(given) if isinstance(given, Mapping) else given
-    custom = {name for name in request.keys() - _NO_CUSTOM if not is_ours(name)}
+    unknown = request.keys() - _NO_CUSTOM
+    if not unknown:
+        return {}
+    custom = {name for name in unknown if not is_ours(name)}
     return {name: value for name, value in request.items() if name in custom} if custom else {}

@@ -32,16 +32,22 @@ class _Owner:
 
 
 _OWNER: ContextVar[_Owner | None] = ContextVar("angzarr_owner", default=None)
-Owned: TypeAlias = Token[_Owner | None]
+#: None: they are owned already, by whoever will disown them.
+Owned: TypeAlias = Token[_Owner | None] | None
 
 
 def own_stacks() -> Owned:
     """Let the coroutines of the delivery that begins here see this thread's stacks."""
+    owner = _OWNER.get()
+    if owner is not None and owner.ident == get_ident():
+        return None
     return _OWNER.set(_Owner())
 
 
 def disown_stacks(owned: Owned) -> None:
     """End that: what a coroutine left running sees no request, and never the next delivery's."""
+    if owned is None:
+        return
     owner = _OWNER.get()
     _OWNER.reset(owned)
     if owner is not None:
