@@ -7,7 +7,7 @@ that has its thread to itself calls, and waits, as ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
@@ -30,6 +30,9 @@ class CooperativeRun(Protocol):
 
     def call(self, blocking: Callable[[], T], /) -> T:
         """What *blocking* returns or raises, called in another thread in this run's context."""
+
+    def gather(self, to: Callable[[list[T]], object], items: Sequence[T], /) -> None:
+        """Call *to* soon with *items* and those of others, before this run's end is told."""
 
     def sleep(self, seconds: float, /) -> None:
         """Let *seconds* pass."""
@@ -57,6 +60,18 @@ def call_blocking(blocking: Callable[[], T]) -> T:
     """
     run = cooperative_run()
     return blocking() if run is None else run.call(blocking)
+
+
+def gather(to: Callable[[list[T]], object], items: Sequence[T]) -> None:
+    """Call *to* with *items*: at once, or with those of others that share this thread.
+
+    It is called before the end of the run that asks is told, so before it is acknowledged.
+    """
+    run = cooperative_run()
+    if run is None:
+        to(list(items))
+    else:
+        run.gather(to, items)
 
 
 class YieldingClock:

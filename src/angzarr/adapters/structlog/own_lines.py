@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from angzarr.adapters.structlog.logs import Line, bound_logger, complete, is_ours
+from angzarr.adapters.structlog.written_together import handle_all
 from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.facts import Fact
+from angzarr.runtime.cooperative import gather
 from angzarr.webhooks import PostResult
 
 if TYPE_CHECKING:  # every worker logs facts, and only an analysis worker alerts
@@ -39,16 +41,27 @@ class OwnLines:
 
     def write(self, level: int, event: str, fields: Mapping[str, Any]) -> None:
         """Write a line of *level*: info, warning or error. Ask first whether it is wanted."""
+        self.write_all(level, event, [fields])
+
+    def write_all(self, level: int, event: str, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Write several *lines*, in order; where a thread is shared with what others write."""
         if not self._ours:
             self._ours = is_ours()  # once it is, it stays, as in a bound logger
-        if not self._ours:
-            self._bound.log(level, event, **fields)
+        if self._ours:
+            gather(self._handle, [self._record(level, event, fields) for fields in lines])
             return
+        for fields in lines:
+            self._bound.log(level, event, **fields)
+
+    def _record(self, level: int, event: str, fields: Mapping[str, Any]) -> logging.LogRecord:
         line = Line(fields, event=event)
         complete(self._logger, _WORDS[level], line)
         record = self._logger.makeRecord(self._name, level, __file__, 0, line, (), None)
         vars(record).update(_logger=self._logger, _name=_WORDS[level])  # as structlog marks its own
-        self._logger.handle(record)
+        return record
+
+    def _handle(self, records: list[logging.LogRecord]) -> None:
+        handle_all(self._logger, records)
 
 
 FACT_LOG = "angzarr.facts"
@@ -69,8 +82,7 @@ class StructlogFactLog:
         if not self._lines.wanted(logging.INFO):
             return
         try:
-            for fact in facts:
-                self._lines.write(logging.INFO, "fact", _fact_fields(fact))
+            self._lines.write_all(logging.INFO, "fact", [_fact_fields(fact) for fact in facts])
         except Exception:
             logging.getLogger(FACT_LOG).exception("fact_not_logged")
 

@@ -60,6 +60,10 @@ class CoroutinesPool(BasePool):
             gc.set_threshold(max(first, ALLOCATIONS), *others)
         self._watch.start()
 
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Begin together what one turn of *hub* brings."""
+        self.greenlets.feed(hub)
+
     def on_stop(self) -> None:
         """End the threads once what runs in them has ended."""
         self._watch.end()
@@ -78,12 +82,15 @@ class CoroutinesPool(BasePool):
     ) -> None:
         """Put a task in line for the loop or a thread; its time begins when it does."""
         limits = self._limits.of(options)
-        run = partial(self._run, target, args, kwargs, callback, accept_callback, limits)
         task, event_id = args[:2]
         if target is not run_batch and self._shares_loop(task):
+            told = partial(self.greenlets.tell, callback)
+            run = partial(self._run, target, args, kwargs, told, accept_callback, limits)
             self.greenlets.begin(f"{task}[{event_id}]", partial(_owning, run))
         else:
-            self.executor.submit(run)
+            self.executor.submit(
+                self._run, target, args, kwargs, callback, accept_callback, limits
+            )
 
     def _shares_loop(self, task: str) -> bool:
         handler = self._runtime.handlers.get(task)

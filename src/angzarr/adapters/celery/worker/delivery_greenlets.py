@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
 
@@ -42,15 +42,40 @@ class DeliveryGreenlets:
         self._is_woken = self._is_closed = False
         #: Those that have begun. Nothing else may refer to one whose coroutine waits for ever.
         self._running: set[DeliveryGreenlet] = set()
+        #: What this turn of the loop has gathered, by who takes it; who is told of ends, and what.
+        self._gathered: dict[Callable[[list[Any]], object], list[Any]] = {}
+        self._ends: list[tuple[Callable[[Any], object], Any]] = []
+        self._turn_ends = False
+        #: The thread whose turns wake the loop up; None: each that is begun does.
+        self._fed_by: int | None = None
 
     def begin(self, name: str, work: Callable[[DeliveryGreenlet], object]) -> None:
         """Put *work* in line; *name* says to people what it is. Nothing that it raises matters."""
         with self._lock:
             self._line.append((name, work))
-            if self._is_woken:
-                return
+        if self._fed_by != threading.get_ident():
+            self.wake()
+
+    def feed(self, hub: Any) -> None:
+        """Wake the loop up once in each turn of *hub*, on whose thread this is called."""
+        self._fed_by = threading.get_ident()
+        hub.on_tick.add(self.wake)
+
+    def wake(self) -> None:
+        """Let the loop take up what is in line."""
+        if self._line and not self._is_woken:
             self._is_woken = True
-        self._loop.call_soon_threadsafe(self._take_up)
+            self._loop.call_soon_threadsafe(self._begin_next)
+
+    def gather(self, to: Callable[[list[Any]], object], items: Sequence[Any]) -> None:
+        """Call *to* with all *items* of this turn of the loop, before any end is told."""
+        self._gathered.setdefault(to, []).extend(items)
+        self._end_turn_soon()
+
+    def tell(self, heard: Callable[[Any], object], end: Any) -> None:
+        """Call *heard* with the *end* of a delivery, together with others of this turn."""
+        self._ends.append((heard, end))
+        self._end_turn_soon()
 
     def close(self) -> None:
         """Begin nothing more; what is in line is forgotten."""
@@ -58,21 +83,41 @@ class DeliveryGreenlets:
             self._is_closed = True
             self._line.clear()
 
-    def _take_up(self) -> None:
+    def _end_turn_soon(self) -> None:
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Hand over what was gathered, then tell all ends; their places go to the next in line."""
+        self._turn_ends = False
+        gathered, self._gathered = self._gathered, {}
+        ends, self._ends = self._ends, []
+        for to, what in (*gathered.items(), *ends):
+            try:
+                to(what)
+            except Exception:  # noqa: BLE001 - the others are to hear too
+                _log.exception("end_not_told")
+        self._take_up()
+
+    def _begin_next(self) -> None:
         self._is_woken = False
+        self._take_up()
+
+    def _take_up(self) -> None:
         while len(self._running) < self._most:
             with self._lock:
                 if self._is_closed or not self._line:
                     return
                 name, work = self._line.popleft()
-            begun = DeliveryGreenlet(name, self._loop, self._callers, self._ended)
+            begun = DeliveryGreenlet(name, self._loop, self._callers, self)
             self._running.add(begun)
             begun.run(work)
 
-    def _ended(self, ended: DeliveryGreenlet) -> None:
+    def leave(self, ended: DeliveryGreenlet) -> None:
+        """Let the next one begin: *ended* has."""
         self._running.discard(ended)
-        if self._line:
-            self._loop.call_soon(self._take_up)
+        self._end_turn_soon()
 
 
 class DeliveryGreenlet:
@@ -83,12 +128,12 @@ class DeliveryGreenlet:
         name: str,
         loop: asyncio.AbstractEventLoop,
         callers: SteadyExecutor,
-        ended: Callable[[DeliveryGreenlet], object],
+        among: DeliveryGreenlets,
     ) -> None:
         self._name = name
         self._loop = loop
         self._callers = callers
-        self._ended = ended
+        self._among = among
         self._hub = getcurrent()
         self._greenlet = greenlet(self._main, self._hub)
         self._context = self._greenlet.gr_context = Context()
@@ -129,6 +174,10 @@ class DeliveryGreenlet:
             self._is_calling = False
         result: T = future.result()
         return result
+
+    def gather(self, to: Callable[[list[Any]], object], items: Sequence[Any]) -> None:
+        """Call *to* with all *items* that deliveries gather in this turn of the loop."""
+        self._among.gather(to, items)
 
     def sleep(self, seconds: float) -> None:
         """Let *seconds* pass."""
@@ -206,4 +255,4 @@ class DeliveryGreenlet:
             _log.exception("delivery_broke: %s", self.name)
         finally:
             RUN.set(None)  # its context refers to it: no cycle is left to collect
-            self._ended(self)
+            self._among.leave(self)

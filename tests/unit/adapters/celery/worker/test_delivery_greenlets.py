@@ -17,7 +17,12 @@ from angzarr.adapters.celery.worker.pools import SteadyExecutor
 from angzarr.clock import SystemClock
 from angzarr.delivery import async_runner
 from angzarr.delivery.async_runner import Interrupt
-from angzarr.runtime.cooperative import YieldingClock, call_blocking, cooperative_run
+from angzarr.runtime.cooperative import (
+    YieldingClock,
+    call_blocking,
+    cooperative_run,
+    gather,
+)
 from polling import wait_until
 
 WHOSE: ContextVar[int] = ContextVar("whose")
@@ -331,3 +336,71 @@ def test_what_is_in_line_when_it_closes_never_begins(make_stage):
     stage.greenlets.close()
     stage.loop.call_soon_threadsafe(gate.set)
     assert stage.seen(1) == ["first"]
+
+
+def in_one_turn(stage, *works) -> None:
+    """Begin all *works* in one turn of the loop."""
+    stage.greenlets.feed(Hub())  # this thread wakes the loop up when it says so
+    for work in works:
+        stage.begin(work)
+    stage.greenlets.wake()
+
+
+class Hub:
+    """Another loop, whose turns a test takes."""
+
+    def __init__(self) -> None:
+        self.on_tick: set = set()
+
+
+def test_what_another_loop_begins_wakes_this_one_up_once_for_each_of_its_turns(make_stage):
+    stage, hub, woken = make_stage(), Hub(), []
+    wake = stage.loop.call_soon_threadsafe
+    stage.loop.call_soon_threadsafe = lambda *what: (woken.append(what), wake(*what))
+    stage.greenlets.feed(hub)
+    for n in range(3):
+        stage.begin(lambda _run, n=n: stage.noted.append(n))
+    assert not woken
+    (turn,) = hub.on_tick
+    turn()
+    assert stage.seen(3) == [0, 1, 2]
+    assert len(woken) == 1
+    turn()
+    assert len(woken) == 1
+    other = threading.Thread(target=stage.begin, args=(lambda _run: stage.noted.append(3),))
+    other.start()
+    other.join()
+    assert stage.seen(4)[3] == 3
+
+
+def test_all_that_one_turn_gathers_goes_before_any_of_its_ends(make_stage):
+    stage, heard = make_stage(), []
+
+    def together(items):
+        heard.append(items)
+
+    def work(n):
+        if n:  # one that gathers nothing may end first
+            gather(together, [n, -n])
+        stage.greenlets.tell(heard.append, f"end {n}")
+
+    in_one_turn(stage, *[lambda _run, n=n: work(n) for n in range(3)])
+    wait_until(lambda: len(heard) == 4, "all to be told")
+    assert heard == [[1, -1, 2, -2], "end 0", "end 1", "end 2"]
+
+
+def test_an_end_that_breaks_keeps_no_other_from_being_told(make_stage, caplog):
+    stage, heard = make_stage(), []
+    in_one_turn(
+        stage,
+        lambda _run: stage.greenlets.tell(lambda _end: 1 / 0, 1),
+        lambda _run: stage.greenlets.tell(heard.append, 2),
+    )
+    wait_until(lambda: heard, "the other")
+    assert "end_not_told" in caplog.text
+
+
+def test_what_has_its_thread_to_itself_gathers_nothing():
+    heard = []
+    gather(heard.append, ["at once"])
+    assert heard == [["at once"]]
