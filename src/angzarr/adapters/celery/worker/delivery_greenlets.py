@@ -96,7 +96,7 @@ class DeliveryGreenlets:
         for to, what in (*gathered.items(), *ends):
             try:
                 to(what)
-            except Exception:  # noqa: BLE001 - the others are to hear too
+            except BaseException:  # noqa: BLE001 - the others are to hear too
                 _log.exception("end_not_told")
         self._take_up()
 
