@@ -33,15 +33,15 @@ class Full(Stream):
 
 @pytest.fixture
 def logger():
-    logger = logging.Logger("lines", logging.INFO)
+    logger = logging.getLogger("tests.lines")
     logger.propagate = False
-    return logger
+    logger.setLevel(logging.INFO)
+    yield logger
+    logger.handlers, logger.filters, logger.parent = [], [], logging.getLogger()
 
 
 def records(*texts: object) -> list[logging.LogRecord]:
-    return [
-        logging.LogRecord("lines", logging.INFO, __file__, 1, text, (), None) for text in texts
-    ]
+    return [logging.LogRecord("lines", logging.INFO, __file__, 1, text, (), None) for text in texts]
 
 
 def handler_of(stream, kind=logging.StreamHandler):
@@ -68,8 +68,9 @@ def test_no_write_is_larger_than_a_pipe_takes_as_a_whole(logger):
 
 
 def test_a_handler_gets_what_its_level_and_those_of_loggers_above_let_through(logger):
-    above, deaf = logging.Logger("above"), handler_of(Stream())
+    above, deaf = logging.getLogger("tests.above"), handler_of(Stream())
     above.handlers, logger.parent, logger.propagate = [handler_of(Stream())], above, True
+    above.propagate = False
     deaf.setLevel(logging.WARNING)
     logger.handlers = [deaf]
     handle_all(logger, records("one", "two"))

@@ -88,9 +88,7 @@ class CoroutinesPool(BasePool):
             run = partial(self._run, target, args, kwargs, told, accept_callback, limits)
             self.greenlets.begin(f"{task}[{event_id}]", partial(_owning, run))
         else:
-            self.executor.submit(
-                self._run, target, args, kwargs, callback, accept_callback, limits
-            )
+            self.executor.submit(self._run, target, args, kwargs, callback, accept_callback, limits)
 
     def _shares_loop(self, task: str) -> bool:
         handler = self._runtime.handlers.get(task)
