@@ -10,61 +10,43 @@ import amqp
 import pytest
 from kombu import Exchange, Queue
 from kombu.asynchronous import Hub
+from tests.contracts.message_lines import LoopOfLine, MessageLineContract
 
 from angzarr.adapters.celery.connection import AngzarrConnection
 from angzarr.adapters.celery.worker.message_receiver import NamingConsumer
-from angzarr.adapters.rabbitmq import arrivals
 from polling import wait_until
 
 PREFETCH = 20
 
 
-class Loop:
-    """Turns one connection in a loop, as a worker does, and remembers what it was shown."""
-
-    def __init__(self, url: str, queue: Queue) -> None:
-        self.shown: list[list[Any]] = []
-        self.put_back: list[Any] = []
-        self.taken: list[Any] = []
-        self.take = self.taken.append
-        heard = {"on_fetched": self.see, "on_put_back": self.put_back.extend}
-        self.hub = Hub()
-        self.connection = AngzarrConnection(url, transport_options=heard)
+class Loop(LoopOfLine):
+    def __init__(self, url: str, queue: Queue, prefetch: int) -> None:
+        super().__init__()
+        hub = Hub()
+        self.connection = AngzarrConnection(url, transport_options=self.heard())
         self.connection.connect()
         self.channel = self.connection.channel()
-        self.connection.transport.register_with_event_loop(self.connection.connection, self.hub)
-        self.hub.call_repeatedly(0.05, list)  # no turn waits for longer
+        self.connection.transport.register_with_event_loop(self.connection.connection, hub)
+        self.line = self.connection.connection.arrivals
         self.consumer = NamingConsumer(
-            self.channel, [queue], reread=lambda _queue, _identity, make, _packed: make(),
-            on_message=self._take, accept=["json"],
-            prefetch_count=PREFETCH,
+            self.channel, [queue], reread=self.read_again, on_message=self.on_message,
+            accept=["json"], prefetch_count=prefetch,
         )  # fmt: skip
-        self._turns = self.hub.create_loop()
+        self.begin(hub)
 
-    def see(self, messages: list[Any]) -> None:
-        self.shown.append([message.payload for message in messages])
-
-    def _take(self, message: Any) -> None:
-        self.take(message)
-
-    def turn(self) -> None:
-        next(self._turns)
-
-    def messages(self, count: int) -> list[Any]:
-        wait_until(lambda: (self.turn(), len(self.taken) >= count)[1])
-        return [message.payload for message in self.taken]
-
-    def read_without_handing_out(self, count: int) -> None:
-        """Wait until *count* messages are in line, as an answer to something else brings them."""
-        line = self.connection.connection.arrivals._line
+    def fill_line(self, count: int) -> None:
+        """Read as an answer to something else does, which hands nothing out."""
         reads = self.connection.connection.drain_events
 
         def came() -> bool:
             with suppress(TimeoutError):
                 reads(timeout=0.1)
-            return len(line) >= count
+            return len(self.line.line) >= count
 
         wait_until(came)
+
+    def lose_connection(self) -> None:
+        self.connection.connection.collect()
 
     def close(self) -> None:
         self.connection.close()
@@ -96,8 +78,8 @@ def publish(amqp_url: str, queue: Queue) -> Iterator[Any]:
 def open_loop(amqp_url: str, queue: Queue) -> Iterator[Any]:
     made: list[Loop] = []
 
-    def open_loop() -> Loop:
-        made.append(Loop(amqp_url, queue))
+    def open_loop(prefetch: int = PREFETCH) -> Loop:
+        made.append(Loop(amqp_url, queue, prefetch))
         return made[-1]
 
     yield open_loop
@@ -123,14 +105,16 @@ def left(loop: Loop, queue: Queue) -> int:
     return int(queue(loop.channel).queue_declare(passive=True).message_count)
 
 
-def test_what_has_come_is_shown_together_before_the_first_is_handed_out(publish, open_loop):
-    publish(5)
-    loop = open_loop()
-    loop.take = lambda message: (loop.shown or pytest.fail("unseen"), loop.taken.append(message))
-    loop.consumer.consume()
-    loop.read_without_handing_out(5)
-    assert loop.messages(5) == list(range(5))
-    assert loop.shown == [list(range(5))]
+class TestRabbitMQLine(MessageLineContract):
+    @pytest.fixture
+    def send(self, publish):
+        return publish
+
+    @pytest.fixture
+    def ready(self, amqp_url, queue):
+        with AngzarrConnection(amqp_url) as connection:
+            channel = connection.channel()
+            yield lambda: queue(channel).queue_declare(passive=True).message_count
 
 
 def test_what_a_turn_acknowledges_is_one_frame_where_nothing_before_it_is_open(
@@ -187,44 +171,6 @@ def test_what_is_to_be_acknowledged_is_when_the_channel_is_closed(publish, open_
     publish(1)
     again.messages(1)
     assert not again.taken[0].delivery_info["redelivered"]
-
-
-def test_what_is_in_line_when_its_consumer_is_cancelled_goes_back(publish, open_loop, queue):
-    publish(5)
-    loop = open_loop()
-    loop.consumer.consume()
-    loop.read_without_handing_out(5)
-    loop.consumer.cancel()
-    assert [message.payload for message in loop.put_back] == list(range(5))
-    assert not loop.taken
-    wait_until(lambda: left(loop, queue) == 5)
-
-
-def test_what_is_in_line_when_the_connection_is_lost_has_its_claims_freed(publish, open_loop):
-    publish(3)
-    loop = open_loop()
-    loop.consumer.consume()
-    loop.read_without_handing_out(3)
-    loop.connection.connection.collect()
-    assert [message.payload for message in loop.put_back] == list(range(3))
-    loop.turn()
-    assert not loop.taken
-
-
-def test_a_connection_that_is_lost_while_a_message_is_handed_out_frees_its_claim(
-    publish, open_loop
-):
-    def fail(_message: Any) -> None:
-        msg = "lost"
-        raise ConnectionResetError(msg)
-
-    publish(1)
-    loop = open_loop()
-    loop.take = fail
-    loop.consumer.consume()
-    with pytest.raises(ConnectionResetError):
-        loop.messages(1)
-    assert [message.payload for message in loop.put_back] == [0]
 
 
 @pytest.fixture
@@ -301,13 +247,3 @@ def test_without_a_loop_a_connection_that_is_lost_frees_the_claims_of_what_was_n
     shown = [n for together in drained.shown for n in together]
     assert [message.payload for message in drained.put_back] == shown
     assert not drained.taken
-
-
-def test_who_is_shown_messages_and_fails_stops_none(publish, open_loop, monkeypatch, caplog):
-    monkeypatch.setattr(arrivals, "LONGEST_TURN", -1.0)  # one message a turn
-    publish(4)
-    loop = open_loop()
-    loop.connection.connection.on_fetched = lambda _messages: 1 / 0
-    loop.consumer.consume()
-    assert loop.messages(4) == list(range(4))
-    assert "fetched_messages_not_told" in caplog.text

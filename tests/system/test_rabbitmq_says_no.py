@@ -74,7 +74,7 @@ def test_a_worker_that_starts_while_rabbitmq_is_out_of_memory_drains_it(site, al
 
 def test_who_publishes_while_rabbitmq_is_out_of_memory_is_told(site, server, alarm, monkeypatch):
     monkeypatch.setattr("angzarr.adapters.celery.publish.publisher.CONFIRMED_WITHIN", 1)
-    monkeypatch.setattr("angzarr.adapters.rabbitmq.transport.CONFIRMED_WITHIN", 1)
+    monkeypatch.setattr("angzarr.adapters.rabbitmq.channel.CONFIRMED_WITHIN", 1)
     publish(site, 1)
     alarm()
     for send in (lambda: publish(site, 2), lambda: site.module.add.delay(1, 1)):

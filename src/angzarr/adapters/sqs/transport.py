@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -26,12 +26,13 @@ from angzarr.adapters.sqs.message_batches import (
     send_batches,
 )
 from angzarr.adapters.sqs.polling import GONE, PollingChannel, code_of
-from angzarr.adapters.sqs.received import Received, ReceivedMessages
+from angzarr.adapters.sqs.received import ReceivedMessages
 from angzarr.adapters.sqs.refusals import SqsRefused, refusals
 from angzarr.events.headers import NoNumber, read_number
 from angzarr.events.received import ENVELOPE, UNREADABLE, DamagedEnvelope, check_envelope
 from angzarr.runtime.failures import is_machine_fault
 from angzarr.runtime.json_bounds import TooMuch, check_json
+from angzarr.runtime.message_line import MessageInLine
 
 _log = logging.getLogger("angzarr.transport")
 
@@ -103,23 +104,14 @@ class SqsChannel(PollingChannel):
         queue = self._tag_to_queue.get(consumer_tag)
         super().basic_cancel(consumer_tag)
         if queue is not None and self.connection.received is not None:
-            self.connection.received.put_back(self, queue)
+            self.connection.received.reject(self, queue)
 
     def close(self) -> None:
         """Delete what is to be, and close; what was not acknowledged goes back."""
-        received = None if self.connection is None else self.connection.received
         self.deletions.send()
+        if self.connection is not None and self.connection.received is not None:
+            self.connection.received.forget(self)
         super().close()
-        if received is not None:
-            received.forget(self)
-
-    def hand_over(self, one: Received) -> Any:
-        """Give its callback the message *one*; one that came before is read with care."""
-        message = one.message
-        if one.reread is not None:
-            message = one.reread()
-            self.qos.append(message, message.delivery_tag)
-        return one.callback(message)
 
     def _receive(self, queue: str, callback: Any, payload: Any) -> Any:
         make = partial(self.Message, payload, channel=self)
@@ -128,11 +120,20 @@ class SqsChannel(PollingChannel):
             message = make()
         else:
             message = self._packed(payload)
-            reread = partial(callback.redelivered, identity, make, partial(self._packed, payload))
+            again = partial(callback.redelivered, identity, make, partial(self._packed, payload))
+            reread = partial(self._reread, again)
         self.qos.append(message, message.delivery_tag)
-        one = Received(self, queue, callback, message, reread, shown=False)
         received = self.connection.received
-        return self.hand_over(one) if received is None else received.add(one)
+        if received is None:
+            return callback(message if reread is None else reread())
+        one = MessageInLine(self, queue, callback, message, reread)
+        return received.add(one, self.qos.prefetch_count)
+
+    def _reread(self, read: Callable[[], Any]) -> Any:
+        """The message that *read* makes, which is held in place of the one it is made of."""
+        message = read()
+        self.qos.append(message, message.delivery_tag)
+        return message
 
     def _packed(self, payload: Any) -> Any:
         """The message in *payload*, its body as it came."""

@@ -8,7 +8,9 @@ import pytest
 
 from angzarr.adapters.sqs import received as module
 from angzarr.adapters.sqs.deletions import MOST_A_CALL
-from angzarr.adapters.sqs.received import GATHERING, Received, ReceivedMessages
+from angzarr.adapters.sqs.received import GATHERING, ReceivedMessages
+from angzarr.runtime import message_line
+from angzarr.runtime.message_line import MessageInLine
 
 
 class Loop:
@@ -55,8 +57,8 @@ class Channel:
     def poll_again(self) -> None:
         self.done.append("poll")
 
-    def hand_over(self, one: Received) -> None:
-        self.done.append(one.message)
+    def take(self, message: Any) -> None:
+        self.done.append(message)
 
 
 class World:
@@ -77,7 +79,7 @@ class World:
             self.messages.delete_soon(self.channel)
 
     def receive(self, what: str) -> None:
-        self.messages.add(Received(self.channel, "q", print, what, None, shown=False))
+        self.messages.add(MessageInLine(self.channel, "q", self.channel.take, what), 4)
 
 
 @pytest.fixture
@@ -91,7 +93,8 @@ def world() -> Any:
 def has_backlog(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Empty: the pool has little to do."""
     busy: list[int] = []
-    monkeypatch.setattr(module, "has_backlog", lambda _limit: bool(busy))
+    for one in (module, message_line):
+        monkeypatch.setattr(one, "has_backlog", lambda _limit: bool(busy))
     return busy
 
 
@@ -125,11 +128,11 @@ def test_a_full_call_waits_for_no_more(world, has_backlog):
 
 
 def test_a_turn_that_runs_a_long_task_hands_out_no_more(world, has_backlog):
-    def run(one: Received) -> None:
+    def run(message: Any) -> None:
         world.now += 1.0
-        world.channel.done.append(one.message)
+        world.channel.done.append(message)
 
-    world.channel.hand_over = run
+    world.channel.take = run
     world.receive("first")
     world.receive("second")
     world.loop.read()
