@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DataError, IntegrityError
 
 from angzarr.adapters.sql.engine.engine import build_engine, in_transaction
-from angzarr.adapters.sql.engine.statements import insert_rows
+from angzarr.adapters.sql.engine.statements import Lookup, insert_rows
 from angzarr.adapters.sql.ledger.column_types import (
     Name,
     UtcTime,
@@ -190,3 +190,21 @@ def test_one_that_ends_each_time_is_away(database):
     with pytest.raises(StoreUnavailable):
         in_transaction(database, add)
     assert stored(database) == []
+
+
+def named(connection, names):
+    lookup = Lookup(select(ROWS.c.order).order_by(ROWS.c.order), ROWS.c.order)
+    return [row.order for row in lookup.rows(connection, names)]
+
+
+ODD_NAMES = ["", "a", "a\x1fb", "b", ",", '{"x"}', "\\", "'", "é", "NULL"]
+
+
+@given(st.sets(st.sampled_from(ODD_NAMES)), st.lists(st.sampled_from([*ODD_NAMES, "none"])))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+def test_a_lookup_finds_the_rows_of_the_texts_and_no_others(engine, there, wanted):
+    rows = [row_of(f"r{number}", order=name) for number, name in enumerate(sorted(there))]
+    with engine.begin() as connection:
+        connection.execute(delete(ROWS))
+        insert_rows(connection, ROWS, rows)
+        assert sorted(named(connection, wanted)) == sorted(there & set(wanted))

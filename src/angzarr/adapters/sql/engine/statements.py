@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol, runtime_checkable
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from sqlalchemy import (
     ARRAY,
@@ -26,7 +27,10 @@ from sqlalchemy import (
     Float,
     FromClause,
     Integer,
+    Result,
+    Select,
     Table,
+    Text,
     any_,
     bindparam,
     func,
@@ -36,6 +40,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
 
 from angzarr.adapters.sql.engine.engine import in_transaction, reading, unavailable_as
 from angzarr.errors import StoreUnavailable
@@ -118,22 +123,35 @@ class Single:
 
 def insert_into(there: Engine | Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
     """An INSERT of the dialect *there*, which can say what to do where there is a row."""
-    if there.dialect.name == "postgresql":
-        return postgresql.insert(table)
-    return sqlite.insert(table)
+    return insert_of(there.dialect.name, table)
+
+
+def insert_of(dialect: str, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """The same, for the dialect of this name: to be built once."""
+    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert *rows*, each with the same columns; by COPY on PostgreSQL.
+    """Insert *rows*, each with the same columns; see `insert_columns`."""
+    if rows:
+        names = tuple(rows[0])
+        insert_columns(connection, table, names, [[row[name] for row in rows] for name in names])
+
+
+def insert_columns(
+    connection: Connection, table: Table, names: tuple[str, ...], columns: Sequence[Sequence[Any]]
+) -> None:
+    """Insert rows, given as *columns* that are called *names*; by COPY on PostgreSQL.
 
     Raises what SQLAlchemy raises for an INSERT: IntegrityError where a row is there already,
     DataError, TypeError or OverflowError for a value that no column can hold.
     """
-    if not rows:
+    if not columns or not columns[0]:
         return
     if connection.dialect.name == "postgresql":
-        _copy(connection, table, rows)
+        _copy(connection, _copy_into(table, names, connection.dialect), columns)
     else:
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         connection.execute(insert(table), rows)
 
 
@@ -148,6 +166,32 @@ def among(
     if connection.dialect.name == "postgresql":
         return column == any_(literal(wanted, ARRAY(column.type)))
     return column.in_(wanted)
+
+
+class Lookup:
+    """*statement* for the rows whose *column* is one of some texts: built once, for all of them.
+
+    On PostgreSQL they travel as one text, since its driver writes an array text by text.
+    """
+
+    def __init__(self, statement: Select[Any], column: Column[str]) -> None:
+        self._statement = statement
+        self._column = column
+        split = func.string_to_array(bindparam("wanted", type_=Text), _BETWEEN)
+        self._at_once = statement.where(column == any_(split))
+
+    def rows(self, connection: Connection, values: Iterable[str]) -> Result[Any]:
+        """The rows of *values*, which are as the column stores them."""
+        wanted = sorted(set(values))
+        joined = _BETWEEN.join(wanted)
+        splits = wanted and wanted[0] and joined.count(_BETWEEN) == len(wanted) - 1
+        if splits and connection.dialect.name == "postgresql":
+            return connection.execute(self._at_once, {"wanted": joined})
+        return connection.execute(self._statement.where(among(connection, self._column, wanted)))
+
+
+#: What stands between texts that travel as one. One that holds it travels in an array.
+_BETWEEN: Final = "\x1f"
 
 
 def as_table(
@@ -170,27 +214,39 @@ def as_table(
     return select(*parts).subquery(name)
 
 
-def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Send *rows* as one stream: no statement, no plan and no answer for each."""
-    dialect, names = connection.dialect, list(rows[0])
+class _CopyInto(NamedTuple):
+    """A COPY into columns of a table: built once."""
+
+    statement: str
+    #: The types of the columns as PostgreSQL lists them, without lengths.
+    types: Sequence[str]
+    #: Makes each column what the driver takes.
+    write: Sequence[Callable[[Sequence[Any]], Sequence[Any]]]
+
+
+@lru_cache(64)
+def _copy_into(table: Table, names: tuple[str, ...], dialect: Dialect) -> _CopyInto:
     quote = dialect.identifier_preparer.quote
     listed = ", ".join(map(quote, names))
-    statement = f"COPY {quote(table.name)} ({listed}) FROM STDIN (FORMAT BINARY)"
-    columns = [_written(table, name, dialect, [row[name] for row in rows]) for name in names]
-    types = [_type_of(table, name, dialect) for name in names]
+    types = [table.c[name].type for name in names]
+    return _CopyInto(
+        f"COPY {quote(table.name)} ({listed}) FROM STDIN (FORMAT BINARY)",
+        [kind.compile(dialect).lower().partition("(")[0] for kind in types],
+        [_writer(kind, dialect) for kind in types],
+    )
+
+
+def _copy(connection: Connection, copy: _CopyInto, columns: Sequence[Sequence[Any]]) -> None:
+    """Send rows as one stream: no statement, no plan and no answer for each."""
+    written = [write(values) for write, values in zip(copy.write, columns, strict=True)]
     with (
-        raw(connection, statement) as lent,
+        raw(connection, copy.statement) as lent,
         lent.cursor() as cursor,
-        cursor.copy(statement) as stream,
+        cursor.copy(copy.statement) as stream,
     ):
-        stream.set_types(types)
-        for values in zip(*columns, strict=True):
+        stream.set_types(copy.types)
+        for values in zip(*written, strict=True):
             stream.write_row(values)
-
-
-def _type_of(table: Table, name: str, dialect: Dialect) -> str:
-    """The name of a column's type as PostgreSQL lists it, without a length."""
-    return table.c[name].type.compile(dialect).lower().partition("(")[0]
 
 
 @runtime_checkable
@@ -201,15 +257,14 @@ class _WritesColumns(Protocol):
         """*values* as PostgreSQL's driver takes them."""
 
 
-def _written(table: Table, name: str, dialect: Dialect, values: Sequence[Any]) -> Sequence[Any]:
-    """*values* as their column takes them; raises OverflowError as `_int4`."""
-    kind = table.c[name].type
+def _writer(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """The function that makes the values of a column of *kind* what the driver takes."""
     if isinstance(kind, _WritesColumns):
-        return kind.write_all(values)
+        return kind.write_all
     if type(kind) is Integer:
-        return _int4(values)
+        return _int4
     write = kind.dialect_impl(dialect).bind_processor(dialect)
-    return values if write is None else list(map(write, values))
+    return (lambda values: values) if write is None else lambda values: list(map(write, values))
 
 
 def _int4(numbers: Sequence[int | None]) -> Sequence[int | None]:

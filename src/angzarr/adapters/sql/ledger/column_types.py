@@ -72,7 +72,13 @@ class Name(ValidText):
         return list(map(_name_of, texts))
 
 
-def _texts(values: Sequence[Any]) -> list[str | None]:
+#: What a column of texts may hold as it is: a word of an enum is made the text that it is.
+_TEXTS: Final = frozenset({str, type(None)})
+
+
+def _texts(values: Sequence[Any]) -> Sequence[str | None]:
+    if _TEXTS.issuperset(map(type, values)):
+        return values
     return [None if value is None else str(value) for value in values]
 
 

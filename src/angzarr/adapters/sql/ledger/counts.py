@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
-from angzarr.adapters.sql.engine.statements import insert_into
+from angzarr.adapters.sql.engine.statements import insert_of
 from angzarr.adapters.sql.ledger.column_types import stored_name
 from angzarr.adapters.sql.ledger.tables import (
     entry_from,
@@ -108,16 +108,17 @@ def grow(connection: Connection, grown: Mapping[str, Growth], now: datetime) -> 
     if not grown:
         return
     rows = [_new_row(name, grown[name]) for name in sorted(grown)]
-    written = connection.execute(_growing(connection), rows).all()
+    written = connection.execute(_growing(connection.dialect.name), rows).all()
     fixed = {row.fingerprint for row in written if row.status == GroupStatus.FIXED}
     for name in sorted(fixed):
         if grown[name].fails:
             _regress(connection, name, now)
 
 
-def _growing(connection: Connection) -> Any:
+@cache
+def _growing(dialect: str) -> Any:
     """The statement that adds a group, or adds to it."""
-    statement = insert_into(connection, ledger_groups)
+    statement = insert_of(dialect, ledger_groups)
     columns, new = ledger_groups.c, statement.excluded
     is_latest = new.last_failed_at >= columns.last_failed_at
     changes: dict[str, Any] = {
@@ -158,16 +159,21 @@ def _regress(connection: Connection, fingerprint: str, now: datetime) -> None:
 
 def write_counts(connection: Connection, counted: Mapping[CountKey, Amounts]) -> None:
     """Add *counted* to the counts, in the order of their keys."""
-    statement = insert_into(connection, ledger_counts)
-    new = {name: ledger_counts.c[name] + statement.excluded[name] for name in _AMOUNTS}
     rows = [
         {"key": key_of(kind), **kind._asdict(), **amounts._asdict()}
         for kind, amounts in counted.items()
     ]
     rows.sort(key=itemgetter("key"))
     if rows:
-        by_key = [ledger_counts.c.key]
-        connection.execute(statement.on_conflict_do_update(index_elements=by_key, set_=new), rows)
+        connection.execute(_counting(connection.dialect.name), rows)
+
+
+@cache
+def _counting(dialect: str) -> Any:
+    """The statement that adds a kind's counts, or adds to them."""
+    statement = insert_of(dialect, ledger_counts)
+    new = {name: ledger_counts.c[name] + statement.excluded[name] for name in _AMOUNTS}
+    return statement.on_conflict_do_update(index_elements=[ledger_counts.c.key], set_=new)
 
 
 #: Groups compared in one transaction.

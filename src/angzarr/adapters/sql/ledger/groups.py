@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
+    CompoundSelect,
     Connection,
     Select,
     and_,
+    bindparam,
     case,
     func,
     literal,
@@ -20,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from angzarr.adapters.sql.ledger.column_types import LONGEST_NAME, stored_name
+from angzarr.adapters.sql.ledger.column_types import Name, UtcTime, stored_name
 from angzarr.adapters.sql.ledger.counts import append_line
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.paging import begins_with, follows, newest_first
@@ -162,6 +165,8 @@ def _conditions(wanted: GroupFilter) -> list[ColumnElement[bool]]:
 
 _entries = ledger_entries.c
 _KINDS = {"handler": _entries.handler_name, "group": _entries.fingerprint}
+#: Questions that are remembered: of how many handlers and groups they ask.
+_SHAPES: Final = 64
 
 
 class SqlPeers(Peers):
@@ -177,14 +182,15 @@ class SqlPeers(Peers):
         asked = [("handler", name) for name in handlers] + [("group", name) for name in groups]
         if not asked:
             return PeerReport()
-        wanted = union_all(*(_part(*one, number, since) for number, one in enumerate(asked)))
+        wanted = _fared(tuple(kind for kind, _ in asked))
+        names = {f"name_{number}": stored_name(name) for number, (_, name) in enumerate(asked)}
 
         def read(connection: Connection) -> dict[tuple[str, str], PeerStats]:
             return {
                 asked[row.number]: PeerStats(
                     events=row.events, failed=int(row.failed or 0), handled=int(row.handled or 0)
                 )
-                for row in connection.execute(wanted)
+                for row in connection.execute(wanted, {**names, "since": since})
             }
 
         found = self._database.read(read)
@@ -198,8 +204,15 @@ class SqlPeers(Peers):
         self._database.close()
 
 
-def _part(kind: str, name: str, number: int, since: datetime) -> Select[int, int, Any, Any]:
+@lru_cache(_SHAPES)
+def _fared(kinds: tuple[str, ...]) -> CompoundSelect[Any]:
+    """The question after names of these *kinds*, which are its parameters, like `since`."""
+    return union_all(*(_part(kind, number) for number, kind in enumerate(kinds)))
+
+
+def _part(kind: str, number: int) -> Select[int, int, Any, Any]:
     """The question after one name, answered from the entries that failed last."""
+    since = bindparam("since", type_=UtcTime)
     last = (
         select(
             _entries.status,
@@ -207,7 +220,7 @@ def _part(kind: str, name: str, number: int, since: datetime) -> Select[int, int
             _entries.resolved_by,
             _entries.resolved_at,
         )
-        .where(_KINDS[kind] == name[:LONGEST_NAME])
+        .where(_KINDS[kind] == bindparam(f"name_{number}", type_=Name))
         .order_by(_entries.last_failed_at.desc(), _entries.id.desc())
         .limit(MOST)
         .subquery()

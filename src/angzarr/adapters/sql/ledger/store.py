@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from angzarr.adapters.sql.engine.statements import among, insert_rows
+from angzarr.adapters.sql.engine.statements import Lookup, among, insert_columns, insert_rows
 from angzarr.adapters.sql.ledger.column_types import stored_name
 from angzarr.adapters.sql.ledger.counts import count
 from angzarr.adapters.sql.ledger.database import LedgerDatabase, prune
@@ -26,14 +26,17 @@ from angzarr.adapters.sql.ledger.queries import (
     within_time,
 )
 from angzarr.adapters.sql.ledger.tables import (
+    ENTRY,
+    ENTRY_LINE,
+    entry_columns,
     entry_from,
-    entry_line_row,
     entry_row,
     failure_from,
     ledger_entries,
     ledger_history,
     ledger_letters,
     letter_row,
+    line_columns,
     line_from,
 )
 from angzarr.analysis.ledger import transition
@@ -74,11 +77,17 @@ def file_failures(
     return filed
 
 
+_history: Final = ledger_history.c
+_BY_ID: Final = select(ledger_entries).order_by(ledger_entries.c.id)
+_LOCKING: Final = Lookup(_BY_ID.with_for_update(), ledger_entries.c.id)
+_FILED: Final = Lookup(
+    select(_history.letter_id, _history.replay, _history.entry_id), _history.letter_id
+)
+
+
 def lock_entries(connection: Connection, ids: Iterable[str]) -> dict[str, Entry]:
     """The entries among *ids*, locked until the transaction ends, always in one order."""
-    wanted = select(ledger_entries).where(among(connection, ledger_entries.c.id, ids))
-    rows = connection.execute(wanted.order_by(ledger_entries.c.id).with_for_update())
-    return {row.id: entry_from(row) for row in rows}
+    return {row.id: entry_from(row) for row in _LOCKING.rows(connection, ids)}
 
 
 def save_entries(connection: Connection, changed: Iterable[tuple[Entry, Entry]]) -> None:
@@ -116,13 +125,15 @@ def _ends(steps: Iterable[CountStep]) -> list[tuple[Entry, Entry]]:
 
 def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine | None]]) -> None:
     """Add to the history of the entries named first; None adds nothing."""
-    rows = [entry_line_row(one, line) for one, line in lines if line]
-    insert_rows(connection, ledger_history, rows)
+    told = [(entry_id, line) for entry_id, line in lines if line]
+    if told:
+        names = ("entry_id", *ENTRY_LINE)
+        insert_columns(connection, ledger_history, names, line_columns(told))
 
 
 def _write(connection: Connection, filing: FilingPlan, steps: Sequence[CountStep]) -> None:
-    new = [entry_row(after) for before, after, _ in steps if after and before is None]
-    insert_rows(connection, ledger_entries, new)
+    new = [after for before, after, _ in steps if after and before is None]
+    insert_columns(connection, ledger_entries, ENTRY, entry_columns(new))
     save_entries(connection, [(before, after) for before, after, _ in steps if before and after])
     append_lines(connection, filing.lines)
     if replaced := filing.replaced():
@@ -135,14 +146,11 @@ def _known_letters(
     connection: Connection, failures: Sequence[Failure]
 ) -> dict[str, set[tuple[int, str]]]:
     """The places where these letters, and those whose replay failed, were filed before."""
-    history = ledger_history.c
-    wanted = select(history.letter_id, history.replay, history.entry_id)
     asked: dict[str, list[str]] = {}
     for letter_id in letter_ids_of(failures):
         asked.setdefault(stored_name(letter_id), []).append(letter_id)
-    ids = among(connection, history.letter_id, asked)
     found: dict[str, set[tuple[int, str]]] = {}
-    for row in connection.execute(wanted.where(ids)):
+    for row in _FILED.rows(connection, asked):
         for letter_id in asked[row.letter_id]:
             found.setdefault(letter_id, set()).add((row.replay, row.entry_id))
     return found

@@ -228,8 +228,9 @@ ledger_counts = Table(
 ledger_version = version_table("ledger", METADATA)
 
 
-_FIELDS = tuple(field.name for field in fields(Entry))
-_values: Final = operator.attrgetter(*_FIELDS)
+#: The columns of ledger_entries.
+ENTRY: Final = tuple(field.name for field in fields(Entry))
+_values: Final = operator.attrgetter(*ENTRY)
 #: What the histories of groups and jobs have of a line, and what those of entries have besides.
 LINE: Final = ("at", "who", "what", "detail")
 ENTRY_LINE: Final = (*LINE, "letter_id", "replay")
@@ -239,13 +240,18 @@ _entry_line_values: Final = operator.attrgetter(*ENTRY_LINE)
 
 def entry_row(entry: Entry) -> dict[str, Any]:
     """*entry* as a row of ledger_entries."""
-    return dict(zip(_FIELDS, _values(entry), strict=True))
+    return dict(zip(ENTRY, _values(entry), strict=True))
+
+
+def entry_columns(entries: Sequence[Entry]) -> list[Sequence[Any]]:
+    """*entries* as columns of ledger_entries, in the order of `ENTRY`."""
+    return list(zip(*map(_values, entries), strict=True))
 
 
 def entry_from(row: Row[Any]) -> Entry:
     """A row of ledger_entries, which may have other columns besides, as an entry."""
     columns = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
-    values = {name: columns[name] for name in _FIELDS}
+    values = {name: columns[name] for name in ENTRY}
     values["status"] = read_word(Status, values["status"])
     if values["failure_class"] is not None:
         values["failure_class"] = read_word(FailureClass, values["failure_class"])
@@ -307,9 +313,10 @@ def line_row(line: HistoryLine) -> dict[str, Any]:
     return dict(zip(LINE, _line_values(line), strict=True))
 
 
-def entry_line_row(entry_id: str, line: HistoryLine) -> dict[str, Any]:
-    """*line* as a row of the history of an entry."""
-    return {"entry_id": entry_id, **dict(zip(ENTRY_LINE, _entry_line_values(line), strict=True))}
+def line_columns(lines: Sequence[tuple[str, HistoryLine]]) -> list[Sequence[Any]]:
+    """*lines*, each of the entry named first, as columns `entry_id` and `ENTRY_LINE`."""
+    values = zip(*(_entry_line_values(line) for _, line in lines), strict=True)
+    return [[entry_id for entry_id, _ in lines], *values]
 
 
 def line_from(row: Row[Any], names: Sequence[str] = ENTRY_LINE) -> HistoryLine:
