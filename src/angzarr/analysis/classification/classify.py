@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from angzarr.analysis.classification.evidence import Evidence, EvidenceItem, ReplayProblem
 from angzarr.analysis.classification.rules import (
     ClassificationRule,
     Pause,
-    RuleIndex,
     RuleTrial,
     RuleVerdict,
-    decide,
     try_all,
     verdict_of,
 )
+from angzarr.analysis.classification.verdict_memo import VerdictMemo
 from angzarr.analysis.ledger.entry import Entry, FailureClass
 from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.transition import Action, EntryDecision
@@ -72,6 +72,7 @@ class Unattended:
         return ""
 
 
+@lru_cache(64)
 def _days(span: timedelta) -> str:
     days = span / timedelta(days=1)
     return f"{days:.3g} days" if days != 1 else "1 day"
@@ -140,11 +141,11 @@ class Classifier:
     unattended: Unattended
     #: Asked instead of the rules, which still stand in where it breaks.
     replacement: Replacement | None = None
-    _sieve: RuleIndex = field(init=False, repr=False, compare=False)
+    _memo: VerdictMemo = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Make what finds the rules that are worth trying."""
-        object.__setattr__(self, "_sieve", RuleIndex(self.rules))
+        """Make what asks the rules."""
+        object.__setattr__(self, "_memo", VerdictMemo(self.rules))
 
     def __call__(self, evidence: Evidence) -> EntryDecision:
         """The action, with class and evidence."""
@@ -173,7 +174,7 @@ class Classifier:
             except Exception as error:  # noqa: BLE001 - it is of others and must not stop the worker
                 said = f"the classifier of this app failed: {type(error).__name__}: {error}"
                 broken = [printable(said[:300])]
-        found, more = decide(self._sieve.rules_for(evidence), evidence)
+        found, more = self._memo.find(evidence)
         return found or _FALLBACK, [*broken, *more]
 
     def _limited(
