@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from angzarr.analysis.ledger.entry import BY_REPLAY, OPEN, Entry, HistoryLine, Status
@@ -63,7 +64,7 @@ def kind_of(entry: Entry) -> CountKey:
         entry.handler_name,
         entry.event_type,
         (entry.failure_class or ""),
-        entry.status.value,
+        str(entry.status),
     )
 
 
@@ -191,13 +192,27 @@ def counting_in(seen: PeerReport, steps: Iterable[CountStep], since: datetime) -
     Exact up to `MOST` entries. Beyond that older ones may count that newer ones would push out.
     """
     handlers, groups = _Sums(seen.handlers), _Sums(seen.groups)
-    for step in steps:
-        for entry, times in ((step.before, -1), (step.after, 1)):
-            if entry is not None:
-                failed, handled = _lately(entry, since)
-                handlers.add(entry.handler_name, times, failed, handled)
-                groups.add(entry.fingerprint, times, failed, handled)
+    new: dict[tuple[str, str, bool, bool], int] = {}
+    for before, after, _ in steps:
+        if before is not None:
+            _count_in(handlers, groups, (*_names(before), *_lately(before, since)), -1)
+        if after is not None:
+            kind = (*_names(after), *_lately(after, since))
+            new[kind] = new.get(kind, 0) + 1
+    for kind, times in new.items():
+        _count_in(handlers, groups, kind, times)
     return PeerReport(handlers=handlers.stats(), groups=groups.stats())
+
+
+_names: Final = attrgetter("handler_name", "fingerprint")
+
+
+def _count_in(
+    handlers: _Sums, groups: _Sums, kind: tuple[str, str, bool, bool], times: int
+) -> None:
+    handler, group, failed, handled = kind
+    handlers.add(handler, times, failed, handled)
+    groups.add(group, times, failed, handled)
 
 
 def _lately(entry: Entry, since: datetime) -> tuple[bool, bool]:
@@ -215,7 +230,7 @@ class _Sums:
         self._sums = {name: [one.events, one.failed, one.handled] for name, one in seen.items()}
 
     def add(self, name: str, times: int, failed: bool, handled: bool) -> None:  # noqa: FBT001 - counted
-        """Count an entry of *name*, or take it away; what has no name is not counted."""
+        """Count *times* entries of *name*, or take one away; what has no name is not counted."""
         if not name:
             return
         sums = self._sums.setdefault(name, [0, 0, 0])

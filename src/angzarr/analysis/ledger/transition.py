@@ -52,7 +52,7 @@ from angzarr.analysis.ledger.operator_actions import (
 )
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.runtime.fast_init import fast_init
+from angzarr.runtime.fast_init import fast_init, fast_replace
 
 #: A filed entry not classified by then is looked at again: its worker died.
 UNDECIDED: Final = timedelta(minutes=1)
@@ -169,8 +169,9 @@ def decided(entry: Entry, decision: EntryDecision, now: datetime, by: str) -> Ch
     due_at = now + decision.delay if decision.action in _AT_A_TIME else None
     status = _STATUS[decision.action]
     waits_on = decision.action is Action.WAIT and awaits_look(entry)
-    changed = changed_to(
+    changed = fast_replace(
         entry,
+        revision=entry.revision + 1,
         status=status,
         hold=decision.hold if status is Status.HELD else None,
         failure_class=decision.failure_class,
@@ -185,7 +186,7 @@ def decided(entry: Entry, decision: EntryDecision, now: datetime, by: str) -> Ch
     if waits_on and decision.failure_class is entry.failure_class:
         return Change(changed, None)
     said = f"{decision.failure_class}: {decision.evidence}"
-    return Change(changed, HistoryLine(at=now, who=by, what=status.value, detail=said))
+    return Change(changed, HistoryLine(at=now, who=by, what=str(status), detail=said))
 
 
 def awaits_look(entry: Entry) -> bool:
@@ -305,14 +306,15 @@ def believed(told: datetime, now: datetime) -> datetime:
 
 def _facts(failure: Failure, now: datetime) -> dict[str, Any]:
     facts = facts_of(failure)
-    return facts | {"last_failed_at": believed(facts["last_failed_at"], now)}
+    facts["last_failed_at"] = believed(facts["last_failed_at"], now)
+    return facts
 
 
 def _letter_line(failure: Failure, now: datetime) -> HistoryLine:
     return HistoryLine(
         at=now,
         who=(isinstance(failure, DeadLetter) and failure.worker) or "worker",
-        what=Status.FAILED.value,
+        what=str(Status.FAILED),
         detail=explanation_of(failure),
         letter_id=failure.id,
         replay=replay_of(failure),

@@ -115,6 +115,8 @@ class ReplayTargets:
             return letter
         if not (order.to_handler or order.to_queue) and (why := self.of_another(failure)):
             return Refusal(why)
+        if order is AS_IT_IS:  # nearly always
+            return self._sendable(letter)
         if self._strands(letter, order):
             return Refusal(
                 f"later events wait behind it for {letter.handler}, which another handler does not"
