@@ -1,7 +1,8 @@
 """VerdictMemo: failures that are alike get the verdict of the first of them. Pure.
 
-Most dead letters come in floods. What written rules can ask of one is a fixed list, so letters that
-are equal in all of it have one verdict. A rule in Python may ask for anything: nothing is kept then.
+Most dead letters come in floods. What written rules can ask of one is a fixed list: letters that
+are equal in all of it have one verdict. A rule in Python may ask for anything, so that nothing is
+kept then.
 """
 
 from __future__ import annotations
