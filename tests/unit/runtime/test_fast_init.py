@@ -99,3 +99,30 @@ def test_what_is_derived_from_the_given_is_made_as_well():
     assert replace(Derived(name="n"), name="m").key == "m!"
     with pytest.raises(TypeError, match="__init__"):
         Derived(name="n", key="given")  # type: ignore[call-arg]
+
+
+class Sub(Quick):
+    """It has a `__dict__`, and so another layout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class More(Quick):
+    more: int = 1
+
+
+@pytest.mark.parametrize("cls", [Sub, More])
+def test_a_class_that_derives_is_built_as_ever(cls):
+    one = cls(name="a", count=2)
+    assert (type(one), one.name, one.count, one.tags) == (cls, "a", 2, [])
+    assert cls(name="a", tags=["t"]).tags == ["t"]
+    with pytest.raises(FrozenInstanceError):
+        one.name = "b"
+
+
+def test_what_fails_to_be_built_leaves_nothing_that_is_not_frozen():
+    one = Quick(name="a")
+    with pytest.raises(TypeError):
+        one.__init__(name="b", other=1)
+    assert (type(one), one.name) == (Quick, "a")
+    with pytest.raises(FrozenInstanceError):
+        one.name = "c"
