@@ -43,6 +43,8 @@ FULL_SIGNATURE: Final = "signature_2"
 SIGNATURES: Final = frozenset({SIGNATURE, FULL_SIGNATURE})
 
 _LONGEST_COUNT: Final = 9
+#: Nearly all counts, by their texts.
+_COUNTS: Final = {str(count): count for count in range(20)}
 _TRACEPARENT_PARTS: Final = 4
 
 
@@ -80,11 +82,11 @@ def read_facts(metadata: Mapping[str, str]) -> FactsRead:
     fields: dict[str, Any] = {}
     rest: dict[str, str] = {}
     for key, text in metadata.items():
-        if key in _TEXTS:
-            fields[_TEXTS[key]] = text
-        elif key in _READ:
+        if name := _TEXTS.get(key):
+            fields[name] = text
+        elif read := _READ.get(key):
             try:
-                fields[key] = _READ[key](text)
+                fields[key] = read(text)
             except (ValueError, KeyError, OverflowError):
                 rest[key] = text
         else:
@@ -131,6 +133,8 @@ def trace_id(traceparent: str) -> str:
 
 
 def _count(text: str) -> int:
+    if (known := _COUNTS.get(text)) is not None:
+        return known
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_COUNT):
         msg = "not a count"
         raise ValueError(msg)
@@ -139,6 +143,8 @@ def _count(text: str) -> int:
 
 def _time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
+    if moment.tzinfo is UTC:  # as it is written here
+        return moment
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from angzarr.dead_letters.bounds import LETTER, check_texts, is_within
-from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
+from angzarr.dead_letters.text import (
+    from_json_text,
+    read_json_text,
+    to_json_text,
+    valid_text,
+)
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Message, Priority
 from angzarr.payloads.store import PayloadReference, StorageKind
@@ -34,6 +40,10 @@ EVENT_TEXTS: Final[Mapping[str, str]] = {
 
 _STR: Final = frozenset({str})
 _read_json_at = json.JSONDecoder().raw_decode
+#: What JSON takes for white space.
+_SPACES: Final = " \t\n\r"
+#: Characters of a text that is remembered to be JSON.
+_SHORT: Final = 200
 
 
 class Body(NamedTuple):
@@ -243,13 +253,25 @@ def first_arg(body: Body) -> Any:
 
     Raises as well where the body joined of these parts would not be split into them again.
     """
-    args, end = _read_json_at(body.args)
-    _, kwargs_end = _read_json_at(body.kwargs)
-    _, embed_end = _read_json_at(body.embed)
-    if (end, kwargs_end, embed_end) != (len(body.args), len(body.kwargs), len(body.embed)):
-        msg = "more than one JSON value"
-        raise ValueError(msg)
+    args = read_json_text(body.args)
+    if body.args[0] in _SPACES or body.args[-1] in _SPACES:
+        raise ValueError(_MORE_THAN_JSON)
+    for text in body[1:]:
+        check = _check_short if len(text) <= _SHORT else _check
+        check(text)
     return _first(args)
+
+
+def _check(text: str) -> None:
+    """Raise ValueError where *text* is no JSON, or has white space around it."""
+    read_json_text(text)
+    if text[0] in _SPACES or text[-1] in _SPACES:
+        raise ValueError(_MORE_THAN_JSON)
+
+
+#: Nearly all are one of a few.
+_check_short: Final = lru_cache(64)(_check)
+_MORE_THAN_JSON: Final = "more than one JSON value"
 
 
 def _is_same(one: object, other: object) -> bool:

@@ -12,6 +12,7 @@ from tests.unit.dead_letters.test_codec import a_letter, letters
 
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, Form, decode, encode
 from angzarr.dead_letters.letter import MAX_MESSAGE, MAX_STACK, DeadLetter
+from angzarr.events.event import Event, Message
 
 
 def read(**changes: Any) -> DeadLetter:
@@ -41,6 +42,11 @@ def test_what_is_kept_is_what_would_be_written(letter: DeadLetter) -> None:
 
 def test_a_letter_of_ours_is_not_written_anew() -> None:
     raw = encode(a_letter()).body
+    assert encode(decode(raw, JSON_CONTENT_TYPE)).body is raw
+
+
+def test_nor_is_one_without_an_event() -> None:
+    raw = encode(replace(a_letter(), event=None)).body
     assert encode(decode(raw, JSON_CONTENT_TYPE)).body is raw
 
 
@@ -77,3 +83,18 @@ def test_what_others_wrote_differently_is_written_anew(changes: dict[str, Any]) 
     assert len(again.error_stack) <= MAX_STACK
     assert len(again.error_message) <= MAX_MESSAGE
     assert len(again.explanation) <= MAX_MESSAGE
+
+
+PLAIN = Event(id="e-1", type="OrderPlaced", data={}, tenant_id="t")
+BODY = Message(body=b"[[{}], {}, {}]", content_type="", content_encoding="", headers={}, queue="q")
+
+
+@pytest.mark.parametrize("fact", ["id", "type"])
+def test_a_fact_that_is_empty_and_written_all_the_same_is_written_anew(fact: str) -> None:
+    letter = replace(a_letter(), event=PLAIN, message=BODY)
+    document = json.loads(encode(letter).body)
+    assert decode(json.dumps(document).encode(), JSON_CONTENT_TYPE).canonical
+    document["rejectedEvents"]["pages"][0]["event"]["event"][fact] = ""
+    del document["metadata"][f"event_{fact}"]
+    document["metadata"]["id"] = f"dlq_{letter.id if fact == 'id' else 'e-1'}"
+    assert decode(json.dumps(document).encode(), JSON_CONTENT_TYPE).canonical == b""

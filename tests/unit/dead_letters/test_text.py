@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.dead_letters.text import exact_json_text, from_json_text, to_json_text, valid_text
+from angzarr.dead_letters.text import (
+    exact_json_text,
+    from_json_text,
+    read_json_text,
+    to_json_text,
+    valid_text,
+)
 
 scalars = (
     st.none()
@@ -128,3 +134,27 @@ def test_valid_text_is_valid_and_leaves_good_text_alone(text: str) -> None:
 def test_valid_text_shows_a_lone_surrogate() -> None:
     assert valid_text("a\udcff") == "a\\udcff"
     assert valid_text("größer") == "größer"
+
+
+numbers = st.integers() | st.integers(-(2**70), 2**70) | st.floats()
+json_values = st.recursive(
+    st.none() | st.booleans() | numbers | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+ODD_JSON = [
+    "-0", "-0.0", "1e400", "NaN", "-Infinity", r'"\ud800"', "18446744073709551616", " 1 ", "1 2",
+    "[1,]", "01", "", " ", "\ufeff1", '"\t"', '{"a": 1, "a": 2}', "3.0000000000000000000000001",
+    "00000000000000000000", "1" * 19, "9" * 5000, "[" * 2000, "\ud800", '"\ud800"', "tru",
+]  # fmt: skip
+
+
+@given(json_values.map(json.dumps) | st.sampled_from(ODD_JSON) | st.text(alphabet='[]{}":,0123.e-'))
+def test_json_is_read_as_the_standard_library_reads_it(text):
+    try:
+        wanted = json.JSONDecoder().decode(text)
+    except (ValueError, RecursionError) as error:
+        with pytest.raises(type(error)):
+            read_json_text(text)
+    else:
+        assert repr(read_json_text(text)) == repr(wanted)
