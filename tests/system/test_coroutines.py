@@ -288,3 +288,38 @@ def test_what_coroutines_publish_side_by_side_arrives_in_their_flow(any_site):
     assert once(taken)
     assert once(published)
     assert all(line["is_its_cause"] for line in published)
+
+
+def test_a_coroutine_that_is_revoked_amid_its_run_is_cancelled_and_a_letter(any_site):
+    with any_site.coroutines():
+        for n in range(3):
+            any_site.module.wait_for_gate.delay(n)
+        sent = any_site.module.clean_up.delay(7)
+        any_site.wait_ran("wait", 3)
+        any_site.wait_ran("begun")
+        any_site.app.control.revoke(sent.id, terminate=True)
+        any_site.wait_ran("cleaned up")
+        (letter,) = any_site.letters("unknown")
+        any_site.open_gate()
+        any_site.wait_ran("waited", 3)
+    assert (letter.reason, letter.message.id) == ("revoked", sent.id)
+    assert once(any_site.ran("begun"))
+    assert once(any_site.ran("waited"))
+    assert not any(word in any_site.text() for word in ("Traceback", "given_back"))
+
+
+def test_one_that_waits_for_its_turn_is_revoked_without_a_run(site):
+    with site.coroutines("--coroutines", "1"):
+        site.module.wait_for_gate.delay(1)
+        site.wait_ran("wait")
+        sent = site.module.mark.delay(2)
+        wait_until(
+            lambda: sent.id in str(site.app.control.inspect(limit=1).reserved()), "it to be in line"
+        )
+        site.app.control.revoke(sent.id, terminate=True)
+        (letter,) = site.letters("unknown")
+        site.open_gate()
+        site.module.mark.delay(3)
+        site.wait_ran("mark")
+    assert (letter.reason, letter.message.id) == ("revoked", sent.id)
+    assert [line["n"] for line in site.ran("mark")] == [3]

@@ -223,6 +223,8 @@ class _Struck(Coroutine[Any, Any, T]):
 
     def throw(self, error: Any, *rest: Any) -> Any:
         """Go on with an error: that of a strike takes the place of its cancellation."""
+        if self._task is None:  # cancelled before its beginning
+            self._given.close()
         if self._error is not None and isinstance(error, asyncio.CancelledError):
             struck, self._error = self._error, None
             task = asyncio.current_task()

@@ -79,20 +79,39 @@ class CoroutinesPool(BasePool):
         callback: Any = None,
         accept_callback: Any = None,
         **options: Any,
-    ) -> None:
-        """Put a task in line for the loop or a thread; its time begins when it does."""
+    ) -> DeliveryGreenlet | None:
+        """Put a task in line for the loop or a thread; its time begins when it does.
+
+        Returns by what a task on the loop can be ended alone.
+        """
         limits = self._limits.of(options)
         task, event_id = args[:2]
         if target is not run_batch and self._shares_loop(task):
-            told = partial(self.greenlets.tell, callback)
-            run = partial(self._run, target, args, kwargs, told, accept_callback, limits)
-            self.greenlets.begin(f"{task}[{event_id}]", partial(_owning, run))
-        else:
-            self.executor.submit(self._run, target, args, kwargs, callback, accept_callback, limits)
+            run = partial(self._share, target, args, kwargs, callback, accept_callback, limits)
+            return self.greenlets.begin(f"{task}[{event_id}]", run)
+        self.executor.submit(self._run, target, args, kwargs, callback, accept_callback, limits)
+        return None
 
     def _shares_loop(self, task: str) -> bool:
         handler = self._runtime.handlers.get(task)
         return handler is not None and handler.is_async and handler.order is None
+
+    def _share(  # noqa: PLR0917 - what Celery's pools are given
+        self,
+        target: Any,
+        args: Any,
+        kwargs: Any,
+        callback: Any,
+        accept_callback: Any,
+        limits: Any,
+        shared: DeliveryGreenlet,
+    ) -> None:
+        """Run in *shared*, whose coroutines and threads see its task and request as it does."""
+        told, owned = partial(shared.tell, callback), own_stacks()
+        try:
+            self._run(target, args, kwargs, told, accept_callback, limits, shared)
+        finally:
+            disown_stacks(owned)
 
     def _run(self, *what: Any) -> None:
         self._limits.run(*what)
@@ -103,15 +122,6 @@ class CoroutinesPool(BasePool):
         return {**super()._get_info(), "threads": self.executor.has, **self._limits.info()}
 
 
-def _owning(run: Callable[[DeliveryGreenlet], object], shared: DeliveryGreenlet) -> None:
-    """Run in *shared*, whose coroutines and threads see its task and request as it does."""
-    owned = own_stacks()
-    try:
-        run(shared)
-    finally:
-        disown_stacks(owned)
-
-
 #: What Celery's tracer asks of a result backend.
 _STORING: Final = (
     "store_result", "mark_as_started", "mark_as_done", "mark_as_failure", "mark_as_retry",
@@ -119,12 +129,15 @@ _STORING: Final = (
 
 
 def store_results_in_threads(app: Any) -> None:
-    """Let result backends of *app* keep no delivery waiting but the one whose result they store."""
-    backend = app.backend
-    if isinstance(backend, DisabledBackend):
-        return
-    for name in _STORING:
-        setattr(backend, name, partial(_store, getattr(backend, name)))
+    """Let result backends of *app* keep no delivery waiting but the one whose result they store.
+
+    A task may have a backend of its own.
+    """
+    backends = {id(backend): backend for task in app.tasks.values() if (backend := task.backend)}
+    for backend in backends.values():
+        if not isinstance(backend, DisabledBackend):
+            for name in _STORING:
+                setattr(backend, name, partial(_store, getattr(backend, name)))
 
 
 def _store(store: Callable[..., Any], *args: Any, **options: Any) -> Any:

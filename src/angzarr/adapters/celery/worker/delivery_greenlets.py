@@ -37,7 +37,7 @@ class DeliveryGreenlets:
         self._loop = loop
         self._callers = callers
         self._most = most
-        self._line: deque[tuple[str, Callable[[DeliveryGreenlet], object]]] = deque()
+        self._line: deque[DeliveryGreenlet] = deque()
         self._lock = threading.Lock()
         self._is_woken = self._is_closed = False
         #: Those that have begun. Nothing else may refer to one whose coroutine waits for ever.
@@ -49,12 +49,14 @@ class DeliveryGreenlets:
         #: The thread whose turns wake the loop up; None: each that is begun does.
         self._fed_by: int | None = None
 
-    def begin(self, name: str, work: Callable[[DeliveryGreenlet], object]) -> None:
+    def begin(self, name: str, work: Callable[[DeliveryGreenlet], object]) -> DeliveryGreenlet:
         """Put *work* in line; *name* says to people what it is. Nothing that it raises matters."""
+        put = DeliveryGreenlet(name, work, self._loop, self._callers, self)
         with self._lock:
-            self._line.append((name, work))
+            self._line.append(put)
         if self._fed_by != threading.get_ident():
             self.wake()
+        return put
 
     def feed(self, hub: Any) -> None:
         """Wake the loop up once in each turn of *hub*, on whose thread this is called."""
@@ -109,10 +111,10 @@ class DeliveryGreenlets:
             with self._lock:
                 if self._is_closed or not self._line:
                     return
-                name, work = self._line.popleft()
-            begun = DeliveryGreenlet(name, self._loop, self._callers, self)
-            self._running.add(begun)
-            begun.run(work)
+                begun = self._line.popleft()
+            if not begun.has_ended:
+                self._running.add(begun)
+                begun.run()
 
     def leave(self, ended: DeliveryGreenlet) -> None:
         """Let the next one begin: *ended* has."""
@@ -121,22 +123,28 @@ class DeliveryGreenlets:
 
 
 class DeliveryGreenlet:
-    """One of them: a `CooperativeRun`. All but `strike` and `cut` is for the loop's thread."""
+    """One of them: a `CooperativeRun`; for the loop's thread, where nothing else is said."""
+
+    #: Where it runs, and who runs meanwhile that it waits; once it has begun.
+    _greenlet: greenlet
+    _hub: greenlet
 
     def __init__(
         self,
         name: str,
+        work: Callable[[DeliveryGreenlet], object],
         loop: asyncio.AbstractEventLoop,
         callers: SteadyExecutor,
         among: DeliveryGreenlets,
     ) -> None:
         self._name = name
+        self._work: Callable[[DeliveryGreenlet], object] | None = work
         self._loop = loop
         self._callers = callers
         self._among = among
-        self._hub = getcurrent()
-        self._greenlet = greenlet(self._main, self._hub)
-        self._context = self._greenlet.gr_context = Context()
+        self._context = Context()
+        #: Whether nothing of it runs any more, or ever will; whether others settle it meanwhile.
+        self.has_ended = self._is_void = False
         self._strike: Callable[[type[Exception]], object] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._is_calling = False
@@ -156,9 +164,12 @@ class DeliveryGreenlet:
         """True if its own code asks."""
         return getcurrent() is self._greenlet
 
-    def run(self, work: Callable[[DeliveryGreenlet], object]) -> None:
+    def run(self) -> None:
         """Begin; returns when it waits for the first time, or has ended."""
-        self._greenlet.switch(work)
+        self._hub = getcurrent()
+        self._greenlet = greenlet(self._main, self._hub)
+        self._greenlet.gr_context = self._context
+        self._greenlet.switch()
 
     def call(self, blocking: Callable[[], T]) -> T:
         """Call *blocking* in one of the threads for that; see `CooperativeRun`."""
@@ -218,8 +229,31 @@ class DeliveryGreenlet:
         """End it soon, wherever it waits: it raises Interrupt there; from any thread."""
         self._loop.call_soon_threadsafe(self._cut)
 
+    def tell(self, heard: Callable[[Any], object], end: Any) -> None:
+        """Call *heard* with its *end*, together with others of this turn; unless that is void."""
+        if not self._is_void:
+            self._among.tell(heard, end)
+
+    def cut_for(self, told: Callable[[], object]) -> None:
+        """Do as `cut`, and call *told* first, which settles it; from any thread.
+
+        One that has ended stays ended, and *told* is not called. One in line never begins. What
+        else it comes to is void.
+        """
+        self._loop.call_soon_threadsafe(self._cut_for, told)
+
+    def _cut_for(self, told: Callable[[], object]) -> None:
+        if self.has_ended:
+            return
+        self._is_void = True
+        told()
+        if self._work is not None:  # it is in line
+            self._work, self.has_ended = None, True
+        else:
+            self._cut()
+
     def _cut(self) -> None:
-        if self._greenlet.dead:
+        if self.has_ended:
             return
         self._is_cut = True
         if self._task is not None:
@@ -243,16 +277,19 @@ class DeliveryGreenlet:
 
     def _wake(self, number: int) -> None:
         """End wait *number*, unless it has ended."""
-        if number == self._waits and not self._greenlet.dead:
+        if number == self._waits and not self.has_ended:
             self._waits += 1
             self._greenlet.switch()
 
-    def _main(self, work: Callable[[DeliveryGreenlet], object]) -> None:
+    def _main(self) -> None:
         RUN.set(self)
+        work, self._work = self._work, None
         try:
-            work(self)
+            if work is not None:
+                work(self)
         except BaseException:  # noqa: BLE001 - it would end the loop of all others
             _log.exception("delivery_broke: %s", self.name)
         finally:
+            self.has_ended = True
             RUN.set(None)  # its context refers to it: no cycle is left to collect
             self._among.leave(self)

@@ -11,9 +11,11 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 from amqp.exceptions import AMQPError
+from billiard.common import TERM_SIGNAME
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from celery.app.task import Context
 from celery.exceptions import TaskRevokedError, TimeLimitExceeded
+from celery.platforms import signals
 from celery.worker import state
 from celery.worker.request import Request
 from kombu.exceptions import OperationalError
@@ -194,6 +196,19 @@ class AngzarrRequest(Request):
         state.total_count[self.name] += 1
         state.all_total_count[0] += 1
         self.send_event("task-started")
+
+    def terminate(self, pool: Any, signal: Any = None) -> None:
+        """End its run, of which it is settled as revoked.
+
+        One that shares its process with others ends alone, whatever the *signal*.
+        """
+        run = None if self._apply_result is None else self._apply_result()
+        cut_for = getattr(run, "cut_for", None)
+        if cut_for is None:
+            super().terminate(pool, signal)
+            return
+        number = signals.signum(signal or TERM_SIGNAME)
+        cut_for(partial(self._announce_revoked, "terminated", True, number, False))  # noqa: FBT003 - Celery's signature
 
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
         """Log it; a hard limit was settled by `on_failure`, which comes first."""

@@ -404,3 +404,65 @@ def test_what_has_its_thread_to_itself_gathers_nothing():
     heard = []
     gather(heard.append, ["at once"])
     assert heard == [["at once"]]
+
+
+def test_one_that_is_cut_for_somebody_is_told_of_and_then_interrupted(make_stage):
+    stage, begun = make_stage(), []
+
+    async def wait():
+        try:
+            await asyncio.sleep(600)
+        finally:
+            stage.noted.append("cancelled")
+
+    def work(run):
+        begun.append(run)
+        try:
+            async_runner.run(wait())
+        finally:
+            run.tell(stage.noted.append, "an end that is void")
+
+    stage.begin(work)
+    wait_until(lambda: begun, "it to begin")
+    begun[0].cut_for(lambda: stage.noted.append("told"))
+    assert stage.seen(2) == ["told", "cancelled"]
+    wait_until(lambda: begun[0].has_ended, "it to end")
+    stage.begin(lambda run: run.tell(stage.noted.append, "the next"))
+    assert stage.seen(3) == ["told", "cancelled", "the next"]
+
+
+def test_one_that_is_cut_before_its_coroutine_took_a_step_runs_none_of_it(make_stage):
+    stage = make_stage()
+
+    async def never():
+        stage.noted.append("began")
+
+    def work(run):
+        run.cut_for(lambda: stage.noted.append("told"))
+        try:
+            async_runner.run(never())
+        finally:
+            stage.noted.append("ended")
+
+    stage.begin(work)
+    assert stage.seen(2) == ["told", "ended"]
+
+
+def test_one_that_has_ended_is_cut_for_nobody(make_stage):
+    stage, kept, done = make_stage(), [], threading.Event()
+    stage.begin(kept.append)
+    wait_until(lambda: kept and kept[0].has_ended, "it to end")
+    kept[0].cut_for(lambda: stage.noted.append("told"))
+    stage.loop.call_soon_threadsafe(done.set)
+    assert done.wait(60)
+    assert stage.noted == []
+
+
+def test_one_in_line_that_is_cut_is_told_of_and_never_begins(make_stage):
+    stage, gate = make_stage(1), asyncio.Event()
+    stage.begin(lambda _run: async_runner.run(gate.wait()))
+    second = stage.greenlets.begin("second", lambda _run: stage.noted.append("second"))
+    stage.begin(lambda _run: stage.noted.append("third"))
+    second.cut_for(lambda: stage.noted.append("told"))
+    stage.loop.call_soon_threadsafe(gate.set)
+    assert stage.seen(2) == ["told", "third"]

@@ -11,6 +11,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
+from weakref import ref
 
 import pytest
 from billiard.einfo import ExceptionInfo
@@ -686,3 +687,40 @@ def test_a_success_whose_claim_cannot_be_ended_goes_back(succeeded, monkeypatch)
     told = succeeded(settle_all=refuse)
     wait_until(lambda: told)
     assert told == ["requeue"]
+
+
+class Alone:
+    """A run that is ended without its process."""
+
+    def __init__(self) -> None:
+        self.told = []
+
+    def cut_for(self, told) -> None:
+        self.told.append(told)
+
+
+def test_a_run_that_ends_alone_is_settled_as_revoked(ended, app, monkeypatch):
+    put, run, (request, told) = [], Alone(), ended()
+    queue = app._runtime.settlement._executor.settler.dead_letters
+    real = queue.put
+    monkeypatch.setattr(queue, "put", lambda given: (put.extend(given), real(given))[1])
+    request.keep_result(ref(run))
+    request.terminate(None, "KILL")
+    assert told == []
+    (tell,) = run.told
+    tell()
+    wait_until(lambda: "ack" in told, "its message to be acknowledged")
+    assert [letter.reason for letter in put] == [Reason.REVOKED]
+    assert told.count("ack") == 1
+    assert "requeue" not in told
+
+
+def test_a_run_that_ends_with_its_process_only_is_left_to_the_pool(ended):
+    class Pool:
+        def terminate_job(self, *_):
+            raise NotImplementedError
+
+    request, _ = ended()
+    request.time_start = 1.0
+    with pytest.raises(NotImplementedError):
+        request.terminate(Pool())
