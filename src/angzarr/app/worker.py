@@ -291,6 +291,8 @@ class WorkerLife:
             store_says=lambda: self.store_watch.says,
             settle_trouble=self._settle_trouble,
         )
+        if self.movement.coroutines is not None:
+            wiring.loop_meters().observe(self.movement.coroutines)
         if self.supervised is not None:
             self.supervised.begin(self.owner, health, self._parts.claims.leases)
             return

@@ -287,6 +287,11 @@ def clock_meters() -> Any:
     return _meters("angzarr.adapters.opentelemetry.meters", "ClockMeters")
 
 
+def loop_meters() -> Any:
+    """The OpenTelemetry instruments for the event loop of a process."""
+    return _meters("angzarr.adapters.opentelemetry.meters", "LoopMeters")
+
+
 def alert_meters() -> Any:
     """The OpenTelemetry instruments of alerts."""
     return _meters("angzarr.adapters.opentelemetry.letter_meters", "AlertMeters")

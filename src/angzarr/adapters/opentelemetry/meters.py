@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
@@ -189,6 +189,35 @@ class ClockMeters:
             "clock_ahead_seconds",
             callbacks=[observe],
             description="How far this machine's clock is ahead of the claim store's",
+        )
+
+
+class BlockedLoop(Protocol):
+    """What is known of an event loop that handlers may block."""
+
+    times: int
+
+    def longest(self) -> float:
+        """The seconds of the longest time that it was blocked."""
+
+
+class LoopMeters:
+    """Tells of the event loop of one process."""
+
+    def __init__(self, provider: MeterProvider | None = None) -> None:
+        self._meter = metrics.get_meter(SCOPE, meter_provider=provider)
+
+    def observe(self, loop: BlockedLoop) -> None:
+        """Report on *loop* from now on."""
+        self._meter.create_observable_counter(
+            "loop_blocked",
+            callbacks=[lambda _options: [Observation(loop.times)]],
+            description="Times that a handler blocked the event loop of its process",
+        )
+        self._meter.create_observable_gauge(
+            "loop_blocked_longest_seconds",
+            callbacks=[lambda _options: [Observation(loop.longest())]],
+            description="The longest time that a handler has blocked the event loop",
         )
 
 

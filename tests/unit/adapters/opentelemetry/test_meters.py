@@ -6,7 +6,12 @@ import pytest
 from tests.unit.adapters.deliveries import AT, a_delivery, all_outcomes, dead_lettered, retried
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
-from angzarr.adapters.opentelemetry.meters import BreakerMeters, ClockMeters, OrderingMeters
+from angzarr.adapters.opentelemetry.meters import (
+    BreakerMeters,
+    ClockMeters,
+    LoopMeters,
+    OrderingMeters,
+)
 from angzarr.adapters.opentelemetry.traces import OpenTelemetryHook
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.delivery import Handled
@@ -289,3 +294,18 @@ def test_what_nobody_counted_is_not_shown_as_none(ordering, points):
     ordering.show([OrderingSample(handler="a", parked=1, blocked=0, gaps=0)])
     assert points("projection_events_behind", "projection") == {}
     assert points("projection_parked_events", "projection")["a"].value == 1
+
+
+class Loop:
+    times, seconds = 0, 0.0
+
+    def longest(self) -> float:
+        return self.seconds
+
+
+def test_how_often_and_how_long_an_event_loop_was_blocked_is_shown(meters, read):
+    loop = Loop()
+    LoopMeters(meters).observe(loop)
+    assert (read("loop_blocked"), read("loop_blocked_longest_seconds")) == ({None: 0}, {None: 0.0})
+    loop.times, loop.seconds = 2, 3.5
+    assert (read("loop_blocked"), read("loop_blocked_longest_seconds")) == ({None: 2}, {None: 3.5})

@@ -16,7 +16,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from celery import Celery
 from celery.concurrency.asynpool import AsynPool
@@ -30,6 +30,9 @@ from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.errors import text_of
 from angzarr.runtime.failures import FailureCounts, LogThrottle, is_machine_fault
 from angzarr.runtime.health_report import Heartbeat
+
+if TYPE_CHECKING:  # it needs an extra
+    from angzarr.adapters.celery.worker.loop_watch import LoopWatch
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -208,6 +211,8 @@ class ConsumerState:
     receipts: ReceiptFailures = field(default_factory=ReceiptFailures)
     #: The threads of a threads pool; None: it is another pool.
     threads: SteadyExecutor | None = None
+    #: The watch over the event loop of a pool of coroutines; None: it is another pool.
+    coroutines: LoopWatch | None = None
     _is_solo: bool = False
 
     def beat(self) -> None:

@@ -51,6 +51,7 @@ class CoroutinesPool(BasePool):
         self.greenlets = DeliveryGreenlets(loop, self._callers, self.limit)
         watch = LoopWatch(loop, process.loop_blocked_after, process.end)
         self._watch = PeriodicThread("angzarr-loop-watch", lambda _stopping: watch)
+        self._runtime.movement.coroutines = watch
         store_results_in_threads(self.app)
 
     def on_start(self) -> None:

@@ -57,21 +57,38 @@ class LoopWatch:
         self._is_asked = False
         self._asked_at = 0.0
         self._told: deque[str] = deque(maxlen=_REMEMBERED)
+        #: How often it was blocked for longer than the patience, and for how long at most (s).
+        self.times = 0
+        self._longest = 0.0
+        self._is_counted = False
 
     def turn(self) -> timedelta:
         """Look whether the loop has turned since the last time; return when to look again."""
         if not self._is_asked:
             self._is_asked, self._asked_at = True, self._now()
             self._loop.call_soon_threadsafe(self._answer)
-        elif self._now() - self._asked_at >= self._patience.total_seconds():
+        elif self.still_for() >= self._patience.total_seconds():
+            self.times += not self._is_counted
+            self._is_counted = True
             self._tell()
         return self._patience / 4
+
+    def still_for(self) -> float:
+        """The seconds for which the loop has not turned, as far as is known."""
+        asked_at = self._asked_at
+        return self._now() - asked_at if self._is_asked else 0.0
+
+    def longest(self) -> float:
+        """The seconds of the longest time that it was blocked, if that goes on so far."""
+        now = self.still_for() if self._is_counted else 0.0
+        return max(self._longest, now)
 
     def leave(self) -> None:
         """End."""
 
     def _answer(self) -> None:
         self._thread = threading.get_ident()
+        self._longest, self._is_counted = self.longest(), False
         self._is_asked = False
 
     def _tell(self) -> None:

@@ -74,6 +74,8 @@ class WorkerHealth:
             self._taking(self._stalled_after),
             self._settling(lasts=self._stalled_after),
         ]
+        if self._movement.coroutines is not None:
+            found.append(self._coroutines(self._stalled_after))
         if self._movement.children is not None:
             found.append(self._some_child())
         return Report("live", found)
@@ -98,6 +100,8 @@ class WorkerHealth:
         ]
         if self._clock is not None:
             found.append(self._clock())
+        if self._movement.coroutines is not None:
+            found.append(self._coroutines(SETTLED_WITHIN))
         if self._movement.children is not None:
             found.append(self._all_children())
         return Report("ready", found)
@@ -152,6 +156,15 @@ class WorkerHealth:
             return Condition("settling", holds=True, says="what no child settles is settled")
         gone = 0.0 if self._unsettled_at is None else now - self._unsettled_at
         return Condition("settling", holds=lasts is not None and gone <= lasts, says=trouble.says)
+
+    def _coroutines(self, patience: float) -> Condition:
+        """The condition of the event loop: who blocks it stands in the way of all others."""
+        watch = self._movement.coroutines
+        assert watch is not None  # noqa: S101 - asked before
+        still = watch.still_for()
+        blocked = f"their loop is blocked for {since(still)}: the log says by what"
+        says = "their loop turns" if still <= 1.0 else blocked
+        return Condition("coroutines", holds=still <= patience, says=says)
 
     def _some_child(self) -> Condition:
         children = self._movement.children

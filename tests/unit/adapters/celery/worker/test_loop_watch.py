@@ -166,3 +166,21 @@ def test_a_loop_that_turns_is_left_alone(time, watch, caplog):
         watch.turn()
         wait_until(lambda: not watch._is_asked, "the loop to answer")
     assert not caplog.records
+
+
+def test_each_time_that_it_is_blocked_is_counted_once_and_the_longest_is_kept(
+    loop, time, watch, block
+):
+    assert (watch.times, watch.still_for(), watch.longest()) == (0, 0.0, 0.0)
+    begin(loop, lambda _run: async_runner.run(block.handle()))
+    assert block.blocks.wait(60)
+    watch.turn()
+    time.now = 0.9
+    watch.turn()
+    assert (watch.times, watch.still_for(), watch.longest()) == (0, 0.9, 0.0)
+    for time.now in (1.0, 3.0):
+        watch.turn()
+    assert (watch.times, watch.still_for(), watch.longest()) == (1, 3.0, 3.0)
+    block.ends.set()
+    wait_until(lambda: watch.still_for() == 0.0, "the loop to answer")
+    assert (watch.times, watch.longest()) == (1, 3.0)

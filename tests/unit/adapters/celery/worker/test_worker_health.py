@@ -275,3 +275,22 @@ def test_a_settle_thread_that_lacks_memory_makes_a_worker_unready_but_not_dead(w
     worker.settles_not = Trouble("it lacks memory", ended=False)
     worker.turn(int(STALLED) + 2)
     assert (worker.broken("live"), worker.broken("ready")) == ([], ["settling"])
+
+
+class Loop:
+    still = 0.0
+
+    def still_for(self) -> float:
+        return self.still
+
+
+def test_a_blocked_loop_of_coroutines_makes_a_worker_unready_and_dead_if_that_lasts(worker):
+    assert "coroutines" not in [one.name for one in worker.health.live().conditions]
+    loop = worker.movement.coroutines = Loop()
+    assert says(worker, "ready", "coroutines") == "their loop turns"
+    assert worker.broken("live") == worker.broken("ready") == []
+    loop.still = SETTLED_WITHIN + 1
+    assert (worker.broken("live"), worker.broken("ready")) == ([], ["coroutines"])
+    assert says(worker, "ready", "coroutines").startswith("their loop is blocked for 11")
+    loop.still = STALLED + 1
+    assert worker.broken("live") == worker.broken("ready") == ["coroutines"]
