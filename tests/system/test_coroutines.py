@@ -305,7 +305,7 @@ def test_a_coroutine_that_is_revoked_amid_its_run_is_cancelled_and_a_letter(any_
     assert (letter.reason, letter.message.id) == ("revoked", sent.id)
     assert once(any_site.ran("begun"))
     assert once(any_site.ran("waited"))
-    assert not any(word in any_site.text() for word in ("Traceback", "given_back"))
+    assert "given_back" not in any_site.text()
 
 
 def test_one_that_waits_for_its_turn_is_revoked_without_a_run(site):

@@ -1,7 +1,8 @@
 """The app under test: handlers that do to themselves what their event's data says.
 
-Configured by the environment, as any app would be. `CHAOS_JOURNAL` names the history's file,
-`CHAOS_WORKER` this worker; `CHAOS_MUTATION` breaks angzarr in this process, on purpose.
+Configured by the environment, as any app would be. `CHAOS_FOLDER` has the history's file,
+`CHAOS_WORKER` names this worker; `CHAOS_MUTATION` breaks angzarr in this process, on purpose. Where
+`CHAOS_ASYNC` says so, most handlers are async.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import signal
 import time
 from contextlib import AbstractContextManager
+from functools import wraps
 from pathlib import Path
 
 from celery import signals
@@ -39,6 +41,8 @@ from chaos.fates import (
 from chaos.history import DYING, Journal, Pair
 
 FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
+#: Whether handlers that may be either are async in this worker.
+ASYNC = bool(os.environ.get("CHAOS_ASYNC"))
 JOURNAL = Journal(FOLDER / "history", os.environ.get("CHAOS_WORKER", ""))
 #: Short waits, so that an event's whole life fits into a short run.
 POLICY = {"base": 0.3, "max_delay": 1.5, "max_attempts": MOST_ATTEMPTS}
@@ -106,6 +110,30 @@ def first_time(event: Trial, where: str = "") -> bool:
     return True
 
 
+async def pause(seconds: float) -> None:
+    """Wait, as a handler of this worker's colour does."""
+    if ASYNC:
+        await asyncio.sleep(seconds)
+    else:
+        time.sleep(seconds)  # noqa: ASYNC251 - it is run as a function
+
+
+def either(handler):
+    """*handler* as it is where handlers are async, elsewhere as a function."""
+    if ASYNC:
+        return handler
+
+    @wraps(handler)
+    def run(*args, **kwargs):
+        try:
+            handler(*args, **kwargs).send(None)
+        except StopIteration as end:
+            return end.value
+        raise RuntimeError("a handler that is run as a function has waited")
+
+    return run
+
+
 def run_of(handler: str, ctx: Context):
     told = ctx.delivery
     return JOURNAL.run(
@@ -115,14 +143,15 @@ def run_of(handler: str, ctx: Context):
 
 
 @app.handler(Trial, domain="trial", name=MAIN)
-def main(event: Trial, ctx: Context) -> str:
+@either
+async def main(event: Trial, ctx: Context) -> str:
     with run_of(MAIN, ctx):
-        undergo(event, ctx)
+        await undergo(event, ctx)
         return event.id
 
 
-def undergo(event: Trial, ctx: Context) -> None:
-    time.sleep(event.seconds if event.fate != "fickle" else 0)
+async def undergo(event: Trial, ctx: Context) -> None:
+    await pause(event.seconds if event.fate != "fickle" else 0)
     match event.fate:
         case "transient" | "exhausted" if ctx.attempt <= event.failures:
             raise ConnectionResetError("transient")
@@ -135,7 +164,7 @@ def undergo(event: Trial, ctx: Context) -> None:
         case "postponed" if ctx.delivery.position.hop == 0:
             raise Postpone(1.0)
         case "fickle" if first_time(event):
-            time.sleep(event.seconds)
+            await pause(event.seconds)
             raise GiveUp("in the first run")
 
 
@@ -152,9 +181,10 @@ async def pair_async(event: PairTrial, ctx: Context) -> None:
 
 
 @app.handler(GuardedTrial, domain="trial", name=GUARDED, breaker="sick")
-def guarded(event: GuardedTrial, ctx: Context) -> None:
+@either
+async def guarded(event: GuardedTrial, ctx: Context) -> None:
     with run_of(GUARDED, ctx):
-        time.sleep(event.seconds)
+        await pause(event.seconds)
         if time.time() % PERIOD < ILL:
             raise ConnectionRefusedError("the dependency is ill")
 
@@ -224,12 +254,14 @@ def limited(event: LimitedTrial, ctx: Context) -> None:
 
 
 @app.task(name=STEPS[0], bind=True, domain="trial")
-def first_step(self, value: str) -> str:
+@either
+async def first_step(self, value: str) -> str:
     return step(self, value)
 
 
 @app.task(name=STEPS[1], bind=True, domain="trial")
-def second_step(self, value: str) -> str:
+@either
+async def second_step(self, value: str) -> str:
     return step(self, value)
 
 

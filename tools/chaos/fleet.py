@@ -61,6 +61,7 @@ SLOTS = (
     Slot("p1", "prefork", 2, f"{QUEUE},{LETHAL_QUEUE}"),
     Slot("s1", "solo", 1, f"{QUEUE},{LETHAL_QUEUE}", processes=2),
     Slot("t1", "threads", 4, QUEUE, processes=2),
+    Slot("c1", "coroutines", 8, QUEUE, processes=1),
 )
 ANALYST = Slot("analyst", "", 0, "")
 
@@ -190,6 +191,7 @@ class Fleet:
                 **self._environment,
                 CLOCK: str(birth.clock),
                 "CHAOS_WORKER": name,
+                "CHAOS_ASYNC": "1" if slot.pool == "coroutines" else "",
                 STARVED: str(log.with_suffix(".starved")),
             }
             ready = log.with_suffix(".ready")
@@ -306,8 +308,8 @@ def _command(slot: Slot, name: str) -> list[str]:
         return [sys.executable, "-m", "angzarr", "-A", "chaos.app", "dlq", "analyze"]
     program, size = "celery", ["--pool", slot.pool, "--concurrency", str(slot.concurrency)]
     if slot.processes:
-        threads = ["--threads", str(slot.concurrency)] if slot.pool == "threads" else []
-        program, size = "angzarr", ["--processes", str(slot.processes), *threads]
+        at_once = [] if slot.pool == "solo" else [f"--{slot.pool}", str(slot.concurrency)]
+        program, size = "angzarr", ["--processes", str(slot.processes), *at_once]
     return [
         sys.executable, "-m", program, "-A", "chaos.app", "worker", *size,
         "--queues", slot.queues, "--loglevel", "INFO",

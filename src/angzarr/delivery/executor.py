@@ -115,8 +115,11 @@ class DeliveryExecutor:
             self.claimer.release(delivery, counted=False)
             if isinstance(error, GivenBack):
                 return error
-            _log.warning("cut_short: event %s, it runs again elsewhere", delivery.event.id)
-            return GivenBack("its worker's grace has ended")
+            _log.warning(
+                "cut_short: event %s, at the end of its worker's grace or of its own time, or since"
+                " it was revoked", delivery.event.id,
+            )  # fmt: skip
+            return GivenBack("its run was cut short")
         # A time limit between two steps, or a bug. The start stays counted, so that what breaks
         # every time ends as a letter and not as a loop; but not if the process lacks memory,
         # threads or files, of which the event knows nothing, nor where no handler was to run: its
