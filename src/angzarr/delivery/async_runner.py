@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import ctypes
+import inspect
 import os
 import signal
 import threading
@@ -223,8 +224,6 @@ class _Struck(Coroutine[Any, Any, T]):
 
     def throw(self, error: Any, *rest: Any) -> Any:
         """Go on with an error: that of a strike takes the place of its cancellation."""
-        if self._task is None:  # cancelled before its beginning
-            self._given.close()
         if self._error is not None and isinstance(error, asyncio.CancelledError):
             struck, self._error = self._error, None
             task = asyncio.current_task()
@@ -243,10 +242,16 @@ class _Struck(Coroutine[Any, Any, T]):
 
 
 def _run_cooperatively(here: CooperativeRun, work: Coroutine[Any, Any, T]) -> T:
-    struck = _Struck(work, _shared_loop())
     try:
+        if not here.is_struck:
+            return here.finish(_contained(work))
+        struck = _Struck(work, _shared_loop())
         return here.finish(struck, struck.strike)
-    except asyncio.CancelledError as error:
+    except BaseException as error:
+        if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            work.close()  # cancelled before its first step
+        if not isinstance(error, asyncio.CancelledError):
+            raise
         if _interrupted_pid == os.getpid():
             raise Interrupt from error
         # It is not an Exception, and would be taken for the end of its thread.

@@ -24,6 +24,9 @@ class CooperativeRun(Protocol):
     def name(self) -> str:
         """What it runs, for people."""
 
+    #: Whether an error may be struck into its coroutine, as by a soft time limit.
+    is_struck: bool
+
     @property
     def is_here(self) -> bool:
         """True if the code that asks is this run's own, and no coroutine or thread of its."""
@@ -38,7 +41,10 @@ class CooperativeRun(Protocol):
         """Let *seconds* pass."""
 
     def finish(
-        self, work: Coroutine[Any, Any, T], strike: Callable[[type[Exception]], object], /
+        self,
+        work: Coroutine[Any, Any, T],
+        strike: Callable[[type[Exception]], object] | None = None,
+        /,
     ) -> T:
         """The result of *work* on the loop; *strike* raises an error in it meanwhile."""
 

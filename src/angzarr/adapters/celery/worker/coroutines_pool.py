@@ -108,6 +108,7 @@ class CoroutinesPool(BasePool):
         shared: DeliveryGreenlet,
     ) -> None:
         """Run in *shared*, whose coroutines and threads see its task and request as it does."""
+        shared.is_struck = bool(limits[0])  # by its soft limit
         told, owned = partial(shared.tell, callback), own_stacks()
         try:
             self._run(target, args, kwargs, told, accept_callback, limits, shared)

@@ -145,6 +145,7 @@ class DeliveryGreenlet:
         self._context = Context()
         #: Whether nothing of it runs any more, or ever will; whether others settle it meanwhile.
         self.has_ended = self._is_void = False
+        self.is_struck = True
         self._strike: Callable[[type[Exception]], object] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._is_calling = False
@@ -196,7 +197,9 @@ class DeliveryGreenlet:
         self._wait()
 
     def finish(
-        self, work: Coroutine[Any, Any, T], strike: Callable[[type[Exception]], object]
+        self,
+        work: Coroutine[Any, Any, T],
+        strike: Callable[[type[Exception]], object] | None = None,
     ) -> T:
         """Run *work* to its end; raises CancelledError if it was cancelled.
 

@@ -431,13 +431,15 @@ def test_one_that_is_cut_for_somebody_is_told_of_and_then_interrupted(make_stage
     assert stage.seen(3) == ["told", "cancelled", "the next"]
 
 
-def test_one_that_is_cut_before_its_coroutine_took_a_step_runs_none_of_it(make_stage):
+@pytest.mark.parametrize("is_struck", [True, False])
+def test_one_that_is_cut_before_its_coroutine_took_a_step_runs_none_of_it(make_stage, is_struck):
     stage = make_stage()
 
     async def never():
         stage.noted.append("began")
 
     def work(run):
+        run.is_struck = is_struck
         run.cut_for(lambda: stage.noted.append("told"))
         try:
             async_runner.run(never())
