@@ -278,7 +278,6 @@ class WorkerLife:
     def _serve_health(self, lease: LeaseKeeper, watch: ClockWatch | None) -> None:
         """Answer probes from now on, before any server is waited for."""
         self.movement.beat()
-        log_says = wiring.guard_logs()
         health = WorkerHealth(
             self.movement,
             stalled_after=self.settings.health.stalled_after.total_seconds(),
@@ -287,12 +286,11 @@ class WorkerLife:
             lease_is_sure=lambda: self._parts.tenure.is_sure(self.owner),
             reaches_store=lambda: lease.reaches_store,
             clock=None if watch is None else watch.condition,
-            log_says=log_says,
+            log_says=wiring.guard_logs(),
             store_says=lambda: self.store_watch.says,
             settle_trouble=self._settle_trouble,
         )
-        if self.movement.coroutines is not None:
-            wiring.loop_meters().observe(self.movement.coroutines)
+        wiring.show_loop(self.movement.coroutines)
         if self.supervised is not None:
             self.supervised.begin(self.owner, health, self._parts.claims.leases)
             return

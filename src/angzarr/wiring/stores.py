@@ -287,9 +287,10 @@ def clock_meters() -> Any:
     return _meters("angzarr.adapters.opentelemetry.meters", "ClockMeters")
 
 
-def loop_meters() -> Any:
-    """The OpenTelemetry instruments for the event loop of a process."""
-    return _meters("angzarr.adapters.opentelemetry.meters", "LoopMeters")
+def show_loop(watch: Any) -> None:
+    """Let metrics tell what the *watch* over an event loop knows; None: there is none."""
+    if watch is not None:
+        _meters("angzarr.adapters.opentelemetry.meters", "LoopMeters").observe(watch)
 
 
 def alert_meters() -> Any:
