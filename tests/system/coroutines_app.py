@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import defaultdict
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -16,6 +17,12 @@ from road_app import PREFIX, Thing, app, note  # noqa: F401 - the site's
 
 import journal
 from angzarr.delivery import Batch
+
+if stalled := os.environ.get("ROAD_STALLED"):
+    health = app.settings.health.model_copy(
+        update={"stalled_after": timedelta(seconds=float(stalled))}
+    )
+    app.ops.context.substitute(settings=app.settings.model_copy(update={"health": health}))
 
 #: Who has come to each meeting of this process, and whether all have.
 come: dict[str, set[int]] = defaultdict(set)
@@ -155,6 +162,14 @@ async def block_briefly(n: int) -> None:
     note("blocking", n=n)
     while not Path(os.environ["ROAD_JOURNAL"]).with_name("gate").exists():
         time.sleep(0.02)  # noqa: ASYNC251 - that is what is wrong with it
+    note("unblocked", n=n)
+
+
+@app.task
+async def block_for_good(n: int) -> None:
+    note("blocking for good", n=n)
+    if _times("blocking for good", n) == 1:
+        time.sleep(600)  # noqa: ASYNC251 - that is what is wrong with it
     note("unblocked", n=n)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import urllib.request
 from collections import Counter
 
 import pytest
 from celery import chord
 
 from polling import wait_until
+from redis_servers import free_port
 from system.test_angzarr_worker import SupervisedSite, lives
 
 MANY = 200
@@ -323,3 +325,33 @@ def test_one_that_waits_for_its_turn_is_revoked_without_a_run(site):
         site.wait_ran("mark")
     assert (letter.reason, letter.message.id) == ("revoked", sent.id)
     assert [line["n"] for line in site.ran("mark")] == [3]
+
+
+def test_a_blocked_loop_is_counted_by_the_metrics_of_the_worker(site):
+    port = free_port()
+
+    def measured(name: str) -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+        return next((float(one.split()[1]) for one in lines if one.startswith(f"{name} ")), -1.0)
+
+    with site.coroutines(ANGZARR_HEALTH__PORT=str(port), ANGZARR_HEALTH__LOOP_BLOCKED_AFTER="0.2"):
+        wait_until(lambda: measured("loop_blocked_total") == 0.0, "a count to begin with")
+        site.module.block_briefly.delay(1)
+        wait_until(lambda: measured("loop_blocked_total") == 1.0, "it to be counted")
+        assert measured("loop_blocked_longest_seconds") >= 0.2
+        site.open_gate()
+        site.wait_ran("unblocked")
+
+
+def test_a_process_whose_loop_stands_still_for_long_is_replaced_and_its_events_run_again(site):
+    with site.coroutines(ROAD_STALLED="2", ROAD_GRACE="0"):
+        site.module.wait_for_gate.delay(1)
+        site.wait_ran("wait")
+        site.module.block_for_good.delay(2)
+        site.said("it stands still")
+        site.wait_ran("unblocked")
+        site.open_gate()
+        site.wait_ran("waited")
+    assert len({line["pid"] for line in site.ran("blocking for good")}) == 2
+    assert once(site.ran("waited"))

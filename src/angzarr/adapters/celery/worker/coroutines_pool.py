@@ -65,6 +65,10 @@ class CoroutinesPool(BasePool):
         """Begin together what one turn of *hub* brings."""
         self.greenlets.feed(hub)
 
+    def flush(self) -> None:
+        """Begin what is in line: Celery's loop has lost its broker, and may not turn for long."""
+        self.greenlets.wake()
+
     def on_stop(self) -> None:
         """End the threads once what runs in them has ended."""
         self._watch.end()

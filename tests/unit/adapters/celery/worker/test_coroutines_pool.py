@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from celery.backends.cache import CacheBackend
 
-from angzarr.adapters.celery.worker.coroutines_pool import store_results_in_threads
+from angzarr.adapters.celery.worker.coroutines_pool import (
+    CoroutinesPool,
+    store_results_in_threads,
+)
 from angzarr.adapters.celery.worker.delivery_greenlets import DeliveryGreenlets
 from angzarr.adapters.celery.worker.pools import SteadyExecutor
 from angzarr.delivery import async_runner
@@ -54,3 +58,14 @@ def test_a_result_is_stored_in_another_thread_whosever_backend_it_is(make_app, g
     assert (first, second) == ("on the loop", "elsewhere")
     assert first_thread.startswith("angzarr-pool")
     assert second_thread == threading.current_thread().name
+
+
+def test_what_a_lost_connection_brought_last_begins_all_the_same(greenlets):
+    begun = threading.Event()
+    pool = object.__new__(CoroutinesPool)
+    pool.greenlets = greenlets
+    pool.register_with_event_loop(SimpleNamespace(on_tick=set()))  # which turns no more
+    greenlets.begin("t", lambda _run: begun.set())
+    assert not begun.is_set()
+    pool.flush()
+    assert begun.wait(60)
