@@ -67,6 +67,34 @@ def show_current_task() -> None:
         stack.__ident_func__ = whose
 
 
+#: Where Celery's stack of running tasks keeps its items, by owner; None: it is written in C.
+_RUNNING: Final[dict[Hashable, dict[str, list[Any]]] | None] = getattr(
+    getattr(_state._task_stack, "_local", None), "__storage__", None  # noqa: SLF001
+)  # fmt: skip
+
+
+def begin_task(task: Any) -> None:
+    """Put *task* on Celery's stack of running tasks, as its own push does in ten times the time."""
+    if _RUNNING is None:
+        _state._task_stack.push(task)  # noqa: SLF001
+        return
+    held = _RUNNING.setdefault(whose(), {})
+    held.setdefault("stack", []).append(task)
+
+
+def end_task() -> None:
+    """Take the topmost off again; the last one leaves nothing behind."""
+    if _RUNNING is None:
+        _state._task_stack.pop()  # noqa: SLF001
+        return
+    who = whose()
+    stack = _RUNNING[who]["stack"]
+    if len(stack) == 1:
+        del _RUNNING[who]
+    else:
+        stack.pop()
+
+
 class RequestStack:
     """A stack for each thread, or for each greenlet where there are greenlets; see `whose`."""
 

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from billiard.einfo import ExceptionInfo
 from celery import signals
-from celery._state import _task_stack
 from celery.app import trace
 from celery.app.task import Context
 from celery.app.trace import TraceInfo, task_has_custom, trace_ok_t
@@ -28,6 +27,7 @@ from kombu.utils.encoding import safe_repr
 
 from angzarr.adapters.celery.claim_batch import LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, SETTLED, TOLD, custom_headers
+from angzarr.adapters.celery.worker.task_request import begin_task, end_task
 from angzarr.delivery.batch_executor import SettledDelivery
 from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import GivenBack
@@ -121,7 +121,7 @@ class RoadTracer:
     def _trace(self, uuid: str, args: Any, kwargs: Any, shown: dict[str, Any]) -> Any:
         task, began = self._task, time.monotonic()
         request = Context(shown, args=args, called_directly=False, kwargs=kwargs)
-        _task_stack.push(task)
+        begin_task(task)
         task.request_stack.push(request)
         try:
             value = task.deliver(request, args, kwargs, ack_follows=True)
@@ -129,7 +129,7 @@ class RoadTracer:
         except Exception as error:  # noqa: BLE001 - Celery's tracer reports it
             shown[TOLD].append(RaisedInRun(error))
         finally:
-            _task_stack.pop()
+            end_task()
             task.request_stack.pop()
         return self._celerys(uuid, args, kwargs, vars(request))
 
