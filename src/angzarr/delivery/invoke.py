@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
@@ -102,12 +102,12 @@ class Hooks:
 
     def attempt(self, delivery: Delivery) -> AbstractContextManager[object]:
         """A context around the handler, made of every hook's own."""
-        return _Watched([partial(hook.attempt, delivery) for hook in self._hooks])
+        return _Watched(self._hooks, "attempt", delivery)
 
     def batch(self, deliveries: Sequence[Delivery]) -> AbstractContextManager[object]:
         """A context around the call of a batch handler, of the hooks that watch those."""
         watching = [hook for hook in self._hooks if isinstance(hook, BatchHook)]
-        return _Watched([partial(hook.batch, deliveries) for hook in watching])
+        return _Watched(watching, "batch", deliveries)
 
     def settled(self, delivery: Delivery, outcome: Outcome) -> None:
         """Show a settled delivery to every hook."""
@@ -119,18 +119,23 @@ class Hooks:
 
 
 class _Watched:
-    """The open contexts of one call: an ExitStack whose members cannot break it."""
+    """The open contexts of one call: an ExitStack whose members cannot break it.
 
-    __slots__ = ("_makers", "_open")
+    *way* is the method by which each hook makes its context around *what* runs.
+    """
 
-    def __init__(self, makers: Sequence[Callable[[], AbstractContextManager[object]]]) -> None:
-        self._makers = makers
+    __slots__ = ("_hooks", "_open", "_way", "_what")
+
+    def __init__(self, hooks: Sequence[object], way: str, what: object) -> None:
+        self._hooks, self._way, self._what = hooks, way, what
         self._open: list[AbstractContextManager[object]] = []
 
     def __enter__(self) -> None:
-        for make in self._makers:
+        for hook in self._hooks:
             try:
-                context = make()
+                context = getattr(hook, self._way)(self._what)
+                if type(context) is nullcontext:
+                    continue
                 context.__enter__()
                 self._open.append(context)
             except Exception:  # noqa: BLE001 - a hook must not fail a delivery

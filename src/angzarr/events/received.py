@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
 from itertools import chain
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard
 
 from angzarr.events.headers import NoNumber, read_number
 from angzarr.runtime.json_bounds import Bounds
@@ -68,7 +68,7 @@ def check_received(
     if headers is not None:
         if not _are_headers(headers):
             raise _wrong("headers", headers, "a mapping of names")
-        _check_levels(cast("Mapping[str, Any]", headers))
+        _check_levels(headers)
     for name, value in content.items():
         if value is not None and not isinstance(value, str):
             raise _wrong(name, value, "text")
@@ -124,7 +124,7 @@ def _check_octet(properties: MutableMapping[str, Any], name: str) -> None:
     properties[name] = number
 
 
-def _are_headers(headers: object) -> bool:
+def _are_headers(headers: object) -> TypeGuard[dict[str, Any]]:
     if not isinstance(headers, dict):
         return False
     return _STR.issuperset(map(type, headers)) or all(isinstance(name, str) for name in headers)

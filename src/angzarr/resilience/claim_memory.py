@@ -20,7 +20,6 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +38,7 @@ from angzarr.resilience.idempotency import (
     Release,
     key_for,
 )
+from angzarr.runtime.fast_init import fast_replace
 
 #: How long an owner counts as alive after its last sign of life.
 LEASE: Final = timedelta(seconds=8)
@@ -105,7 +105,7 @@ class Tenure:
         """
         sure_until = self.secured(claims[0].owner)
         return [
-            replace(answer, sure_until=sure_until) if isinstance(answer, Claimed) else answer
+            fast_replace(answer, sure_until=sure_until) if isinstance(answer, Claimed) else answer
             for answer in store.claim(claims)
         ]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, NamedTuple
 
-from angzarr.adapters.structlog.logs import IN_HAND
+from angzarr.adapters.structlog.logs import name_by
 from angzarr.adapters.structlog.own_lines import OwnLines
 from angzarr.dead_letters.metadata import trace_id
+from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import (
     WORDS,
     DeadLettered,
@@ -53,15 +54,20 @@ _SAID: dict[type[Outcome], LineFields] = {
 }
 
 
+#: Around a handler nothing has to be done: its lines find out by `names_in_hand`.
+_NOTHING: Final = nullcontext()
+
+
 class LogHook:
     """Fulfils `Hook`: a line for each settled delivery, and its names on all lines meanwhile."""
 
     def __init__(self) -> None:
         self._lines = OwnLines(NAME)
+        name_by(names_in_hand)
 
-    def attempt(self, delivery: Delivery, /) -> AbstractContextManager[object]:
-        """Let each line that is logged within the handler name the delivery."""
-        return _InHand(delivery)
+    def attempt(self, _delivery: Delivery, /) -> AbstractContextManager[object]:
+        """Do nothing."""
+        return _NOTHING
 
     def settled(self, delivery: Delivery, outcome: Outcome, /) -> None:
         """Log *outcome*; costs next to nothing where its level is off."""
@@ -71,19 +77,10 @@ class LogHook:
             self._lines.write(said.level, said.event, fields)
 
 
-class _InHand:
-    """Open while the handler runs."""
-
-    __slots__ = ("_delivery", "_reset")
-
-    def __init__(self, delivery: Delivery) -> None:
-        self._delivery = delivery
-
-    def __enter__(self) -> None:
-        self._reset = IN_HAND.set(partial(_names, self._delivery))
-
-    def __exit__(self, *_: object) -> None:
-        IN_HAND.reset(self._reset)
+def names_in_hand() -> Mapping[str, Any]:
+    """The names of the delivery whose code logs here; none outside one."""
+    delivery = RUNNING.get()
+    return {} if delivery is None else _names(delivery)
 
 
 def said_of(outcome: Outcome) -> LineFields:

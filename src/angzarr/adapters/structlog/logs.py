@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import structlog
@@ -78,16 +77,18 @@ def _to_stdlib(
     return (Line(line),), options
 
 
-#: Tells the fields of the delivery in hand; asked only when a line is written.
-IN_HAND: ContextVar[Callable[[], Mapping[str, Any]] | None] = ContextVar(
-    "angzarr_in_hand", default=None
-)
+#: Tells the fields of the delivery in hand, in a process that runs any; asked for each line.
+_TELLERS: Final[list[Callable[[], Mapping[str, Any]]]] = []
+
+
+def name_by(tell: Callable[[], Mapping[str, Any]]) -> None:
+    """Let each line say what *tell* returns where it is logged; the last *tell* counts."""
+    _TELLERS[:] = [tell]
 
 
 def name_delivery(_: object, __: str, fields: EventDict) -> EventDict:
     """Add the fields of the delivery in hand; a structlog processor, for your own chain too."""
-    tell = IN_HAND.get()
-    if tell is not None:
+    for tell in _TELLERS:
         for name, value in tell().items():
             fields.setdefault(name, value)
     return fields

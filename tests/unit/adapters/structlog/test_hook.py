@@ -15,6 +15,7 @@ from tests.unit.adapters.deliveries import (
 
 from angzarr.adapters.structlog.hook import LogHook
 from angzarr.adapters.structlog.logs import bound_logger
+from angzarr.delivery.context import RUNNING
 from angzarr.delivery.delivery import Duplicate, Handled, Skipped, Superseded
 
 NAMES = {"event_id": "e-1", "handler": "shop.sync", "attempt": 2, "trace_id": TRACE}
@@ -83,10 +84,12 @@ def test_lines_within_the_handler_name_the_delivery(lines):
         await asyncio.sleep(0)
         logging.getLogger("angzarr.elsewhere").info("from a library")
 
-    with LogHook().attempt(delivery):
-        logging.getLogger("angzarr.elsewhere").info("plain")
-        bound_logger({"attempt": 9}).info("own")
-        asyncio.run(work())
+    LogHook()
+    running = RUNNING.set(delivery)
+    logging.getLogger("angzarr.elsewhere").info("plain")
+    bound_logger({"attempt": 9}).info("own")
+    asyncio.run(work())
+    RUNNING.reset(running)
     bound_logger({}).info("outside")
     plain, own, library, outside = lines()
     assert NAMES.items() <= plain.items()

@@ -14,7 +14,8 @@ from structlog.stdlib import ProcessorFormatter
 from tests.contracts.alerts import alert_of
 from tests.contracts.facts import AT, a_fact
 
-from angzarr.adapters.structlog.logs import IN_HAND, bound_logger, dress, formatter
+from angzarr.adapters.structlog import logs
+from angzarr.adapters.structlog.logs import bound_logger, dress, formatter, name_by
 from angzarr.adapters.structlog.own_lines import LogSink, OwnLines, StructlogFactLog
 from angzarr.analysis.alerts.alert_form import AlertSeverity
 
@@ -69,14 +70,14 @@ def test_a_line_is_that_of_a_bound_logger(both, angzarr_log, kind, level):
     assert own == bound != ""
 
 
-def test_what_is_bound_around_it_is_said_where_it_says_nothing_itself(both, angzarr_log):
+def test_what_is_bound_around_it_is_said_where_it_says_nothing_itself(
+    both, angzarr_log, monkeypatch
+):
     dress(angzarr_log, json=True)
-    in_hand = IN_HAND.set(lambda: {"event_id": "e-1", "customer": "of the delivery"})
-    try:
-        with structlog.contextvars.bound_contextvars(request="r-1", customer="of the context"):
-            own, bound = both(logging.INFO, "fact", FIELDS)
-    finally:
-        IN_HAND.reset(in_hand)
+    monkeypatch.setattr(logs, "_TELLERS", [])
+    name_by(lambda: {"event_id": "e-1", "customer": "of the delivery"})
+    with structlog.contextvars.bound_contextvars(request="r-1", customer="of the context"):
+        own, bound = both(logging.INFO, "fact", FIELDS)
     assert own == bound
     assert '"request":"r-1","event_id":"e-1"' in own
     assert '"customer":"mine"' in own

@@ -86,10 +86,8 @@ class Stopping:
 
 
 def _told_to_stop() -> bool:
-    return any(
-        asked is not None and asked is not False
-        for asked in (state.should_stop, state.should_terminate)
-    )
+    stop, end = state.should_stop, state.should_terminate  # None, False, or an exit code such as 0
+    return (stop is not None and stop is not False) or (end is not None and end is not False)
 
 
 class StartStep(bootsteps.StartStopStep):
