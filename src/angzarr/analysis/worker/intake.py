@@ -42,6 +42,7 @@ from angzarr.dead_letters.queue import (
 from angzarr.dead_letters.record import without_fields
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.errors import DeadLetterQueueUnavailable, Unavailable
+from angzarr.runtime.collector import no_collections
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
 from angzarr.runtime.json_bounds import Bounds
 from angzarr.runtime.text import printable
@@ -89,7 +90,6 @@ class OtherApps:
 #: Apps that one worker gives letters to: whoever writes a letter chooses the name of its app, and
 #: each name may make a queue.
 MOST_APPS: Final = 20
-#: Turns in which a queue that does not take letters is tried, before people are asked.
 
 
 class _Theirs(NamedTuple):
@@ -179,7 +179,8 @@ class Handover:
         return refused
 
 
-#: Letters, answers and entries taken in one turn: what more would save is little.
+#: Letters taken in one turn, and answers or entries: what more would save is little.
+LETTERS: Final = 500
 BATCH: Final = 250
 _NO_FIELDS: Final = "what carried it could not be stored either, and was not kept"
 
@@ -198,12 +199,13 @@ class Intake:
     handover: Handover | None = None
     #: What a letter may hold, `dead_letters.bounds.LETTER` at least.
     bounds: Bounds = LETTER
-    batch: int = BATCH
+    batch: int = LETTERS
     seldom: LogThrottle = field(default_factory=LogThrottle)
     name: str = field(default="letters", init=False)
     _receipts: list[Receipt] = field(default_factory=list, init=False)
     _tries: int = field(default=0, init=False)
 
+    @no_collections()  # amid some ten thousand objects, none of them in a cycle
     def turn(self, wait: timedelta) -> int:
         """File a batch, waiting at most *wait* for its first letter."""
         if not self._receipts:

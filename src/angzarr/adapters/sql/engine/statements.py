@@ -269,7 +269,7 @@ def _writer(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Sequence[Any]]
 
 def _int4(numbers: Sequence[int | None]) -> Sequence[int | None]:
     """*numbers*; raises OverflowError where psycopg would store another one."""
-    for number in numbers:
+    for number in set(numbers):
         if number is not None and not -(2**31) <= number < 2**31:
             msg = f"{number} is beyond what a column of 4 bytes can hold"
             raise OverflowError(msg)

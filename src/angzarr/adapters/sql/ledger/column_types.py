@@ -6,7 +6,7 @@ it takes: nearly every text is plain, and a batch of letters has ten thousand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ class ValidText(TypeDecorator[str]):
     def write_all(self, values: Sequence[Any]) -> Sequence[str | None]:
         """*values* as they can be stored."""
         texts = _texts(values)
-        return texts if _are_plain(texts) else list(map(_valid, texts))
+        return texts if _are_plain(set(texts)) else list(map(_valid, texts))
 
 
 class Name(ValidText):
@@ -66,8 +66,9 @@ class Name(ValidText):
     def write_all(self, values: Sequence[Any]) -> Sequence[str | None]:
         """*values* as they can be stored, and cut."""
         texts = _texts(values)
-        longest = max(map(len, filter(None, texts)), default=0)
-        if longest <= LONGEST_NAME and _are_plain(texts):
+        different = set(texts)  # often one handler, one error
+        longest = max(map(len, filter(None, different)), default=0)
+        if longest <= LONGEST_NAME and _are_plain(different):
             return texts
         return list(map(_name_of, texts))
 
@@ -82,7 +83,7 @@ def _texts(values: Sequence[Any]) -> Sequence[str | None]:
     return [None if value is None else str(value) for value in values]
 
 
-def _are_plain(texts: Sequence[str | None]) -> bool:
+def _are_plain(texts: Collection[str | None]) -> bool:
     """True if all of *texts* are ASCII without NUL."""
     joined = "".join(filter(None, texts))
     return joined.isascii() and "\x00" not in joined
