@@ -221,8 +221,6 @@ def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
 
 
-#: What a letter tells of itself anew each time it is written, besides its metadata.
-_TOLD: Final = ("rejectionReason", "sourceComponent", "sourceComponentType")
 #: Fields of TaskMessage that hold text.
 _TEXTS: Final = frozenset(
     {"@type", "task", "args", "kwargs", "embed", "contentType", "contentEncoding", "headers",
@@ -253,7 +251,8 @@ def read_own(raw: bytes, bounds: Bounds) -> DeadLetter | None:
 def _read(raw: bytes, bounds: Bounds) -> DeadLetter | None:
     data = orjson.loads(raw)
     metadata = data.pop("metadata")
-    told = [data.pop(key, "") for key in _TOLD]
+    pop = data.pop
+    told = (pop("rejectionReason", ""), pop("sourceComponent", ""), pop("sourceComponentType", ""))
     task, domain = data["rejectedEvents"]["pages"][0]["event"], data["cover"].get("domain", "")
     if not (_is_task_message(task) and _are_texts((domain, *told, *metadata.values()))):
         return None
@@ -306,21 +305,20 @@ def _says_no_more(
 
 def _json_texts(task: dict[str, Any]) -> list[str]:
     """The texts of *task* that are JSON themselves."""
-    texts = [task.get(key, "") for key in _JSON]
+    texts = [task[key] for key in _JSON if key in task]
     apart = task["event"].get("data") if "event" in task else None
     return [*texts, apart] if type(apart) is str else texts
 
 
 def _is_task_message(task: dict[str, Any]) -> bool:
     """True if *task* is a TaskMessage of a readable body, all its texts being texts."""
+    others = ("priority" in task) + ("event" in task)
+    if task["@type"] != TASK_MESSAGE_URL or not task.keys() <= _TASK_MESSAGE:
+        return False
+    if list(map(type, task.values())).count(str) != len(task) - others:
+        return False
     priority = task.get("priority", 0)
-    return (
-        task["@type"] == TASK_MESSAGE_URL
-        and task.keys() <= _TASK_MESSAGE
-        and _are_texts([text for key, text in task.items() if key not in _NO_TEXTS])
-        and type(priority) is int
-        and in_int32(priority)
-    )
+    return type(priority) is int and in_int32(priority) and type(task.get("event", {})) is dict
 
 
 def _message(task: dict[str, Any], body: Body) -> Message:
@@ -342,7 +340,7 @@ def _message(task: dict[str, Any], body: Body) -> Message:
 
 
 def _event(facts: dict[str, Any], first: Any) -> Event:
-    if not _are_texts([text for key, text in facts.items() if key != "configPins"]):
+    if list(map(type, facts.values())).count(str) != len(facts) - ("configPins" in facts):
         raise TypeError
     return Event(
         id=facts.get("id", ""),
