@@ -86,7 +86,9 @@ def read_facts(metadata: Mapping[str, str]) -> FactsRead:
             fields[name] = text
         elif read := _READ.get(key):
             try:
-                fields[key] = read(text)
+                value = read(text)
+                is_utc = read is not _moment or value.tzinfo is UTC  # as it is written here
+                fields[key] = value if is_utc else _in_utc(value)
             except (ValueError, KeyError, OverflowError):
                 rest[key] = text
         else:
@@ -141,10 +143,10 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is UTC:  # as it is written here
-        return moment
+_moment: Final = datetime.fromisoformat
+
+
+def _in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
@@ -161,9 +163,9 @@ _FACTS: Final = (
     _Fact("error_stack", "", cut_stack, str),
     _Fact("attempts", 0, str, _count, always=True),
     _Fact("replay", 0, str, _count, always=True),
-    _Fact("first_attempt_at", None, datetime.isoformat, _time),
-    _Fact("last_attempt_at", None, datetime.isoformat, _time),
-    _Fact("sent_to_dlq_at", None, datetime.isoformat, _time),
+    _Fact("first_attempt_at", None, datetime.isoformat, _moment),
+    _Fact("last_attempt_at", None, datetime.isoformat, _moment),
+    _Fact("sent_to_dlq_at", None, datetime.isoformat, _moment),
     _Fact("fingerprint", "", str, str),
     _Fact("worker", "", str, str),
     _Fact("version", "", str, str),

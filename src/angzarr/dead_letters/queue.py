@@ -41,9 +41,9 @@ class Room:
     def __bool__(self) -> bool:
         return self.letters > 0 and self.bytes > 0
 
-    def take(self, size: int) -> None:
-        """Count a letter of *size* bytes; the last one may have more than is left."""
-        self.letters -= 1
+    def take(self, size: int, letters: int = 1) -> None:
+        """Count *letters* of *size* bytes; the last one may have more than is left."""
+        self.letters -= letters
         self.bytes -= size
 
 

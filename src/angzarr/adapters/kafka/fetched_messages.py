@@ -113,6 +113,12 @@ class FetchedAhead:
     def take(self, room: Room, topics: Collection[str]) -> list[Receipt]:
         """Give letters of *topics* while there is *room*; others may be asked for later."""
         self.read()
+        size = sum([len(one.raw) for one in self._letters])
+        others = {one.handle.topic for one in self._letters} - set(topics)
+        if len(self._letters) <= room.letters and size <= room.bytes and not others:
+            room.take(size, len(self._letters))
+            all_of_them, self._letters = self._letters, []
+            return all_of_them
         wanted: list[Receipt] = []
         kept: list[Receipt] = []
         for one in self._letters:

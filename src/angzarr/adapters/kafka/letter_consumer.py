@@ -99,7 +99,8 @@ class LetterConsumer:
             taken = taken or self._read(consumer, Room(1), max(wait, _SOON))
             while not taken and not self._ended and (left := deadline - time.monotonic()) > 0:
                 taken = self._read(consumer, Room(1), max(left, _SOON))
-            room = Room(limit - len(taken), BATCH_BYTES - sum(len(one.raw) for one in taken))
+            room = Room(limit)
+            room.take(sum([len(one.raw) for one in taken]), len(taken))
             if taken and room and not self._ended:
                 taken += self._more(consumer, room)
             if taken and limit >= _WORTH_A_THREAD and not self._ended:
@@ -203,8 +204,7 @@ class LetterConsumer:
                     break
                 raise
             sizes = [len(message.value() or b"") for message in part]
-            for size in sizes:
-                room.take(size)
+            room.take(sum(sizes), len(sizes))
             self._size = max(1, *sizes) if sizes else self._size
             messages += filter(self._is_letter, part)
             if len(part) < asked or self._ended:

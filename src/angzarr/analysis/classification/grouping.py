@@ -72,7 +72,10 @@ class Grouping:
 
         A letter that was exported from a ledger, or is to look so, begins with its worker's word.
         """
-        if WORKER_FINGERPRINT in letter.metadata:
+        restored = WORKER_FINGERPRINT in letter.metadata
+        if not (restored or self.rules or self.in_app):
+            return letter  # nearly always
+        if restored:
             metadata = dict(letter.metadata)
             letter = replace(
                 letter, fingerprint=metadata.pop(WORKER_FINGERPRINT), metadata=metadata

@@ -30,8 +30,9 @@ _texts_of: Final = operator.attrgetter(
 _more_of: Final = operator.attrgetter("reason", "replay", "mismatch")
 _of_event: Final = operator.attrgetter("type", "tenant_id")
 _of_evidence: Final = operator.attrgetter(
-    "replays", "target_problem", "breakers", "handler_fares", "group_fares", "newer_release", "fit"
+    "replays", "target_problem", "breakers", "newer_release", "fit.fits", "fit.why"
 )
+_of_fares: Final = operator.attrgetter("events", "failed", "handled")
 _AGE: Final = "age_at_least"
 #: Verdicts that are kept, and characters of the texts that lead to one: letters are hostile.
 _MOST: Final = 128
@@ -80,12 +81,15 @@ class VerdictMemo:
         said = (evidence.target_problem, evidence.fit.why, *filter(None, of_event))
         if sum(map(len, texts)) + sum(map(len, said)) > _LONGEST:
             return None
+        handler, group = evidence.handler_fares, evidence.group_fares
         return (
             texts,
             _more_of(letter),
             event and of_event,
             EVENT_ID in letter.message.headers,
             _of_evidence(evidence),
+            handler and _of_fares(handler),
+            group and _of_fares(group),
             type(evidence.target_problem),  # equal texts may be problems of two kinds
             evidence.age if self._ask_age else None,
         )

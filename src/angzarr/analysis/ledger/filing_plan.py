@@ -80,7 +80,7 @@ class FilingPlan:
         self, failures: Sequence[Failure], decide: Decider | None = None, by: str = ""
     ) -> list[Entry]:
         """Plan the filing of *failures* in order, and what *decide* says of those that fail."""
-        ids = [self._add(failure) for failure in failures]
+        ids = [self._add(failure, self._own_id(failure)) for failure in failures]
         if decide is not None:
             self._decide(dict(zip(ids, failures, strict=True)), decide, by)
         return [self.entries[entry_id] for entry_id in ids]
@@ -98,10 +98,10 @@ class FilingPlan:
         """The ids of entries that are to keep another letter than they have."""
         return sorted(self.kept.keys() & self._stored.keys())
 
-    def _add(self, failure: Failure) -> str:
-        known, replay = self._entry_of(failure), replay_of(failure)
+    def _add(self, failure: Failure, own_id: str) -> str:
+        known, replay = self._entry_of(failure, own_id), replay_of(failure)
         if known is None:
-            change = transition.filed(failure, self.now, self._own_id(failure))
+            change = transition.filed(failure, self.now, own_id)
         elif (replay, known.id) in self.letters.get(failure.id, ()):
             if not (transition.is_given_on(known) and transition.holds(known, failure)):
                 return known.id
@@ -109,21 +109,22 @@ class FilingPlan:
             change = transition.come_back(known, self.now)
         else:
             change = transition.failed_again(known, failure, self.now)
-        self.letters.setdefault(failure.id, set()).add((replay, change.entry.id))
+        entry = change.entry
+        self.letters.setdefault(failure.id, set()).add((replay, entry.id))
         self._take(change)
-        if transition.holds(change.entry, failure):
-            self.kept[change.entry.id] = failure
-            if change.entry.status is Status.FAILED:
-                self._failing.add(change.entry.id)
-        return change.entry.id
+        if transition.holds(entry, failure):
+            self.kept[entry.id] = failure
+            if entry.status is Status.FAILED:
+                self._failing.add(entry.id)
+        return entry.id
 
-    def _entry_of(self, failure: Failure) -> Entry | None:
+    def _entry_of(self, failure: Failure, own_id: str) -> Entry | None:
         if linked := replayed_letter_of(failure):
             for _, entry_id in self.letters.get(linked, ()):
                 entry = self.entries.get(entry_id)  # it may have been removed just now
                 if entry is not None and transition.continues(entry, failure):
                     return entry
-        return self.entries.get(self._own_id(failure))
+        return self.entries.get(own_id)
 
     def _own_id(self, failure: Failure) -> str:
         if (known := self._own_ids.get(id(failure))) is None:

@@ -142,10 +142,11 @@ class ReplayTargets:
             return Refusal(
                 "its event id belongs to another body: publish it again under an id of its own"
             )
-        if letter.envelope or not message.task:
-            return Refusal(_UNKNOWN_FIELDS if message.task else _NO_MESSAGE)
-        if message.task not in self.tasks:
-            return NoTarget(f"no handler is registered as {message.task!r}")
+        task = message.task
+        if letter.envelope or not task:
+            return Refusal(_UNKNOWN_FIELDS if task else _NO_MESSAGE)
+        if task not in self.tasks:
+            return NoTarget(f"no handler is registered as {task!r}")
         if message.queue not in self.queues:
             return NoTarget(f"the app knows no queue {message.queue!r}")
         return letter

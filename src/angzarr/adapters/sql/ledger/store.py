@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from angzarr.adapters.sql.engine.statements import Lookup, among, insert_columns, insert_rows
-from angzarr.adapters.sql.ledger.column_types import stored_name
+from angzarr.adapters.sql.ledger.column_types import Name, stored_name
 from angzarr.adapters.sql.ledger.counts import count
 from angzarr.adapters.sql.ledger.database import LedgerDatabase, prune
 from angzarr.adapters.sql.ledger.job_rows import order_sizes, read_orders, save_orders
@@ -147,8 +147,9 @@ def _known_letters(
 ) -> dict[str, set[tuple[int, str]]]:
     """The places where these letters, and those whose replay failed, were filed before."""
     asked: dict[str, list[str]] = {}
-    for letter_id in letter_ids_of(failures):
-        asked.setdefault(stored_name(letter_id), []).append(letter_id)
+    ids = list(letter_ids_of(failures))
+    for stored, letter_id in zip(Name().write_all(ids), ids, strict=True):
+        asked.setdefault(stored or "", []).append(letter_id)
     found: dict[str, set[tuple[int, str]]] = {}
     for row in _FILED.rows(connection, asked):
         for letter_id in asked[row.letter_id]:

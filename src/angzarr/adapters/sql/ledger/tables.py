@@ -315,8 +315,8 @@ def line_row(line: HistoryLine) -> dict[str, Any]:
 
 def line_columns(lines: Sequence[tuple[str, HistoryLine]]) -> list[Sequence[Any]]:
     """*lines*, each of the entry named first, as columns `entry_id` and `ENTRY_LINE`."""
-    values = zip(*(_entry_line_values(line) for _, line in lines), strict=True)
-    return [[entry_id for entry_id, _ in lines], *values]
+    ids, told = zip(*lines, strict=True)
+    return [ids, *zip(*map(_entry_line_values, told), strict=True)]
 
 
 def line_from(row: Row[Any], names: Sequence[str] = ENTRY_LINE) -> HistoryLine:
