@@ -25,8 +25,9 @@ _log = logging.getLogger("angzarr.worker")
 
 #: Seconds that ends wait for others while the loop has other things to do.
 GATHERING: Final = 0.005
-#: Seconds after which the thread takes what the loop has not ended.
-OVERDUE: Final = 0.01
+#: Seconds after which the thread takes what the loop has not ended. It looks as often: more often
+#: costs a busy machine more than it gains.
+OVERDUE: Final = 0.02
 #: Seconds for which the thread looks for that after the last end; then it sleeps until the next.
 WATCHED: Final = 1.0
 #: Ends in one call, so that none holds up a store, or its locks, for long.
@@ -63,6 +64,8 @@ class ClaimEnder:
         self._asked: SimpleQueue[threading.Event | None] = SimpleQueue()
         #: Whether a loop takes turns, the thread is awake, and the store refused the last turn.
         self._looped = self._watching = self._away = False
+        #: How many turns the loop has taken, and how many of these the thread has seen.
+        self._turns = self._seen = 0
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._seldom = LogThrottle()
@@ -92,6 +95,7 @@ class ClaimEnder:
         Nothing waits for company once the loop is *idle*.
         """
         self._looped = True
+        self._turns += 1
         if not self._line or self._away:
             return False
         is_early = self._monotonic() - self._since < GATHERING
@@ -143,11 +147,12 @@ class ClaimEnder:
         while not self._stopped.is_set():
             try:
                 done = self._next()
-                if done or batch or not self._looped or self._away or self._is_overdue():
+                left = self._is_left()
+                if done or batch or not self._looped or self._away or left:
                     self._end(batch)
                     batch.clear()
-                    while left := self._take():
-                        batch.extend(left)
+                    while more := self._take():
+                        batch.extend(more)
                         self._end(batch)
                         batch.clear()
                     self._away = False
@@ -166,8 +171,13 @@ class ClaimEnder:
         except Empty:
             return None
 
-    def _is_overdue(self) -> bool:
-        return bool(self._line) and self._monotonic() - self._since >= OVERDUE
+    def _is_left(self) -> bool:
+        """True if what waits has waited long, and the loop took no turn since the last look.
+
+        A loop that only waits for a processor does it better itself: the thread wants one as well.
+        """
+        stands, self._seen = self._turns == self._seen, self._turns
+        return stands and bool(self._line) and self._monotonic() - self._since >= OVERDUE
 
     def _end_line(self) -> None:
         while batch := self._take():

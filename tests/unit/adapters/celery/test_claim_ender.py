@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
@@ -203,9 +204,56 @@ def test_what_a_busy_loop_leaves_the_thread_takes(looped, store, ending, heard):
     """A handler may keep the loop of a solo worker for hours."""
     ender, clock = looped
     ender.end(ending("a"))
-    clock.now += OVERDUE
+    clock.now += 2 * OVERDUE
     wait_until(lambda: heard == [("a", True)])
     assert store.calls == [1]
+
+
+class LookedOnDemand(ClaimEnder):
+    """An ender whose thread looks whenever the test says so."""
+
+    def __init__(self, store, clock):
+        super().__init__(store, monotonic=lambda: clock.now)
+        self.looks, self.looked = SimpleQueue(), SimpleQueue()
+        self.start()
+        self.looked.get(timeout=5)
+
+    def _next(self):
+        self.looked.put(None)
+        self.looks.get()
+
+    def look(self):
+        self.looks.put(None)
+        self.looked.get(timeout=5)
+
+    def stop(self):
+        self._stopped.set()
+        self.looks.put(None)
+        self._thread.join(5)
+
+
+def test_the_thread_takes_nothing_from_a_loop_that_took_a_turn_since_it_looked(
+    store, ending, heard
+):
+    """It may only wait for a processor, and two of them would be slower."""
+    clock = SimpleNamespace(now=100.0)
+    ender = LookedOnDemand(store, clock)
+    try:
+        for _ in range(3):
+            ender.turn(idle=False)
+            ender.end(ending("a"))
+            clock.now += 2 * OVERDUE
+            ender.look()
+            assert not store.calls
+            assert ender.turn(idle=False)
+            store.calls.clear()
+        ender.end(ending("b"))
+        clock.now += 2 * OVERDUE
+        ender.look()
+        ender.look()
+        assert store.calls == [1]
+    finally:
+        ender.stop()
 
 
 def test_a_loop_leaves_a_store_that_is_away_to_the_thread(looped, store, ending, heard):
