@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import amqp
 import pytest
@@ -12,18 +13,21 @@ from kombu import Exchange, Queue
 from kombu.asynchronous import Hub
 from tests.contracts.message_lines import LoopOfLine, MessageLineContract
 
+from adapters.tls_proxy import TlsProxy
 from angzarr.adapters.celery.connection import AngzarrConnection
 from angzarr.adapters.celery.worker.message_receiver import NamingConsumer
+from angzarr.adapters.rabbitmq import frame_reader, transport
+from certificates import make_certificates
 from polling import wait_until
 
 PREFETCH = 20
 
 
 class Loop(LoopOfLine):
-    def __init__(self, url: str, queue: Queue, prefetch: int) -> None:
+    def __init__(self, url: str, queue: Queue, prefetch: int, tls: Any = None) -> None:
         super().__init__()
         hub = Hub()
-        self.connection = AngzarrConnection(url, transport_options=self.heard())
+        self.connection = AngzarrConnection(url, ssl=tls, transport_options=self.heard())
         self.connection.connect()
         self.channel = self.connection.channel()
         self.connection.transport.register_with_event_loop(self.connection.connection, hub)
@@ -78,8 +82,8 @@ def publish(amqp_url: str, queue: Queue) -> Iterator[Any]:
 def open_loop(amqp_url: str, queue: Queue) -> Iterator[Any]:
     made: list[Loop] = []
 
-    def open_loop(prefetch: int = PREFETCH) -> Loop:
-        made.append(Loop(amqp_url, queue, prefetch))
+    def open_loop(prefetch: int = PREFETCH, url: str = amqp_url, tls: Any = None) -> Loop:
+        made.append(Loop(url, queue, prefetch, tls))
         return made[-1]
 
     yield open_loop
@@ -115,6 +119,30 @@ class TestRabbitMQLine(MessageLineContract):
         with AngzarrConnection(amqp_url) as connection:
             channel = connection.channel()
             yield lambda: queue(channel).queue_declare(passive=True).message_count
+
+
+@pytest.fixture(scope="module")
+def secure(amqp_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """How to reach the broker over TLS."""
+    files = make_certificates(tmp_path_factory.mktemp("tls") / "files")
+    plain = urlsplit(amqp_url)
+    own = {"ca_certs": files.authority, "certfile": files.certificate, "keyfile": files.key}
+    with TlsProxy(plain.hostname, plain.port, files) as proxy:
+        netloc = f"{plain.username}:{plain.password}@127.0.0.1:{proxy.port}"
+        url = plain._replace(scheme="amqps", netloc=netloc).geturl()
+        yield {"url": url, "tls": {**own, "server_hostname": "127.0.0.1"}}
+
+
+def test_over_tls_all_that_has_come_is_read_though_nothing_more_comes(
+    publish, open_loop, secure, monkeypatch
+):
+    """What TLS has decrypted makes no descriptor readable; nor is it looked for now and then."""
+    monkeypatch.setattr(transport, "HEARD_EVERY", 3600)
+    monkeypatch.setattr(frame_reader, "_CHUNK", 100)  # less than one record, and than one message
+    publish(30)
+    loop = open_loop(prefetch=30, **secure)
+    loop.consumer.consume()
+    assert loop.messages(30) == list(range(30))
 
 
 def test_what_a_turn_acknowledges_is_one_frame_where_nothing_before_it_is_open(

@@ -50,6 +50,16 @@ class Arrivals(LoopLine):
         super().leave()
         self.line.forget(self.line)
 
+    def tick(self) -> None:
+        """Take a turn before the loop waits, which it does not while there is more to read.
+
+        A wait for an answer reads frame by frame, but TLS decrypts several at once.
+        """
+        super().tick()
+        connection = self._connection
+        if connection.connected and connection.frames.has_more(connection.transport):
+            self.turn_soon()
+
     def read(self) -> None:
         """Read what has come, without waiting, and hand out; raises what a lost connection does."""
         self.fetch()
@@ -58,7 +68,7 @@ class Arrivals(LoopLine):
     def fetch(self) -> None:
         """Put what has come in line, without waiting; raises what a lost connection does."""
         if self._connection.connected and read_waiting(self._connection):
-            self.turn_soon()  # what TLS has decrypted makes no descriptor readable
+            self.turn_soon()
 
     def acknowledge(self, *, idle: bool = False) -> None:  # noqa: ARG002 - it is one write
         """Send what the channels have to acknowledge."""

@@ -67,6 +67,10 @@ class FrameReader:
         transport._read_buffer = b""  # noqa: SLF001
         return len(came) == _CHUNK or _has_decrypted(transport.sock)
 
+    def has_more(self, transport: Any) -> bool:
+        """True if there is something to read that makes no descriptor readable."""
+        return bool(self._data) or _has_decrypted(transport.sock)
+
     def handle(self, connection: Any) -> bool:
         """Handle the next frame or delivery of *connection*; False if no whole frame is left.
 
