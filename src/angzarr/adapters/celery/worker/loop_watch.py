@@ -31,7 +31,7 @@ _PACKAGES: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")
 _OURS: Final = f"{Path(__file__).parents[3]}/"
 #: The code of the frames that say which delivery runs: a callback of the loop, and a delivery.
 _CALLBACK: Final = Handle._run.__code__  # noqa: SLF001 - pinned by a test
-_DELIVERY: Final = DeliveryGreenlet._main.__code__  # noqa: SLF001 - our own
+_DELIVERY: Final = DeliveryGreenlet.main.__code__
 #: Events that are remembered as told.
 _REMEMBERED: Final = 100
 

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 
 import pytest
+from greenlet import getcurrent
 
 from angzarr.adapters.celery.worker import delivery_greenlets
 from angzarr.adapters.celery.worker.delivery_greenlets import DeliveryGreenlets
@@ -468,3 +469,41 @@ def test_one_in_line_that_is_cut_is_told_of_and_never_begins(make_stage):
     second.cut_for(lambda: stage.noted.append("told"))
     stage.loop.call_soon_threadsafe(gate.set)
     assert stage.seen(2) == ["told", "third"]
+
+
+def test_those_that_run_one_after_the_other_share_a_greenlet_and_no_context(make_stage):
+    stage, whose = make_stage(1), []
+
+    async def wait():
+        await asyncio.sleep(0)
+
+    def work(n):
+        stage.noted.append(getcurrent())
+        whose.append(WHOSE.get(None))
+        WHOSE.set(n)
+        async_runner.run(wait())
+        whose.append(WHOSE.get())
+
+    for n in range(5):
+        stage.begin(lambda _run, n=n: work(n))
+    wait_until(lambda: len(whose) == 10, "all to run")
+    assert len(set(stage.noted)) == 1
+    assert whose == [None, 0, None, 1, None, 2, None, 3, None, 4]
+
+
+def test_what_a_run_left_in_its_context_goes_with_it(make_stage, no_collector):
+    stage, kept = make_stage(), []
+
+    class Large:
+        """What a handler binds."""
+
+    def work(_run):
+        large = Large()
+        kept.append(weakref.ref(large))
+        LARGE.set(large)
+
+    stage.begin(work)
+    wait_until(lambda: kept and kept[0]() is None, "it to be freed")
+
+
+LARGE: ContextVar[object] = ContextVar("large")
