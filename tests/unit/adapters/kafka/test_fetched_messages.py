@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from angzarr.adapters.kafka.fetched_messages import (
     FetchedAhead,
@@ -64,6 +66,25 @@ def test_its_bytes_are_known_read_or_not_and_bound_what_it_gives():
     assert ahead.bytes == 60
     assert list(places(ahead.take(Room(9, bytes=11), {"a"}))) == [("a", 0, 10), ("a", 0, 20)]
     assert ahead.bytes == 30
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 9)), max_size=6),
+    st.integers(0, 8),
+    st.integers(0, 40),
+    st.sampled_from([{"a"}, {"a", "b"}, {"b", "c"}]),
+)
+def test_all_at_once_or_one_by_one_it_gives_the_same(letters, most, size, topics):
+    ahead, room = FetchedAhead(read), Room(most, bytes=size)
+    ahead.add([one for topic, offset in letters for one in messages(topic, 0, offset)])
+    wanted, kept, left = [], [], Room(most, bytes=size)
+    for topic, offset in letters:
+        fits = bool(left) and topic in topics
+        (wanted if fits else kept).append((topic, 0, offset))
+        if fits:
+            left.take(offset)
+    assert (list(places(ahead.take(room, topics))), room) == (wanted, left)
+    assert list(places(ahead.take(Room(9, bytes=99), {"a", "b"}))) == kept
 
 
 def test_a_place_that_is_taken_away_is_forgotten_read_or_not():
