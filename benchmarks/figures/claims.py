@@ -1,4 +1,4 @@
-"""What a claim costs on Redis, against two round trips that do nothing."""
+"""What claims cost on Redis in batches, against two round trips for each event that do nothing."""
 
 from __future__ import annotations
 
@@ -14,84 +14,102 @@ from harness.pairs import Pair, alternate, medians, ratios
 
 from angzarr.adapters.redis.idempotency import RedisIdempotencyStore, RedisOwnerLeases
 from angzarr.adapters.redis.link import RedisClient
-from angzarr.resilience.idempotency import Claim, Claimed, Complete
+from angzarr.resilience.idempotency import Claim, Claimed, ClaimEnd, Complete
 
 #: Short runs, many pairs: what else the machine does falls on both sides of a pair.
 PAIRS = 41
-EVENTS = 200
+#: Claimed, and completed, by one call.
+BATCH = 64
+#: Of a run: whole batches.
+EVENTS = 4 * BATCH
 NOTHING = "return 1"
 FINGERPRINT = "0" * 64
+#: Handles so many events.
+Run = Callable[[int], None]
 
 
-def claim_and_complete(store: RedisIdempotencyStore, owner: str) -> Callable[[], None]:
-    """Return what claims and completes one new event, as the road does for each delivery."""
+def in_batches(store: RedisIdempotencyStore, owner: str) -> Run:
+    """Return what claims new events and completes them, as a worker does with what has come."""
 
-    def run() -> None:
-        token = uuid.uuid4().hex
-        key = f"idempotency:bench:{token}"
-        claim = Claim(key=key, token=token, owner=owner, fingerprint=FINGERPRINT)
-        if store.claim([claim]) != [Claimed(starts=1)]:
-            msg = "a new event was not claimed"
-            raise AssertionError(msg)
-        if not store.settle(key, token, Complete(result="null")):
-            msg = "a claimed event was not completed"
-            raise AssertionError(msg)
-
-    return run
-
-
-def two_empty_scripts(client: RedisClient, prefix: str) -> Callable[[], None]:
-    """Return two EVALSHA of a script that does nothing, through our own client."""
-    digest = client.execute("SCRIPT", "LOAD", NOTHING)
-
-    def run() -> None:
-        key = f"{prefix}:bench:{uuid.uuid4().hex}"
-        client.execute("EVALSHA", digest, 1, key)
-        client.execute("EVALSHA", digest, 1, key)
+    def run(events: int) -> None:
+        for _ in range(0, events, BATCH):
+            claims = [_claim(owner) for _ in range(BATCH)]
+            if store.claim(claims) != [Claimed(starts=1)] * BATCH:
+                msg = "a new event was not claimed"
+                raise AssertionError(msg)
+            done = [ClaimEnd(one.key, one.token, Complete(result="null")) for one in claims]
+            if not all(store.settle_all(done)):
+                msg = "a claimed event was not completed"
+                raise AssertionError(msg)
 
     return run
 
 
-def two_empty_scripts_by_redis_py(client: redis.Redis, prefix: str) -> Callable[[], None]:
-    """Return the same through redis-py's public client, with its pool."""
+def one_by_one(store: RedisIdempotencyStore, owner: str) -> Run:
+    """Return what makes the same two calls for each event."""
+
+    def run(events: int) -> None:
+        for _ in range(events):
+            claim = _claim(owner)
+            if store.claim([claim]) != [Claimed(starts=1)]:
+                msg = "a new event was not claimed"
+                raise AssertionError(msg)
+            if not store.settle(claim.key, claim.token, Complete(result="null")):
+                msg = "a claimed event was not completed"
+                raise AssertionError(msg)
+
+    return run
+
+
+def _claim(owner: str) -> Claim:
+    token = uuid.uuid4().hex
+    return Claim(
+        key=f"idempotency:bench:{token}", token=token, owner=owner, fingerprint=FINGERPRINT
+    )
+
+
+def two_empty_scripts(client: redis.Redis, prefix: str) -> Run:
+    """Return two EVALSHA for each event of a script that does nothing, by redis-py's client."""
     digest = client.script_load(NOTHING)
 
-    def run() -> None:
-        key = f"{prefix}:bench:{uuid.uuid4().hex}"
-        client.evalsha(digest, 1, key)
-        client.evalsha(digest, 1, key)
+    def run(events: int) -> None:
+        for _ in range(events):
+            key = f"{prefix}:bench:{uuid.uuid4().hex}"
+            client.evalsha(digest, 1, key)
+            client.evalsha(digest, 1, key)
 
     return run
 
 
-def timed(run: Callable[[], None]) -> Callable[[], float]:
-    """Return what runs *run* `EVENTS` times and tells the microseconds of one."""
+def timed(run: Run) -> Callable[[], float]:
+    """Return what lets *run* handle `EVENTS` events and tells the microseconds of one."""
 
     def block() -> float:
         began = perf_counter()
-        for _ in range(EVENTS):
-            run()
+        run(EVENTS)
         return (perf_counter() - began) / EVENTS * 1e6
 
     return block
 
 
 def measure() -> Measured:
-    """Measure against the same client, and beside it against redis-py's own."""
+    """Measure batches against redis-py's public client, and beside it claims one by one."""
     with servers.redis_store() as at, redis.Redis.from_url(at.url, decode_responses=True) as plain:
         client = RedisClient(at.url)
         RedisOwnerLeases(client, prefix=at.prefix).renew("bench", timedelta(minutes=10))
-        ours = timed(claim_and_complete(RedisIdempotencyStore(client, prefix=at.prefix), "bench"))
-        same = _pairs(ours, timed(two_empty_scripts(client, at.prefix)))
-        public = _pairs(ours, timed(two_empty_scripts_by_redis_py(plain, at.prefix)))
+        store = RedisIdempotencyStore(client, prefix=at.prefix)
+        theirs = timed(two_empty_scripts(plain, at.prefix))
+        together = _pairs(timed(in_batches(store, "bench")), theirs)
+        alone = _pairs(timed(one_by_one(store, "bench")), theirs)
         client.close()
     return Measured(
-        values=ratios(same),
+        values=ratios(together),
         detail={
-            "us_claim_and_complete": round(medians(same).ours, 1),
-            "us_two_evalsha_same_client": round(medians(same).theirs, 1),
-            "us_two_evalsha_redis_py": round(medians(public).theirs, 1),
-            "ratio_to_redis_py": round(sorted(ratios(public))[PAIRS // 2], 3),
+            "us_an_event_in_batches": round(medians(together).ours, 1),
+            "us_an_event_one_by_one": round(medians(alone).ours, 1),
+            "us_two_evalsha": round(medians(together).theirs, 1),
+            "ratio_one_by_one": round(sorted(ratios(alone))[PAIRS // 2], 3),
+            "batch": BATCH,
             "events_a_run": EVENTS,
             "redis": servers.redis_version(),
         },
@@ -105,15 +123,15 @@ def _pairs(ours: Callable[[], float], theirs: Callable[[], float]) -> list[Pair]
 FIGURES = (
     Figure(
         key="claim_time_ratio",
-        title="claim and complete on Redis",
+        title="claim and complete in batches on Redis",
         unit="ratio",
-        aim="≤ 1.15",
-        against="two EVALSHA of `return 1` with one key through the same `RedisClient` (hiredis)",
+        aim="≤ 0.3",
+        against="two EVALSHA of `return 1` with one key for each event, by redis-py's own client",
         how=(
-            "One process and one connection over TCP to the same Redis. Ours claims a new event"
-            " with owner, position, start count and fingerprint and completes it with its result"
-            " (`RedisIdempotencyStore`, without the cache of completed keys). The same against"
-            " redis-py's public client stands beside it."
+            "One process and one connection over TCP to the same Redis. Ours claims 64 new events"
+            " with owner, position, start count and fingerprint by one call and completes them with"
+            " their results by another (`RedisIdempotencyStore`, without the cache of completed"
+            " keys). The ratio is that of the time of one event. Ours one by one stands beside it."
         ),
         measure=measure,
     ),

@@ -88,7 +88,7 @@ FIGURES = (
         key="noop_vs_celery",
         title="no-op throughput on Redis, all guarantees",
         unit="ratio",
-        aim="≥ 1.5",
+        aim="≥ 2",
         against="a bare Celery task with late ack on kombu's transport, prefork 2, same prefetch",
         how=_HOW.format(pool="two prefork children"),
         measure=partial(measure_redis, "prefork"),

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 #: Fewer pairs say little about noise.
 FEWEST = 5
@@ -20,15 +22,26 @@ class Pair(NamedTuple):
     ours: float
     theirs: float
 
+    def swapped(self) -> Pair:
+        """Theirs in place of ours: of times, the ratio is how many times as fast ours is."""
+        return Pair(self.theirs, self.ours)
+
 
 def alternate(
     ours: Callable[[], float], theirs: Callable[[], float], *, pairs: int, discarded: int = 0
 ) -> list[Pair]:
     """Run both in turn and return *pairs* pairs; the first *discarded* only warm up."""
-    if pairs < FEWEST:
-        msg = f"{pairs} pairs are too few: run at least {FEWEST}"
+    return [Pair(*one) for one in in_turn((ours, theirs), rounds=pairs, discarded=discarded)]
+
+
+def in_turn(
+    sides: Sequence[Callable[[], T]], *, rounds: int, discarded: int = 0
+) -> list[tuple[T, ...]]:
+    """Run all *sides* one after the other, *rounds* times; the first *discarded* only warm up."""
+    if rounds < FEWEST:
+        msg = f"{rounds} pairs are too few: run at least {FEWEST}"
         raise ValueError(msg)
-    ran = [Pair(ours(), theirs()) for _ in range(discarded + pairs)]
+    ran = [tuple(side() for side in sides) for _ in range(discarded + rounds)]
     return ran[discarded:]
 
 

@@ -22,7 +22,10 @@ tells how busy the machine was with other things.
 
 
 def render(entries: Mapping[str, Any], figures: Iterable[Figure]) -> str:
-    """Return the page for *figures*, with their entries."""
+    """Return the page for *figures*, with their entries.
+
+    An entry is judged by the aim of today, which may be another than when it was measured.
+    """
     known = list(figures)
     measured = [figure for figure in known if figure.key in entries]
     parts = [_HEAD, "\n".join(_table(entries, known)), _machines(entries, measured)]
@@ -41,11 +44,11 @@ def _table(entries: Mapping[str, Any], figures: list[Figure]) -> Iterator[str]:
 
 
 def _row(figure: Figure, entry: Mapping[str, Any]) -> str:
-    reached = "yes" if Aim.of(entry["aim"]).reached(entry["value"]) else "**no**"
+    reached = "yes" if Aim.of(figure.aim).reached(entry["value"]) else "**no**"
     low, high = (number(bound) for bound in entry["spread"])
     value = with_unit(entry["value"], entry["unit"])
     title = f"`{figure.key}` {figure.title}"
-    return f"| {title} | {value} | {entry['aim']} | {reached} | {entry['runs']} | {low} to {high} |"
+    return f"| {title} | {value} | {figure.aim} | {reached} | {entry['runs']} | {low} to {high} |"
 
 
 def _machines(entries: Mapping[str, Any], figures: list[Figure]) -> str:

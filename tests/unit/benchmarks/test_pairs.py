@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from harness.pairs import Pair, alternate, differences, medians, middle_rate, ratios
+from harness.pairs import Pair, alternate, differences, in_turn, medians, middle_rate, ratios
 
 
 def test_both_sides_run_in_turn():
@@ -23,6 +23,22 @@ def test_discarded_runs_are_the_first():
         return float(next(numbers))
 
     assert alternate(run, run, pairs=5, discarded=2)[0] == Pair(4.0, 5.0)
+
+
+def test_any_number_of_sides_run_in_turn():
+    ran: list[int] = []
+
+    def side(number):
+        return lambda: ran.append(number) or number
+
+    rounds = in_turn([side(number) for number in range(3)], rounds=5, discarded=1)
+
+    assert ran == [0, 1, 2] * 6
+    assert rounds == [(0, 1, 2)] * 5
+
+
+def test_the_ratio_of_swapped_times_is_how_many_times_as_fast_ours_is():
+    assert ratios([Pair(2.0, 8.0).swapped()]) == [4.0]
 
 
 def test_too_few_pairs_are_refused():

@@ -27,6 +27,12 @@ def test_every_figure_has_a_row_that_says_whether_it_reached_its_aim():
     assert page.count("## ") == 2
 
 
+def test_an_entry_is_judged_by_the_aim_of_today():
+    then, today = figure("raised", "≤ 5 ms"), figure("raised", "≤ 3 ms")
+    page = report.render({"raised": entry(then, [4])}, [today])
+    assert "| `raised` title of raised | 4 ms | ≤ 3 ms | **no** | 1 | 4 to 4 |" in page
+
+
 def test_a_section_says_how_and_against_what():
     only = figure("only", "≤ 5 ms")
     page = report.render({"only": entry(only, [4])}, [only])
