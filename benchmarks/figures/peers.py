@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from harness import servers
@@ -14,33 +14,42 @@ from peers.runs import Work, drain
 
 from figures.sides import EVENTS, PAIRS
 
+NOTHING = Work()
 
-def measure(theirs: str, broker: str, *, durable: bool = False, beside: str = "") -> Measured:
-    """Drain in turn, each run on a fresh broker; *beside* is another peer, for its rate alone.
+
+def measure(
+    theirs: Peer,
+    broker: str,
+    *,
+    ours: Peer = OURS,
+    work: Work = NOTHING,
+    durable: bool = False,
+    beside: Sequence[Peer] = (),
+) -> Measured:
+    """Drain in turn, each run on a fresh broker; *beside* are other peers, for their rate alone.
 
     A peer that is not through in time is judged by what it did; ours has to be.
     """
-    peer = CATALOGUE[theirs]
 
     def rate(of: Peer) -> float:
-        drained = drain(of, broker, Work(), EVENTS, durable=durable)
-        if of is OURS and drained.handled < EVENTS:
+        drained = drain(of, broker, work, EVENTS, durable=durable)
+        if of is ours and drained.handled < EVENTS:
             msg = f"{of.name} handled {drained.handled} of {EVENTS} events in time"
             raise NotMeasured(msg)
         return drained.rate
 
-    pairs = alternate(partial(rate, OURS), partial(rate, peer), pairs=PAIRS, discarded=1)
+    pairs = alternate(partial(rate, ours), partial(rate, theirs), pairs=PAIRS, discarded=1)
     middle = medians(pairs)
     detail = {
         "events_per_second_ours": round(middle.ours),
         "events_per_second_theirs": round(middle.theirs),
         "events_a_run": EVENTS,
         "broker": _told(broker, durable=durable),
-        "ours": OURS.settings,
-        "theirs": f"{theirs} {peer.version()}: {peer.settings}",
+        "ours": ours.settings,
+        "theirs": f"{theirs.name} {theirs.version()}: {theirs.settings}",
     }
-    if beside:
-        detail[f"events_per_second_{beside.replace(' ', '_')}"] = round(rate(CATALOGUE[beside]))
+    for one in beside:
+        detail[f"events_per_second_{one.name.replace(' ', '_')}"] = round(rate(one))
     return Measured(values=ratios(pairs), detail=detail)
 
 
@@ -61,7 +70,7 @@ _HOW = (
 
 
 def _figure(
-    key: str, title: str, aim: str, *, theirs: str, run: Callable[[str], Measured], how: str = ""
+    key: str, title: str, aim: str, *, theirs: str, run: Callable[[Peer], Measured], how: str = ""
 ) -> Figure:
     return Figure(
         key=key,
@@ -70,7 +79,7 @@ def _figure(
         aim=aim,
         against=f"{theirs}: {CATALOGUE[theirs].settings}",
         how=_HOW + how,
-        measure=partial(run, theirs),
+        measure=partial(run, CATALOGUE[theirs]),
     )
 
 
@@ -83,7 +92,8 @@ FIGURES = (
     ),
     _figure(
         "processes_vs_celery_rabbitmq", "the same on RabbitMQ", "≥ 2",
-        theirs="Celery prefork", run=partial(measure, broker=RABBITMQ, beside="Celery solo"),
+        theirs="Celery prefork",
+        run=partial(measure, broker=RABBITMQ, beside=[CATALOGUE["Celery solo"]]),
     ),
     _figure(
         "processes_vs_dramatiq", "the same on Redis against dramatiq", "≥ 1.5",
@@ -97,5 +107,14 @@ FIGURES = (
         "vs_relier", "the same on Redis against Relier with its guarantees", "≥ 4",
         theirs="Relier", run=partial(measure, broker=REDIS, durable=True),
         how=" Relier wants a Redis that writes its append-only file, so both sides have one.",
+    ),
+    _figure(
+        "vs_handbuilt", "no-op on RabbitMQ in prefork, against what people build by hand", "≥ 3",
+        theirs="hand-built",
+        run=partial(measure, broker=RABBITMQ, ours=CATALOGUE["angzarr prefork"], beside=[OURS]),
+        how=(
+            " A run of the hand-built side counts only if Redis has a completed record of every"
+            " event, and the breaker."
+        ),
     ),
 )  # fmt: skip

@@ -66,6 +66,10 @@ class Worker:
         """Return the memory of its processes, each shared page counted once."""
         return self._memory_mib("Pss")
 
+    def child_pss_mib(self) -> list[float]:
+        """The memory of each of its processes that has no child of its own: they run handlers."""
+        return [_memory_kib(process, "Pss") / 1024 for process in self._childless()]
+
     def rss_mib(self) -> float:
         """Return the memory of its processes, shared pages counted in each."""
         return self._memory_mib("Rss")
@@ -104,6 +108,15 @@ class Worker:
 
     def _memory_mib(self, what: str) -> float:
         return sum(_memory_kib(process, what) for process in self._family()) / 1024
+
+    def _childless(self) -> list[Path]:
+        """Those of its processes that no other one of them names as its parent."""
+        family = list(self._family())
+        parents = set[str]()
+        for process in family:
+            with suppress(FileNotFoundError, ProcessLookupError):
+                parents.add(_after_the_name(process / "stat")[1])
+        return [process for process in family if process.name not in parents]
 
     def _family(self) -> Iterator[Path]:
         """Yield /proc/PID of each living process of the session, and of what these started."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness import servers
-from harness.guarantees import expect_all
+from harness.guarantees import expect_all, expect_handbuilt
 
 from peers.peer import OLDER, OWN, PEERS, RABBITMQ, REDIS, Command, Peer
 
@@ -52,12 +52,29 @@ def _stored(broker: str, folder: Path) -> Iterator[Mapping[str, str]]:
             yield {"ANGZARR_STORE": store.url, "ANGZARR_PREFIX": store.prefix, **dead_letters}
 
 
+@contextmanager
+def _remembered(broker: str, folder: Path) -> Iterator[Mapping[str, str]]:
+    """A Redis for records and breakers, the broker itself if that is one."""
+    if broker.startswith("redis"):
+        yield {"BENCH_STORE": broker, "BENCH_STORE_PREFIX": folder.name}
+        return
+    with servers.redis_store() as store:
+        yield {"BENCH_STORE": store.url, "BENCH_STORE_PREFIX": store.prefix}
+
+
+def _recorded(log: str, environment: Mapping[str, str], events: int) -> None:
+    del log
+    store = servers.Store(environment["BENCH_STORE"], environment["BENCH_STORE_PREFIX"])
+    expect_handbuilt(store, events)
+
+
 def _guaranteed(log: str, environment: Mapping[str, str], events: int) -> None:
     store = servers.Store(environment["ANGZARR_STORE"], environment["ANGZARR_PREFIX"])
     expect_all(store, log, events)
 
 
 ANGZARR_APP, CELERY_APP = "peers.apps.angzarr_app", "peers.apps.celery_app"
+HANDBUILT_APP = "peers.apps.handbuilt_app"
 BOTH = (REDIS, RABBITMQ)
 
 
@@ -115,6 +132,26 @@ _ALL = (
         f"two workers of {THREADS} threads",
     ),
     _bare("prefork", lambda n: celery_workers("prefork", n, 1), "one worker, two children"),
+    Peer(
+        name="hand-built",
+        distribution="aws-lambda-powertools",
+        home=PEERS,
+        app=HANDBUILT_APP,
+        commands=lambda n: celery_workers("prefork", n, 1, HANDBUILT_APP),
+        brokers=BOTH,
+        settings=(
+            "Celery and its retries, idempotency of Powertools (whose release it is) and pybreaker,"
+            f" both on Redis; one worker, two children, prefetch {PREFETCH['prefork']}; late ack;"
+            " quorum queues on RabbitMQ"
+        ),
+        killed=(
+            "comes back as with bare Celery, finds its own record in progress and waits for that to"
+            " end, here 30 s; nothing fences a worker that is only late"
+        ),
+        environment={"BENCH_PREFETCH": PREFETCH["prefork"]},
+        place=_remembered,
+        check=_recorded,
+    ),
     Peer(
         name="Relier",
         distribution="relier",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
+from statistics import fmean, quantiles
 
 from harness import servers
 from harness.figure import NotMeasured
@@ -52,11 +52,15 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerDrain:
-    """Events a second over the middle 98 %, what one costs, memory at the end, how many ran."""
+    """Events a second over the middle 98 %, what one costs, memory at the end, how many ran.
+
+    *child_pss_mib* is the mean of the processes that run handlers.
+    """
 
     rate: float
     cpu_ms: float
     pss_mib: float
+    child_pss_mib: float
     rss_mib: float
     handled: int
 
@@ -164,6 +168,7 @@ def drain(
             site.wait_for(events, WATCHED)
             handled, used = site.stamps.count(), site.cpu_seconds() - cpu
             pss = sum(worker.pss_mib() for worker in site.workers)
+            of_children = [mib for worker in site.workers for mib in worker.child_pss_mib()]
             rss = sum(worker.rss_mib() for worker in site.workers)
         if handled == events:
             peer.check(site.log(), site.environment, events)
@@ -171,20 +176,26 @@ def drain(
             rate=middle_rate(site.stamps.seconds()),
             cpu_ms=1000 * used / (handled - began) if handled > began else 0.0,
             pss_mib=pss,
+            child_pss_mib=fmean(of_children),
             rss_mib=rss,
             handled=handled,
         )
 
 
 def latency(peer: Peer, kind: str, rate: float, events: int) -> Latency:
-    """Publish *events* at an even *rate* to workers that are warm, and see when each starts."""
-    with _site(peer, kind, Work(), FIRST + events) as site, site.running(2):
-        site.publish(0, FIRST)
-        if not site.wait_for(FIRST, STARTS_WITHIN):
-            raise _idle(site)
-        site.publish(FIRST, events, rate)
-        if not site.wait_for(FIRST + events, WATCHED):
-            raise _idle(site)
+    """Publish *events* at an even *rate* to workers that are warm, and see when each starts.
+
+    Raises NotMeasured if some did not, or did without the guarantees that the row claims.
+    """
+    with _site(peer, kind, Work(), FIRST + events) as site:
+        with site.running(2):
+            site.publish(0, FIRST)
+            if not site.wait_for(FIRST, STARTS_WITHIN):
+                raise _idle(site)
+            site.publish(FIRST, events, rate)
+            if not site.wait_for(FIRST + events, WATCHED):
+                raise _idle(site)
+        peer.check(site.log(), site.environment, FIRST + events)
         numbers = range(FIRST, FIRST + events)
         waits = [site.stamps.moment(one) - site.published.moment(one) for one in numbers]
     cuts = quantiles(waits, n=100)

@@ -110,6 +110,7 @@ def test_a_drain_is_over_when_every_event_has_its_stamp(peer):
     assert drained.handled == 200
     assert drained.rate > 0
     assert drained.rss_mib >= drained.pss_mib > 0
+    assert drained.child_pss_mib == pytest.approx(drained.pss_mib, rel=0.2)
     assert checked == [("all ran\n", 200)]
 
 

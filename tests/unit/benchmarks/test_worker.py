@@ -43,5 +43,7 @@ def test_what_a_worker_starts_in_another_session_is_counted_and_killed(worker, t
     written = tmp_path / "pid"
     child = int(wait_until(lambda: written.exists() and written.read_text(), "it starts another"))
     assert worker.rss_mib() > resident_mib(worker.pid) * 1.2
+    (of_child,) = worker.child_pss_mib()
+    assert 0 < of_child < worker.pss_mib()
     worker.kill()
     assert not lives(child)
