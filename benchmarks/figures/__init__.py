@@ -23,6 +23,7 @@ from figures import (
     letter_kills,
     letters,
     outages,
+    overheads,
     peers,
     projections,
     publish_cost,
@@ -34,6 +35,7 @@ from figures import (
     shutdown,
     throughput,
     transport,
+    worker_costs,
 )
 
 FIGURES = {
@@ -48,6 +50,8 @@ FIGURES = {
         *batches.FIGURES,
         *peers.FIGURES,
         *coroutines.FIGURES,
+        *worker_costs.FIGURES,
+        *overheads.FIGURES,
         *transport.FIGURES,
         *publishing.FIGURES,
         *publish_cost.FIGURES,

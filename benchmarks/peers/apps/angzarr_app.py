@@ -4,6 +4,7 @@ decode, fact, confirmed copies.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 from decimal import Decimal
@@ -13,6 +14,9 @@ from workers.environment import BROKER, SHARED
 
 from angzarr import Angzarr, Publication, RetryLater
 from peers.apps import work
+
+if "BENCH_TELEMETRY" in os.environ:
+    importlib.import_module("workers.telemetry")
 
 #: Events that one call publishes.
 BATCH = 500
