@@ -66,13 +66,13 @@ class BareKafka:
 
 
 @contextmanager
-def backend() -> Iterator[Backend]:
-    """Lend the running broker."""
+def backend(*, partitions: int = 3) -> Iterator[Backend]:
+    """Lend the running broker, where topics of ours have so many *partitions*."""
     brokers = servers.address(servers.KAFKA)
     group = f"bench-{uuid.uuid4()}"
     yield Backend(
         told=f"Kafka, one broker; confluent-kafka {confluent_kafka.__version__}",
-        ours=lambda: KafkaDeadLetterQueue(brokers, group=group),
+        ours=lambda: KafkaDeadLetterQueue(brokers, group=group, partitions=partitions),
         theirs=lambda: BareKafka(brokers),
         environment={
             "ANGZARR_DLQ__BACKEND": "kafka",

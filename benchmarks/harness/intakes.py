@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 import uuid
@@ -57,7 +58,7 @@ def intake(queue: DeadLetterQueue, database: LedgerDatabase, domain: str) -> Int
     )
     gathering = EvidenceCollector(peers=SqlPeers(database), obstacle=replayer.obstacle, clock=clock)
     deciding = DecisionMaker(
-        ledger=ledger, gathering=gathering, classify=classify, name="analysis@bench",
+        ledger=ledger, gathering=gathering, classify=classify, name=f"analysis@bench-{os.getpid()}",
         owners=SqlReplayJobs(database, clock).owners,
     )  # fmt: skip
     return Intake(queue=queue, deciding=deciding, clock=clock, domains=[domain])
