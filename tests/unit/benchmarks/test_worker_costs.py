@@ -71,8 +71,10 @@ def test_the_added_latency_is_ours_minus_celerys_of_the_run_beside_it(drains, mo
 
 def test_an_overhead_is_the_rate_with_divided_by_the_rate_without(drains):
     asked, _ = drains
-    measured = overheads.measure(REDIS, OURS, overheads.NO_FACTS)
+    measured = overheads.measure(REDIS, OURS, overheads.NO_FACTS, [overheads.FACTS_IN_SQL])
     assert measured.values == [0.97] * 5
+    beside = measured.detail["angzarr_with_facts_in_PostgreSQL"]
+    assert beside == {"events_per_second": 1, "cpu_ms_an_event": 1.0, "ratio": 0.01}
     assert asked[:2] == [(OURS.name, REDIS), (overheads.NO_FACTS.name, REDIS)]
 
 
