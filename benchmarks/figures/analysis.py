@@ -109,7 +109,7 @@ FIGURES = (
         aim="≥ 0.3",
         against="a consumer that inserts (id, body) in bulk and commits its offsets",
         how=(
-            "A topic is filled with letters of 3 KB. The analysis worker's duty takes 250,"
+            f"A topic is filled with letters of 3 KB. The analysis worker's duty takes {BATCH},"
             " reads, files, classifies and decides them, with history, groups and counts, and lets"
             " them go. The bare side takes as many, inserts them with one `executemany`, commits,"
             " and commits its offsets. Fresh consumer groups and databases each run; the first"
@@ -139,7 +139,7 @@ FIGURES = (
         against="the same in a ledger with ten thousand",
         how=(
             "Two PostgreSQL ledgers, filled in bulk. The analysis worker's duty files and decides"
-            " batches of 250 letters that are new, in turn here and there; the median batch"
+            f" batches of {BATCH} letters that are new, in turn here and there; the median batch"
             " of a run counts."
         ),
         measure=measure_growth,
