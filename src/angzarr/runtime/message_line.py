@@ -20,7 +20,7 @@ _log = logging.getLogger("angzarr.transport")
 
 #: Seconds after which one turn hands out no more: results and acknowledgements must not wait. A
 #: solo worker runs each task meanwhile. Each turn has costs of its own, so it is worth some tasks.
-LONGEST_TURN: Final = 0.002
+LONGEST_TURN: Final = 0.005
 
 #: Takes messages.
 Hears = Callable[[list[Any]], object]
