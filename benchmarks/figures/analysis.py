@@ -20,7 +20,7 @@ from harness.pairs import Pair, alternate, medians, ratios
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
-from angzarr.analysis.worker.intake import BATCH
+from angzarr.analysis.worker.intake import LETTERS as AT_A_TIME
 
 PAIRS = int(os.environ.get("BENCH_RUNS", "7"))
 #: Letters a run, and those filed between two looks at the clock.
@@ -62,7 +62,7 @@ def _told(pairs: list[Pair], letters: int) -> dict[str, Any]:
         "letters_a_run": f"{letters:,}",
         "letters_per_second_ours": round(medians(pairs).ours),
         "letters_per_second_bare": round(medians(pairs).theirs),
-        "at_a_time": BATCH,
+        "at_a_time": AT_A_TIME,
         "backend": f"Kafka, one broker; confluent-kafka {confluent_kafka.__version__}; PostgreSQL",
     }
 
@@ -78,7 +78,7 @@ def measure_growth() -> Measured:
                 "microseconds_a_letter_large": round(medians(pairs).ours * 1e6),
                 "microseconds_a_letter_small": round(medians(pairs).theirs * 1e6),
                 "entries": f"{LARGE:,} and {SMALL:,}",
-                "letters_a_run": f"{BATCH * BATCHES:,}",
+                "letters_a_run": f"{AT_A_TIME * BATCHES:,}",
                 "backend": large.told,
             },
         )
@@ -90,7 +90,7 @@ def _filing(filled: Filled, name: str) -> Callable[[], float]:
 
     def file() -> float:
         queue = MemoryDeadLetterQueue(f"{name}-{next(numbers)}")
-        queue.put([letter("shop", next(numbers)) for _ in range(BATCH * BATCHES)])
+        queue.put([letter("shop", next(numbers)) for _ in range(AT_A_TIME * BATCHES)])
         duty, times = intakes.intake(queue, database, "shop"), list[float]()
         for _ in range(BATCHES):
             began = time.perf_counter()
@@ -109,7 +109,7 @@ FIGURES = (
         aim="≥ 0.3",
         against="a consumer that inserts (id, body) in bulk and commits its offsets",
         how=(
-            f"A topic is filled with letters of 3 KB. The analysis worker's duty takes {BATCH},"
+            f"A topic is filled with letters of 3 KB. The analysis worker's duty takes {AT_A_TIME},"
             " reads, files, classifies and decides them, with history, groups and counts, and lets"
             " them go. The bare side takes as many, inserts them with one `executemany`, commits,"
             " and commits its offsets. Fresh consumer groups and databases each run; the first"
@@ -139,8 +139,8 @@ FIGURES = (
         against="the same in a ledger with ten thousand",
         how=(
             "Two PostgreSQL ledgers, filled in bulk. The analysis worker's duty files and decides"
-            f" batches of {BATCH} letters that are new, in turn here and there; the median batch"
-            " of a run counts."
+            f" batches of {AT_A_TIME} letters that are new, in turn here and there; the median"
+            " batch of a run counts."
         ),
         measure=measure_growth,
     ),

@@ -25,7 +25,7 @@ from angzarr.analysis.classification.evidence_collector import EvidenceCollector
 from angzarr.analysis.classification.rules import built_in_rules, in_order
 from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.worker.decisions import DecisionMaker
-from angzarr.analysis.worker.intake import BATCH, Intake
+from angzarr.analysis.worker.intake import LETTERS, Intake
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.protection import Clearance
@@ -95,7 +95,7 @@ def stored_by_hand(domain: str, letters: int) -> float:
 
 
 def _store(consumer: Any, connection: psycopg.Connection[Any]) -> int:
-    messages = consumer.consume(BATCH, timeout=0.5)
+    messages = consumer.consume(LETTERS, timeout=0.5)
     if not messages:
         return 0
     rows = [(f"{m.partition()}-{m.offset()}", m.value()) for m in messages]
