@@ -26,11 +26,17 @@ class HandTime:
         return self.now
 
 
+#: The threads of what a test began.
+POOLS: list[SteadyExecutor] = []
+
+
 @pytest.fixture
 def loop():
     async_runner.begin_sharing()
     yield async_runner.begin_shared()
     async_runner.end_sharing()
+    while POOLS:  # the greenlets of the loop hold it, and tests count the threads of pools
+        POOLS.pop().shutdown()
 
 
 @pytest.fixture
@@ -73,7 +79,8 @@ def block():
 
 
 def begin(loop, work) -> None:
-    DeliveryGreenlets(loop, SteadyExecutor(1), 1).begin("some.task[7]", work)
+    POOLS.append(SteadyExecutor(1))
+    DeliveryGreenlets(loop, POOLS[-1], 1).begin("some.task[7]", work)
 
 
 @pytest.mark.parametrize("way", ["handle", "handle_through_a_task"])
