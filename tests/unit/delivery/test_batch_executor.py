@@ -233,7 +233,7 @@ def test_a_cut_handler_gives_all_back_and_counts_no_start(world):
 
     site = Site(world, cut)
     for one in site.take("a", "b"):
-        with pytest.raises(GivenBack, match="grace"):
+        with pytest.raises(GivenBack, match="cut short"):
             one.result()
     assert [one.starts for one in world.store.claim([site.delivery("a").claim])] == [1]
 

@@ -489,7 +489,7 @@ def test_a_cut_handler_gives_its_claim_back_however_often_it_is_cut(world):
 
     world.handler(cut)
     for _ in range(10):  # no start is counted, no attempt used
-        with pytest.raises(GivenBack, match="grace"):
+        with pytest.raises(GivenBack, match="cut short"):
             world.take()
     assert world.journal.letters == []
     assert world.journal.copies == []

@@ -216,7 +216,7 @@ class LookedOnDemand(ClaimEnder):
         super().__init__(store, monotonic=lambda: clock.now)
         self.looks, self.looked = SimpleQueue(), SimpleQueue()
         self.start()
-        self.looked.get(timeout=5)
+        self.looked.get(timeout=60)
 
     def _next(self):
         self.looked.put(None)
@@ -224,12 +224,12 @@ class LookedOnDemand(ClaimEnder):
 
     def look(self):
         self.looks.put(None)
-        self.looked.get(timeout=5)
+        self.looked.get(timeout=60)
 
     def stop(self):
         self._stopped.set()
         self.looks.put(None)
-        self._thread.join(5)
+        self._thread.join(60)
 
 
 def test_the_thread_takes_nothing_from_a_loop_that_took_a_turn_since_it_looked(
