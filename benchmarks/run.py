@@ -25,7 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench: {error.args[0]}", file=sys.stderr)
         return 2
     failed = [figure.key for figure in chosen if not _measure(figure)]
-    page.write(book.read(), FIGURES.values())
     if failed:
         print(f"bench: not measured: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -51,6 +50,7 @@ def _measure(figure: Figure) -> bool:
         return False
     entry["detail"] |= around
     book.merge({figure.key: entry})
+    page.write(book.read(), FIGURES.values())  # now: a run that is cut short has shown this one
     low, high = (report.number(bound) for bound in entry["spread"])
     word = "reached" if Aim.of(figure.aim).reached(entry["value"]) else "not reached"
     value = report.with_unit(entry["value"], figure.unit)
