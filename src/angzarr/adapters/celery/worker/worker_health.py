@@ -20,6 +20,8 @@ from angzarr.runtime.health_report import Condition, Report, since
 #: Seconds that a queue may go unserved, or a slot empty, before a worker is not ready. A child
 #: that ended is replaced within a second.
 SETTLED_WITHIN: Final = 10.0
+#: Seconds for which an event loop may stand still before a probe says so.
+TURNS_WITHIN: Final = 1.0
 
 
 class WorkerHealth:
@@ -163,7 +165,7 @@ class WorkerHealth:
         assert watch is not None  # noqa: S101 - asked before
         still = watch.still_for()
         blocked = f"their loop is blocked for {since(still)}: the log says by what"
-        says = "their loop turns" if still <= 1.0 else blocked
+        says = "their loop turns" if still <= TURNS_WITHIN else blocked
         return Condition("coroutines", holds=still <= patience, says=says)
 
     def _some_child(self) -> Condition:

@@ -188,19 +188,20 @@ def test_a_coroutine_and_a_thread_of_a_delivery_are_not_its_own_code(make_stage)
     assert cooperative_run() is None
 
 
+async def wait_until_cancelled(stage):
+    try:
+        await asyncio.sleep(600)
+    finally:
+        stage.noted.append("cancelled")
+
+
 def test_a_cut_cancels_the_coroutine_and_interrupts_the_delivery(make_stage):
     stage, begun = make_stage(), []
-
-    async def wait():
-        try:
-            await asyncio.sleep(600)
-        finally:
-            stage.noted.append("cancelled")
 
     def work(run):
         begun.append(run)
         try:
-            async_runner.run(wait())
+            async_runner.run(wait_until_cancelled(stage))
         except Interrupt:
             stage.noted.append("interrupted")
             raise
@@ -410,16 +411,10 @@ def test_what_has_its_thread_to_itself_gathers_nothing():
 def test_one_that_is_cut_for_somebody_is_told_of_and_then_interrupted(make_stage):
     stage, begun = make_stage(), []
 
-    async def wait():
-        try:
-            await asyncio.sleep(600)
-        finally:
-            stage.noted.append("cancelled")
-
     def work(run):
         begun.append(run)
         try:
-            async_runner.run(wait())
+            async_runner.run(wait_until_cancelled(stage))
         finally:
             run.tell(stage.noted.append, "an end that is void")
 
