@@ -31,8 +31,12 @@ class Fact:
 class FactLog(Protocol):
     """Where facts go. It must never fail or block a delivery: what is away is spooled or logged."""
 
-    def append(self, facts: Sequence[Fact], /) -> None:
-        """Take *facts*; raises nothing. Order is kept per caller."""
+    def append(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> None:
+        """Take *facts*; raises nothing. Order is kept per caller.
+
+        With *before_ack* they may be written with those of other events: at `GroupCommit.write`,
+        which comes before the acknowledgement that makes them true.
+        """
 
     def close(self) -> None:
         """Write what is still held back, within two seconds or so; safe to call twice."""

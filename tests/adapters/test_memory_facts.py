@@ -9,7 +9,7 @@ from angzarr.adapters.memory.facts import FanOutFactLog, MemoryFactLog
 
 
 class Broken:
-    def append(self, facts):
+    def append(self, facts, *, before_ack=False):
         raise RuntimeError("broken")
 
     def close(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.adapters.redis_sides import OURS, connect, consuming, each_side, held, publish
 
+from angzarr.runtime.group_commit import GROUP_COMMIT
 from redis_servers import wait_until
 
 
@@ -16,6 +17,27 @@ def test_an_acknowledged_message_leaves_nothing_behind(redis_broker, raw, unique
             inbox.wait(50)
     assert list(raw.scan_iter(f"*{unique_name}*")) == []
     assert held(raw) == 0
+
+
+@pytest.mark.parametrize("end", ["acknowledged", "closed"])
+def test_what_is_told_of_a_message_is_written_before_it_is_let_go(
+    redis_broker, raw, unique_name, end
+):
+    seen = []
+    GROUP_COMMIT.open()
+    try:
+        with connect(redis_broker, OURS) as connection:
+            publish(connection, unique_name, ["told", "other"])
+            with consuming(connection, unique_name, ack=False) as inbox:
+                inbox.wait(2)
+                GROUP_COMMIT.add(lambda _items: seen.append(held(raw)), ["a fact"])
+                inbox.messages[0].ack()
+                if end == "acknowledged":
+                    inbox.messages[1].ack()
+        assert seen == [2]
+        assert held(raw) == 0
+    finally:
+        GROUP_COMMIT.close()
 
 
 def test_closing_everything_leaves_no_trace_of_a_session(redis_broker, raw, unique_name):

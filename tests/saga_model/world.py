@@ -32,7 +32,7 @@ LEASE = timedelta(minutes=10)
 class Facts:
     """Takes facts and keeps none."""
 
-    def append(self, facts: list[Fact]) -> None:
+    def append(self, facts: list[Fact], *, before_ack: bool = False) -> None:
         """Forget *facts*."""
 
     def close(self) -> None:

@@ -49,6 +49,7 @@ from angzarr.resilience.idempotency import (
     Wait,
 )
 from angzarr.runtime.failures import FailureCounts
+from angzarr.runtime.group_commit import GROUP_COMMIT
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -260,8 +261,9 @@ class Settler:
     def _end(self, delivery: Delivery, outcome: Outcome, ending: Ending | None = None) -> bool:
         """Move its lane, tell the analysis worker, append the fact, end the claim."""
         self._tell(delivery, outcome)
-        self.facts.append([fact_of(delivery, outcome, self.clock.now())])
-        if ending is None or is_left_to_ack(delivery, outcome):
+        left = is_left_to_ack(delivery, outcome)
+        self.facts.append([fact_of(delivery, outcome, self.clock.now())], before_ack=left)
+        if ending is None or left:
             return True
         if self.store.settle(delivery.key, delivery.token, ending):
             return True
@@ -274,6 +276,7 @@ class Settler:
 
     def complete(self, delivery: Delivery, completion: Complete) -> None:
         """Make a completion true that could not be left to the acknowledgement after all."""
+        GROUP_COMMIT.write()  # its fact may wait for that
         if not self.store.settle(delivery.key, delivery.token, completion):
             self._fenced(delivery)
 

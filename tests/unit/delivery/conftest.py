@@ -134,8 +134,8 @@ class _Facts:
     def __init__(self, journal):
         self.journal = journal
 
-    def append(self, facts):
-        self.journal.entries.append("fact")
+    def append(self, facts, *, before_ack=False):
+        self.journal.entries.append("fact before ack" if before_ack else "fact")
         self.journal.facts.extend(facts)
 
     def close(self):

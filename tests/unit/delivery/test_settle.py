@@ -287,8 +287,8 @@ class Broker:
         return dataclasses.replace(road, claimer=claiming, settler=settler)
 
     def then_die(self, verb, step, point):
-        def call(*args):
-            value = verb(*args)
+        def call(*args, **options):
+            value = verb(*args, **options)
             self.die_after(step, point)
             return value
 

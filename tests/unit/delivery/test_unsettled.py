@@ -59,13 +59,13 @@ class World:
         target = road.claimer.store if part == "store" else getattr(road.settler, part)
         works = getattr(target, verb)
 
-        def fails(*args):
+        def fails(*args, **options):
             # A letter is what is left: its fact and the end of its claim are other calls.
             if self.mended or (self.world.journal.letters and not letters_fail):
-                return works(*args)
+                return works(*args, **options)
             raise error
 
-        self.monkeypatch.setattr(type(target), verb, lambda _self, *args: fails(*args))
+        self.monkeypatch.setattr(type(target), verb, lambda _self, *args, **o: fails(*args, **o))
         if letters_fail:
             letters = type(road.settler.dead_letters)
             self.monkeypatch.setattr(letters, "put", lambda _self, *_args: fails())
@@ -184,13 +184,14 @@ def test_a_store_that_is_away_is_waited_for_by_every_step(broken):
     world = broken(None)
     tries = []
 
-    def fails(*args):
+    def fails(*args, **options):
         tries.append(args)
         if len(tries) <= 5 * MOST_TRIES:
             raise StoreUnavailable("away")
-        return works(*args)
+        return works(*args, **options)
 
     road = world.world.road()
     works = road.settler.facts.append
-    world.monkeypatch.setattr(type(road.settler.facts), "append", lambda _self, *args: fails(*args))
+    facts = type(road.settler.facts)
+    world.monkeypatch.setattr(facts, "append", lambda _self, *args, **o: fails(*args, **o))
     assert isinstance(road.take(world.world.delivery()), Handled)

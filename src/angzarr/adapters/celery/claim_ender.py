@@ -20,6 +20,7 @@ from angzarr.delivery.retry_until_available import FIRST_WAIT, LONGEST_WAIT
 from angzarr.errors import is_absence
 from angzarr.resilience.idempotency import ClaimEnd, IdempotencyStore
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
+from angzarr.runtime.group_commit import GROUP_COMMIT
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -74,8 +75,11 @@ class ClaimEnder:
         """Start the thread, also after a stop; raises what stands against it."""
         if not self._is_alive():
             self._stopped.clear()
-            self._thread = threading.Thread(target=self._run, name="angzarr-claims", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="angzarr-claims", daemon=True)
+            thread.start()
+            if self._thread is None:
+                GROUP_COMMIT.open()
+            self._thread = thread
 
     def end(self, *claims: EndingClaim) -> None:
         """End *claims* soon; now and once, where no thread does it (any more)."""
@@ -131,6 +135,8 @@ class ClaimEnder:
         self._stopped.set()
         self._asked.put(None)
         thread, self._thread = self._thread, None
+        if thread is not None:
+            GROUP_COMMIT.close()
         if thread is not None and thread is not threading.current_thread():
             thread.join(PATIENCE)
 
@@ -138,9 +144,12 @@ class ClaimEnder:
         return self._thread is not None and self._thread.is_alive()
 
     def _take(self) -> list[EndingClaim]:
+        """Those that end with the next call; what is told of them is written then."""
         with self._taking:
             self._since = self._monotonic()
-            return [self._line.popleft() for _ in range(min(len(self._line), MOST_A_CALL))]
+            taken = [self._line.popleft() for _ in range(min(len(self._line), MOST_A_CALL))]
+        GROUP_COMMIT.write()
+        return taken
 
     def _run(self) -> None:
         batch: list[EndingClaim] = []

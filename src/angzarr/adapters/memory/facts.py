@@ -20,7 +20,7 @@ class MemoryFactLog:
         self._lock = threading.Lock()
         self._by_id: dict[str, Fact] = {}
 
-    def append(self, facts: Sequence[Fact], /) -> None:
+    def append(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> None:  # noqa: ARG002 - kept at once
         """Keep each of *facts* whose id is new."""
         with self._lock:
             for fact in facts:
@@ -54,10 +54,10 @@ class FanOutFactLog:
     def __init__(self, sinks: Sequence[FactLog]) -> None:
         self._sinks = tuple(sinks)
 
-    def append(self, facts: Sequence[Fact], /) -> None:
+    def append(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> None:
         """Hand *facts* to every log, in order."""
         for sink in self._sinks:
-            _guard(partial(sink.append, facts))
+            _guard(partial(sink.append, facts, before_ack=before_ack))
 
     def close(self) -> None:
         """Close every log."""

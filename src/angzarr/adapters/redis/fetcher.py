@@ -22,6 +22,7 @@ from angzarr.adapters.redis.link import Argument, Link
 from angzarr.adapters.redis.session import Session
 from angzarr.adapters.redis.step import STEP, Done, Ending, Fetched, Lists, flat
 from angzarr.runtime.failures import LogThrottle
+from angzarr.runtime.group_commit import GROUP_COMMIT
 
 
 class StepErrors:
@@ -243,6 +244,7 @@ class Fetcher:
         """The tags acknowledged and not reported; they are forgotten here."""
         self._take_back()
         rest, self._done = list(self._done), deque()
+        GROUP_COMMIT.write()
         return rest
 
     @property
@@ -356,6 +358,7 @@ class Fetcher:
             self._misses += 1
 
     def _take_done(self) -> list[Done]:
+        """What is let go with the next step; what is told of it is written now."""
         done = self._done
         taken: list[Done] = []
         while done and len(taken) < TAGS_A_STEP:
@@ -363,6 +366,8 @@ class Fetcher:
                 taken.append(done.popleft())
             except IndexError:  # another thread was quicker
                 break
+        if taken:
+            GROUP_COMMIT.write()
         return taken
 
 

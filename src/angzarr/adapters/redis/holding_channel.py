@@ -24,6 +24,7 @@ from angzarr.adapters.redis.keyspace_listener import KeyspaceListener
 from angzarr.adapters.redis.link import Connection, Link
 from angzarr.adapters.redis.session import AWAY, RENEWALS, Keys, Session
 from angzarr.adapters.redis.step import Done, Ending, Fetched, flat
+from angzarr.runtime.group_commit import GROUP_COMMIT
 
 
 class LinkedChannel(stock.Channel):
@@ -153,6 +154,7 @@ class HoldingChannel(LinkedChannel):
         The claim that it names ends in the same step, before the message goes.
         """
         if self.closed:
+            GROUP_COMMIT.write()
             _log.warning("acknowledged_too_late: its channel was closed and had given it back")
             return
         if self.fetcher is None:

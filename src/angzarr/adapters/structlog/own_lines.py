@@ -10,11 +10,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from angzarr.adapters.structlog.logs import Line, bound_logger, complete, is_ours
-from angzarr.adapters.structlog.written_together import handle_all
+from angzarr.adapters.structlog.logs import Line, bound_logger, complete, is_ours, to_json
+from angzarr.adapters.structlog.written_together import handle_all, takes_json, write_json
 from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.facts import Fact
 from angzarr.runtime.cooperative import gather
+from angzarr.runtime.group_commit import GROUP_COMMIT
 from angzarr.webhooks import PostResult
 
 if TYPE_CHECKING:  # every worker logs facts, and only an analysis worker alerts
@@ -43,22 +44,45 @@ class OwnLines:
         """Write a line of *level*: info, warning or error. Ask first whether it is wanted."""
         self.write_all(level, event, [fields])
 
-    def write_all(self, level: int, event: str, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Write several *lines*, in order; where a thread is shared with what others write."""
+    def write_all(
+        self,
+        level: int,
+        event: str,
+        lines: Sequence[Mapping[str, Any]],
+        *,
+        before_ack: bool = False,
+    ) -> None:
+        """Write several *lines*, in order; where a thread is shared with what others write.
+
+        With *before_ack* they may wait for others of this process, until what they tell of is
+        acknowledged: see `GroupCommit`.
+        """
         if not self._ours:
             self._ours = is_ours()  # once it is, it stays, as in a bound logger
-        if self._ours:
-            gather(self._handle, [self._record(level, event, fields) for fields in lines])
+        if not self._ours:
+            for fields in lines:
+                self._bound.log(level, event, **fields)
             return
-        for fields in lines:
-            self._bound.log(level, event, **fields)
+        whole = [self._line(level, event, fields) for fields in lines]
+        if not takes_json(self._logger):
+            gather(self._handle, [self._record(level, line) for line in whole])
+        elif before_ack:
+            GROUP_COMMIT.add(self._write, [(level, to_json(line)) for line in whole])
+        else:
+            gather(self._write, [(level, to_json(line)) for line in whole])
 
-    def _record(self, level: int, event: str, fields: Mapping[str, Any]) -> logging.LogRecord:
+    def _line(self, level: int, event: str, fields: Mapping[str, Any]) -> Line:
         line = Line(fields, event=event)
         complete(self._logger, _WORDS[level], line)
+        return line
+
+    def _record(self, level: int, line: Line) -> logging.LogRecord:
         record = self._logger.makeRecord(self._name, level, __file__, 0, line, (), None)
         vars(record).update(_logger=self._logger, _name=_WORDS[level])  # as structlog marks its own
         return record
+
+    def _write(self, lines: list[tuple[int, str]]) -> None:
+        write_json(self._logger, lines)
 
     def _handle(self, records: list[logging.LogRecord]) -> None:
         handle_all(self._logger, records)
@@ -77,17 +101,19 @@ class StructlogFactLog:
     def __init__(self) -> None:
         self._lines = OwnLines(FACT_LOG)
 
-    def append(self, facts: Sequence[Fact], /) -> None:
+    def append(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> None:
         """Log *facts* in order; costs next to nothing where INFO is off."""
         if not self._lines.wanted(logging.INFO):
             return
         try:
-            self._lines.write_all(logging.INFO, "fact", [_fact_fields(fact) for fact in facts])
+            fields = [_fact_fields(fact) for fact in facts]
+            self._lines.write_all(logging.INFO, "fact", fields, before_ack=before_ack)
         except Exception:
             logging.getLogger(FACT_LOG).exception("fact_not_logged")
 
     def close(self) -> None:
-        """Do nothing: nothing is held back."""
+        """Write what waits for an acknowledgement."""
+        GROUP_COMMIT.write()
 
 
 def _fact_fields(fact: Fact) -> dict[str, object]:

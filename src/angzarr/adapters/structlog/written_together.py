@@ -1,12 +1,18 @@
-"""Writes several log records in few calls of the system: each call lets other threads go first."""
+"""Writes several log lines in few calls of the system: each call lets other threads go first.
+
+`handle_all` takes records, for any handlers. `write_json` takes lines that are JSON already, for
+handlers that would only render them so and write them: that spares each line its record.
+"""
 
 from __future__ import annotations
 
 import logging
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from logging.handlers import WatchedFileHandler
 from typing import Any, Final
+
+from angzarr.adapters.structlog.logs import JsonFormatter
 
 #: Handlers that write each line to a stream, and do nothing else.
 _PLAIN: Final = (logging.StreamHandler, logging.FileHandler, WatchedFileHandler)
@@ -28,6 +34,52 @@ def handle_all(logger: logging.Logger, records: Sequence[logging.LogRecord]) -> 
                 _write(handler, records)
             finally:
                 handler.release()
+
+
+def takes_json(logger: logging.Logger) -> bool:
+    """True if all that becomes of a line of *logger* is our JSON in a stream: see `write_json`."""
+    if logger.filters or logger.disabled or type(logger).handle is not logging.Logger.handle:
+        return False
+    if logging.getLogRecordFactory() is not logging.LogRecord:
+        return False
+    return all(_is_plain(one) and _writes_json(one) for one in _handlers_of(logger))
+
+
+def write_json(logger: logging.Logger, lines: Sequence[tuple[int, str]]) -> None:
+    """Write *lines*, each its level and our JSON, as ``logger.handle`` does with their records."""
+    for handler in _handlers_of(logger):
+        wanted = [text for level, text in lines if level >= handler.level]
+        if not wanted:
+            continue
+        handler.acquire()
+        try:
+            _write_texts(handler, wanted)
+        finally:
+            handler.release()
+
+
+def _writes_json(handler: logging.Handler) -> bool:
+    form = handler.formatter
+    return type(form) is JsonFormatter and "format" not in vars(form)
+
+
+def _write_texts(handler: Any, texts: Sequence[str]) -> None:
+    end = getattr(handler, "terminator", "\n")
+    chunk: list[str] = []
+    size = 0
+    for text in texts:
+        line = text + end
+        if chunk and size + len(line) > _AT_ONCE:
+            _emit(handler, chunk, map(_record_of, chunk))
+            chunk, size = [], 0
+        chunk.append(line)
+        size += len(line)
+    _emit(handler, chunk, map(_record_of, chunk))
+
+
+def _record_of(text: str) -> logging.LogRecord:
+    """A record to show why *text* was not written."""
+    return logging.LogRecord("angzarr", logging.INFO, __file__, 0, text.rstrip(), (), None)
 
 
 def _handlers_of(logger: logging.Logger) -> Iterator[logging.Handler]:
@@ -66,7 +118,7 @@ def _write(handler: Any, records: Sequence[logging.LogRecord]) -> None:
         _emit(handler, lines, of)
 
 
-def _emit(handler: Any, lines: Sequence[str], of: Sequence[logging.LogRecord]) -> None:
+def _emit(handler: Any, lines: Sequence[str], of: Iterable[logging.LogRecord]) -> None:
     try:
         if isinstance(handler, WatchedFileHandler):
             handler.reopenIfNeeded()

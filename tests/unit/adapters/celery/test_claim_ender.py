@@ -18,6 +18,7 @@ from angzarr.adapters.celery.claim_ender import (
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.idempotency import Claim, ClaimEnd, Complete
+from angzarr.runtime.group_commit import GROUP_COMMIT
 from polling import wait_until
 
 
@@ -68,6 +69,25 @@ def ending(store, heard):
         )
 
     return ending
+
+
+def test_what_is_told_of_a_claim_is_written_before_the_claim_ends(store, ender, ending, heard):
+    written, seen = [], []
+    store.before = lambda _ends: seen.append(list(written))
+    GROUP_COMMIT.add(written.extend, ["a"])
+    assert written == []
+    ender.end(ending("a"))
+    wait_until(lambda: heard)
+    assert seen == [["a"]]
+
+
+def test_a_worker_that_has_stopped_lets_nothing_wait(ender):
+    written = []
+    GROUP_COMMIT.add(written.extend, ["a"])
+    ender.finish(5)
+    assert written == ["a"]
+    GROUP_COMMIT.add(written.extend, ["b"])
+    assert written == ["a", "b"]
 
 
 def test_what_comes_while_a_call_is_under_way_is_ended_in_the_next(store, ender, ending, heard):
@@ -189,6 +209,16 @@ def test_a_loop_ends_together_what_came_within_some_milliseconds(looped, store, 
     assert store.calls == [3]
     assert heard == [("0", True), ("1", True), ("2", True)]
     assert not ender.turn(idle=True), "nothing is left"
+
+
+def test_what_is_told_of_a_claim_is_written_before_a_turn_ends_it(store, looped, ending):
+    ender, _ = looped
+    written, seen = [], []
+    store.before = lambda _ends: seen.append(list(written))
+    GROUP_COMMIT.add(written.extend, ["a"])
+    ender.end(ending("a"))
+    ender.turn(idle=True)
+    assert seen == [["a"]]
 
 
 def test_nothing_waits_for_company_while_the_loop_is_idle_or_there_is_enough(looped, store, ending):

@@ -18,6 +18,7 @@ from angzarr.adapters.structlog import logs
 from angzarr.adapters.structlog.logs import bound_logger, dress, formatter, name_by
 from angzarr.adapters.structlog.own_lines import LogSink, OwnLines, StructlogFactLog
 from angzarr.analysis.alerts.alert_form import AlertSeverity
+from angzarr.runtime.group_commit import GROUP_COMMIT
 
 NAME = "angzarr.facts"
 FIELDS = {
@@ -166,6 +167,62 @@ def test_each_fact_is_one_line_in_order(lines):
         "logger": "angzarr.facts",
     }
     assert [line["fact_id"] for line in rest] == ["b", "c"]
+
+
+@pytest.fixture
+def gathering():
+    """A worker whose completions are gathered."""
+    GROUP_COMMIT.open()
+    yield
+    GROUP_COMMIT.close()
+
+
+def without_pytests(logger):
+    """Take off the handlers that pytest puts on it: they want each record."""
+    logger.handlers = logger.handlers[:1]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_line_is_the_same_where_no_record_is_made_of_it(both, angzarr_log, level):
+    dress(angzarr_log, json=True)
+    without_pytests(angzarr_log)
+    own, bound = both(level, "fact", FIELDS)
+    assert own == bound != ""
+
+
+def test_facts_may_wait_for_their_acknowledgement_and_are_the_same_lines(
+    lines, angzarr_log, gathering
+):
+    without_pytests(angzarr_log)
+    log = StructlogFactLog()
+    log.append([a_fact("a", at=AT)])
+    log.append([a_fact("a", at=AT)], before_ack=True)
+    log.append([a_fact("b", at=AT)], before_ack=True)
+    assert [line["fact_id"] for line in lines()] == ["a"]
+    GROUP_COMMIT.write()
+    at_once, waited, other = lines()
+    del at_once["timestamp"], waited["timestamp"]
+    assert waited == at_once
+    assert other["fact_id"] == "b"
+
+
+def test_a_closed_log_has_written_what_waited(lines, angzarr_log, gathering):
+    without_pytests(angzarr_log)
+    log = StructlogFactLog()
+    log.append([a_fact("a")], before_ack=True)
+    log.close()
+    assert len(lines()) == 1
+
+
+@pytest.mark.parametrize("kind", FORMATTERS)
+def test_what_other_formatters_show_waits_for_nothing(
+    angzarr_log, stream, gathering, kind
+):
+    dress(angzarr_log, json=True)
+    angzarr_log.handlers[0].setFormatter(FORMATTERS[kind])
+    without_pytests(angzarr_log)
+    StructlogFactLog().append([a_fact("a")], before_ack=True)
+    assert (stream.getvalue() == "") == (kind == "our JSON")
 
 
 def test_names_in_data_cannot_take_the_place_of_a_facts_own(lines):

@@ -9,7 +9,8 @@ from logging.handlers import WatchedFileHandler
 
 import pytest
 
-from angzarr.adapters.structlog.written_together import handle_all
+from angzarr.adapters.structlog.logs import formatter
+from angzarr.adapters.structlog.written_together import handle_all, takes_json, write_json
 
 
 class Stream(io.StringIO):
@@ -130,3 +131,66 @@ def test_a_file_that_was_moved_away_is_opened_anew(logger, tmp_path):
         handler.close()
     assert file.read_text() == "three\nfour\n"
     assert (tmp_path / "old").read_text() == "one\ntwo\n"
+
+
+INFO = logging.INFO
+
+
+def our_handler(stream, kind=logging.StreamHandler):
+    handler = kind(stream)
+    handler.setFormatter(formatter(json=True))
+    return handler
+
+
+def test_lines_of_json_are_written_together_by_level(logger):
+    deaf = our_handler(Stream())
+    deaf.setLevel(logging.WARNING)
+    logger.handlers = [our_handler(Stream()), deaf]
+    assert takes_json(logger)
+    write_json(logger, [(INFO, "{1}"), (logging.ERROR, "{2}"), (INFO, "{3}")])
+    assert logger.handlers[0].stream.writes == ["{1}\n{2}\n{3}\n"]
+    assert deaf.stream.writes == ["{2}\n"]
+
+
+def test_no_write_of_json_is_larger_than_a_pipe_takes_as_a_whole(logger):
+    logger.handlers = [our_handler(Stream())]
+    lines = [str(n) * 300 for n in range(10)] * 5
+    write_json(logger, [(INFO, line) for line in lines])
+    stream = logger.handlers[0].stream
+    assert stream.getvalue() == "".join(f"{line}\n" for line in lines)
+    assert all(len(one) <= select.PIPE_BUF for one in stream.writes)
+    assert 1 < len(stream.writes) < len(lines) / 5
+
+
+def test_each_line_of_json_that_a_stream_does_not_take_is_lost_by_itself(logger):
+    logger.handlers, lost = [our_handler(Full()), our_handler(Stream())], []
+    logger.handlers[0].handleError = lost.append
+    write_json(logger, [(INFO, "{1}"), (INFO, "{2}")])
+    assert [record.getMessage() for record in lost] == ["{1}", "{2}"]
+    assert logger.handlers[1].stream.getvalue() == "{1}\n{2}\n"
+
+
+class Own(logging.Logger):
+    """A user's class."""
+
+    def handle(self, record: logging.LogRecord) -> None:
+        super().handle(record)
+
+
+def test_json_goes_to_nothing_that_would_do_more_with_a_record(logger, monkeypatch):
+    logger.handlers = [our_handler(Stream())]
+    assert takes_json(logger)
+    for spoil in (
+        lambda: setattr(logger, "handlers", [handler_of(Stream())]),
+        lambda: setattr(logger, "handlers", [our_handler(Stream(), Counting)]),
+        lambda: logger.addFilter(lambda record: True),
+        lambda: monkeypatch.setattr(logging, "_logRecordFactory", lambda *a, **o: None),
+    ):
+        spoil()
+        assert not takes_json(logger)
+        monkeypatch.undo()
+        logger.handlers, logger.filters = [our_handler(Stream())], []
+        assert takes_json(logger)
+    own = Own("own")
+    own.handlers = logger.handlers
+    assert not takes_json(own)

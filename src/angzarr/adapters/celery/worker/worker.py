@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import mmap
 import random
@@ -109,11 +110,15 @@ class StartStep(bootsteps.StartStopStep):
 
     def start(self, worker: Any) -> None:
         """Take the lease; ends the worker where the store that gave it would lose messages."""
+        pool = pool_name(worker)
         try:
-            runtime_of(worker.app).begin_work(pool_name(worker))
+            runtime_of(worker.app).begin_work(pool)
         except ConfigurationError as error:
             _log.critical("refused_to_start: %s", error)
             raise SystemExit(1) from error
+        if pool == "prefork":
+            gc.collect()
+            gc.freeze()  # no collection touches, and so copies, what the children share
 
     def stop(self, worker: Any) -> None:
         """Let children that hold a message give it back; the lease lasts until the pool ended."""

@@ -146,7 +146,7 @@ class SqlFactLog:
         """How many facts this process lost to a full spool or to an end without a database."""
         return self._spool.dropped
 
-    def append(self, facts: Sequence[Fact], /) -> None:
+    def append(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> None:  # noqa: ARG002 - spooled at once
         """Spool *facts*; they are written soon."""
         self._spool.append(facts)
 

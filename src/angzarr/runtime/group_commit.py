@@ -1,0 +1,83 @@
+"""Group commit: what one process writes together, before completions of several events leave it.
+
+A worker that runs handlers itself gathers its acknowledgements. Nothing is true before they leave,
+so what must be written before them may gather as well: a kill loses both, and the events come
+again. Each write lets other threads go first, so one for many events is worth much.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+_log = logging.getLogger("angzarr.runtime")
+
+#: Items that wait at most.
+MOST: Final = 512
+
+
+class GroupCommit:
+    """One in each process; safe to use from any thread. Nothing waits before it is opened.
+
+    Who opens it calls `write` before each completion of a local delivery leaves the process.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._waiting: deque[tuple[Callable[[list[Any]], object], Any]] = deque()
+        #: Held until the items are written: who finds none waiting may then rely on it.
+        self._writing = threading.RLock()
+        self._opened = 0
+
+    def open(self) -> None:
+        """Let items wait from now on; each call needs one of `close`."""
+        self._opened += 1
+
+    def close(self) -> None:
+        """Write what waits; nothing waits any more once nobody has it open."""
+        self._opened -= 1
+        self.write()
+
+    def forget(self) -> None:
+        """Begin anew, closed: a forked child has nothing of its parent's to write."""
+        self._begin()
+
+    def add(self, to: Callable[[list[Any]], object], items: Sequence[Any]) -> None:
+        """Call *to* with *items* and others: at `write`, or at once while it is closed.
+
+        Calls of one thread keep their order. While closed, this raises what *to* raises.
+        """
+        if not self._opened:
+            to(list(items))
+            return
+        self._waiting.extend((to, item) for item in items)
+        if not self._opened or len(self._waiting) >= MOST:  # it may have been closed meanwhile
+            self.write()
+
+    def write(self) -> None:
+        """Write all that was added before; returns once it is written, by whichever thread.
+
+        What fails is logged: no acknowledgement waits for a log that is full.
+        """
+        with self._writing:
+            taken = []
+            while self._waiting:
+                taken.append(self._waiting.popleft())
+            for to, those in groupby(taken, itemgetter(0)):
+                try:
+                    to([item for _, item in those])
+                except Exception:
+                    _log.exception("group_not_written")
+
+
+#: This process's.
+GROUP_COMMIT: Final = GroupCommit()
+os.register_at_fork(after_in_child=GROUP_COMMIT.forget)
