@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
@@ -46,7 +47,17 @@ class Tale:
     def note_cut(self, pids, *, by):
         """Note what dead processes had begun and not completed; *by* "pid" or "worker", a group."""
         mine = {line["n"] for line in self.site.ran("handle") if line[by] in pids}
-        self.cut.update(n for n in mine if self._record(n, "status") != "completed")
+        self.cut.update(n for n in mine if not self._is_completed(n))
+
+    def told(self, subtype):
+        """Return the events of which the log has a fact of this kind."""
+        lines = (line for line in self.site.text().splitlines() if '"event":"fact"' in line)
+        told = (json.loads(line[line.index("{") :]) for line in lines)
+        return {
+            int(one["data"]["event_id"].rpartition("-")[2])
+            for one in told
+            if one["subtype"] == subtype
+        }
 
     def finish(self):
         """Wait until each event has its end; what gets no further is told."""
@@ -60,6 +71,7 @@ class Tale:
         assert self.cut, "the kills cut nothing: nothing was tried"
         assert self.ended() == self.published, str(self)
         assert not self.handled & self.letters.keys(), str(self)
+        assert self.told("handled") >= {n for n in self.handled if self._is_completed(n)}
         for n in self.published:
             fate = self.fate(n)
             assert self.runs[n] == self.cut[n] + (n in self.handled), fate
@@ -102,6 +114,9 @@ class Tale:
                 QueueUrl=channel._new_queue(name), AttributeNames=["All"]
             )
         return {k: n for k, n in told["Attributes"].items() if k.startswith("Approximate")}
+
+    def _is_completed(self, n):
+        return self._record(n, "status") == "completed"
 
     def _id(self, n):
         return f"{self.site.module.PREFIX}-{n}"
