@@ -50,6 +50,11 @@ class GroupCommit:
         """Begin anew, closed: a forked child has nothing of its parent's to write."""
         self._begin()
 
+    @property
+    def is_open(self) -> bool:
+        """True while items wait."""
+        return self._opened > 0
+
     def add(self, to: Callable[[list[Any]], object], items: Sequence[Any]) -> None:
         """Call *to* with *items* and others: at `write`, or at once while it is closed.
 
@@ -58,7 +63,8 @@ class GroupCommit:
         if not self._opened:
             to(list(items))
             return
-        self._waiting.extend((to, item) for item in items)
+        for item in items:
+            self._waiting.append((to, item))
         if not self._opened or len(self._waiting) >= MOST:  # it may have been closed meanwhile
             self.write()
 

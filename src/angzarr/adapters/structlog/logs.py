@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
@@ -114,10 +115,20 @@ def complete(logger: logging.Logger, level: str, line: Line) -> None:
     """Add to *line* what our chain adds to every line; a test compares them."""
     if _BOUND:
         structlog.contextvars.merge_contextvars(logger, level, line)
-    name_delivery(logger, level, line)
+    for tell in _TELLERS:  # as `name_delivery`, which is another call
+        if said := tell():
+            for name, value in said.items():
+                line.setdefault(name, value)
     line["logger"] = logger.name
     line["level"] = level
-    _STAMP(logger, level, line)
+    line["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def says_more() -> bool:
+    """True if a line that is written here says more than its own fields: what is bound around."""
+    if _BOUND and structlog.contextvars.get_contextvars():
+        return True
+    return any(tell() for tell in _TELLERS)
 
 
 def is_ours() -> bool:

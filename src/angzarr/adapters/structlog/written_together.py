@@ -7,7 +7,9 @@ handlers that would only render them so and write them: that spares each line it
 from __future__ import annotations
 
 import logging
+import os
 import select
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from logging.handlers import WatchedFileHandler
 from typing import Any, Final
@@ -16,8 +18,9 @@ from angzarr.adapters.structlog.logs import JsonFormatter
 
 #: Handlers that write each line to a stream, and do nothing else.
 _PLAIN: Final = (logging.StreamHandler, logging.FileHandler, WatchedFileHandler)
-#: Bytes that a pipe takes as a whole: lines of several processes must not mix.
+#: Bytes that a pipe takes as a whole, and a file: lines of several processes must not mix.
 _AT_ONCE: Final = select.PIPE_BUF
+_FILE_AT_ONCE: Final = 1 << 16
 
 
 def handle_all(logger: logging.Logger, records: Sequence[logging.LogRecord]) -> None:
@@ -42,7 +45,13 @@ def takes_json(logger: logging.Logger) -> bool:
         return False
     if logging.getLogRecordFactory() is not logging.LogRecord:
         return False
-    return all(_is_plain(one) and _writes_json(one) for one in _handlers_of(logger))
+    one: logging.Logger | None = logger
+    while one is not None:  # asked for each line, so without a call for each logger
+        for handler in one.handlers:
+            if type(handler.formatter) is not JsonFormatter or not _is_plain(handler):
+                return False
+        one = one.parent if one.propagate else None
+    return True
 
 
 def write_json(logger: logging.Logger, lines: Sequence[tuple[int, str]]) -> None:
@@ -58,23 +67,27 @@ def write_json(logger: logging.Logger, lines: Sequence[tuple[int, str]]) -> None
             handler.release()
 
 
-def _writes_json(handler: logging.Handler) -> bool:
-    form = handler.formatter
-    return type(form) is JsonFormatter and "format" not in vars(form)
-
-
 def _write_texts(handler: Any, texts: Sequence[str]) -> None:
-    end = getattr(handler, "terminator", "\n")
+    most = _takes_at_once(handler.stream) if len(texts) > 1 else 0
     chunk: list[str] = []
     size = 0
     for text in texts:
-        line = text + end
-        if chunk and size + len(line) > _AT_ONCE:
+        line = text + handler.terminator
+        if chunk and size + len(line) > most:
             _emit(handler, chunk, map(_record_of, chunk))
             chunk, size = [], 0
         chunk.append(line)
         size += len(line)
     _emit(handler, chunk, map(_record_of, chunk))
+
+
+def _takes_at_once(stream: Any) -> int:
+    """Bytes of one write to *stream*; more to a file, which its kernel locks for each write."""
+    try:
+        is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (AttributeError, OSError, ValueError):  # it is in memory, or closed
+        return _AT_ONCE
+    return _FILE_AT_ONCE if is_file else _AT_ONCE
 
 
 def _record_of(text: str) -> logging.LogRecord:
@@ -92,9 +105,10 @@ def _handlers_of(logger: logging.Logger) -> Iterator[logging.Handler]:
 
 def _is_plain(handler: logging.Handler) -> bool:
     """True if *handler* writes each line as its class does; its file is open."""
-    changed = not vars(handler).keys().isdisjoint(("emit", "handle"))
-    kind, stream = type(handler), getattr(handler, "stream", None)
-    return kind in _PLAIN and stream is not None and not handler.filters and not changed
+    if type(handler) not in _PLAIN or handler.filters:
+        return False
+    own = handler.__dict__
+    return own.get("stream") is not None and "emit" not in own and "handle" not in own
 
 
 def _write(handler: Any, records: Sequence[logging.LogRecord]) -> None:

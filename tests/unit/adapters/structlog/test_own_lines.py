@@ -270,3 +270,35 @@ def test_lines_that_nobody_reads_are_not_written(lines, angzarr_log):
     angzarr_log.setLevel(logging.CRITICAL)
     assert LogSink().send(alert_of()).arrived
     assert lines() == []
+
+
+def test_a_fact_that_cannot_be_read_keeps_no_other_that_waits(lines, angzarr_log, gathering):
+    without_pytests(angzarr_log)
+    log = StructlogFactLog()
+    for fact in (a_fact("a"), a_fact("b", data=Unreadable(a=1)), a_fact("c")):
+        log.append([fact], before_ack=True)
+    GROUP_COMMIT.write()
+    assert [line.get("fact_id", line["event"]) for line in lines()] == ["a", "fact_not_logged", "c"]
+
+
+def test_a_fact_waits_for_nothing_where_its_line_says_what_is_around_it(
+    lines, angzarr_log, gathering
+):
+    without_pytests(angzarr_log)
+    with structlog.contextvars.bound_contextvars(request="r-1"):
+        StructlogFactLog().append([a_fact("a")], before_ack=True)
+    assert [line["request"] for line in lines()] == ["r-1"]
+
+
+def test_what_waited_is_written_as_records_where_a_handler_has_come(
+    lines, angzarr_log, gathering
+):
+    without_pytests(angzarr_log)
+    log, seen = StructlogFactLog(), []
+    log.append([a_fact("a")], before_ack=True)
+    newcomer = logging.Handler()
+    newcomer.emit = lambda record: seen.append(record.msg["fact_id"])
+    angzarr_log.addHandler(newcomer)
+    GROUP_COMMIT.write()
+    assert seen == ["a"]
+    assert [line["fact_id"] for line in lines()] == ["a"]
