@@ -42,7 +42,7 @@ class GroupCommit:
         self._opened += 1
 
     def close(self) -> None:
-        """Write what waits; nothing waits any more once nobody has it open."""
+        """Write what waits. After the last `close` nothing waits any more."""
         self._opened -= 1
         self.write()
 
@@ -80,7 +80,7 @@ class GroupCommit:
             for to, those in groupby(taken, itemgetter(0)):
                 try:
                     to([item for _, item in those])
-                except Exception:
+                except Exception:  # noqa: BLE001 - whatever it was, the others are written
                     _log.exception("group_not_written")
 
 

@@ -38,10 +38,13 @@ def test_while_it_is_open_all_waits_for_a_write(commit):
 @given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(), max_size=3))))
 def test_nothing_is_lost_doubled_or_out_of_order(calls):
     commit, written = GroupCommit(), []
-    one, other = (lambda items: written.extend(items)), (lambda items: written.extend(items))
+
+    def other(items):
+        written.extend(items)
+
     commit.open()
     for first, items in calls:
-        commit.add(one if first else other, items)
+        commit.add(written.extend if first else other, items)
     commit.close()
     assert written == [item for _, items in calls for item in items]
 

@@ -215,9 +215,7 @@ def test_a_closed_log_has_written_what_waited(lines, angzarr_log, gathering):
 
 
 @pytest.mark.parametrize("kind", FORMATTERS)
-def test_what_other_formatters_show_waits_for_nothing(
-    angzarr_log, stream, gathering, kind
-):
+def test_what_other_formatters_show_waits_for_nothing(angzarr_log, stream, gathering, kind):
     dress(angzarr_log, json=True)
     angzarr_log.handlers[0].setFormatter(FORMATTERS[kind])
     without_pytests(angzarr_log)
@@ -290,9 +288,7 @@ def test_a_fact_waits_for_nothing_where_its_line_says_what_is_around_it(
     assert [line["request"] for line in lines()] == ["r-1"]
 
 
-def test_what_waited_is_written_as_records_where_a_handler_has_come(
-    lines, angzarr_log, gathering
-):
+def test_what_waited_is_written_as_records_where_a_handler_has_come(lines, angzarr_log, gathering):
     without_pytests(angzarr_log)
     log, seen = StructlogFactLog(), []
     log.append([a_fact("a")], before_ack=True)
