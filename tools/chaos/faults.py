@@ -41,8 +41,9 @@ KINDS: Final = {
     "stop worker": Kind("fleet", 0, 0),
     "kill child": Kind("fleet", 0, 0),
     "freeze worker": Kind("fleet", 9.5, 11),  # beyond its lease of 8 s
-    # RabbitMQ keeps the messages of a silent worker for two to three heartbeats of 10 s.
-    "lose worker": Kind("fleet", 32, 34, _RABBITMQ, long=True),
+    # RabbitMQ keeps the messages of a silent worker for two to three heartbeats of 10 s; SQS until
+    # their visibility ends, and the first copy may find the claim still held.
+    "lose worker": Kind("fleet", 32, 34, _APART, long=True),
     "freeze process": Kind("fleet", 9.5, 11),
     "kill server": Kind("fleet", 0, 0),
     "kill supervisor": Kind("fleet", 0, 0),
