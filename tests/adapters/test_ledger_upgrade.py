@@ -304,6 +304,18 @@ class TestPostgresqlUpgrade(UpgradeContract):
     def url(self, postgresql_url):
         return postgresql_url
 
+    @pytest.mark.parametrize("before", ["no tables", "first tables"])
+    def test_letters_are_compressed_quickly(self, engine, filled, before):
+        if before == "first tables":
+            make_first_tables(engine, filled)
+        LEDGER.make_ready(engine)
+        asked = text(
+            "SELECT attcompression FROM pg_attribute"
+            " WHERE attrelid = 'ledger_letters'::regclass AND attname = 'body'"
+        )
+        with engine.connect() as connection:
+            assert connection.scalar(asked) in {"l", b"l"}
+
     def test_an_upgrade_may_take_longer_than_a_statement(self, engine):
         with patient(engine) as slow, slow.connect() as connection:
             assert connection.scalar(text("SHOW statement_timeout")) == "0"

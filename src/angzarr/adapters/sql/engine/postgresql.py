@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import URL, Engine, ExceptionContext, event
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, event, text
 
 #: Asks libpq for a server that takes writes, of the one or the several that an address names.
 WANTED: Final = {"target_session_attrs": "read-write"}
@@ -182,3 +182,15 @@ def longest_answer(url: URL, seconds: float) -> float | None:
 def _said(url: URL) -> list[str]:
     said = url.query.get("options", ())
     return [said] if isinstance(said, str) else list(said)
+
+
+def compress_by_lz4(connection: Connection, table: str, column: str) -> None:
+    """Let the values that come into *column* be compressed by LZ4, where the server's build can.
+
+    Its own way takes some 30 us for 3 KB, LZ4 a fifth of that. Other databases compress nothing.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    ways = "SELECT enumvals FROM pg_settings WHERE name = 'default_toast_compression'"
+    if "lz4" in (connection.scalar(text(ways)) or ()):  # none before PostgreSQL 14
+        connection.execute(text(f"ALTER TABLE {table} ALTER COLUMN {column} SET COMPRESSION lz4"))

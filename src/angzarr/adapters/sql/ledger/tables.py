@@ -23,9 +23,11 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    event,
     text,
 )
 
+from angzarr.adapters.sql.engine.postgresql import compress_by_lz4
 from angzarr.adapters.sql.engine.schema import version_table
 from angzarr.adapters.sql.ledger.column_types import Name, UtcTime, ValidText
 from angzarr.analysis.ledger.entry import Entry, FailureClass, HistoryLine, Hold, Status, read_word
@@ -39,7 +41,7 @@ from angzarr.runtime.failures import is_machine_fault
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0016"
+HEAD: Final = "0017"
 
 #: What an entry's status is as long as there is still something to do (`entry.OPEN`). Spelt out:
 #: a database uses a partial index only where it sees that the condition holds.
@@ -143,6 +145,13 @@ ledger_letters = Table(
     Column("problem", ValidText),
     a_text("domain"),
     a_time("received_at"),
+)
+
+# A letter is larger, as a rule, than the 2 KB from which on PostgreSQL compresses.
+event.listen(
+    ledger_letters,
+    "after_create",
+    lambda table, connection, **_: compress_by_lz4(connection, table.name, "body"),
 )
 
 ledger_history = Table(
