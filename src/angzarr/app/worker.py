@@ -51,6 +51,7 @@ from angzarr.wiring.delivery import build_judge, build_relay
 from angzarr.wiring.flow_control import guard_of
 from angzarr.wiring.operations import Operations
 from angzarr.wiring.process import ProcessParts
+from angzarr.wiring.shared_imports import import_shared
 from angzarr.wiring.telemetry import METRICS, open_health
 
 
@@ -201,6 +202,8 @@ class WorkerLife:
         self._ops.check_books()
         self._ops.check_ordering()
         self._context.held_domains.begin(list(self.handlers.domains()))
+        if pool == "prefork":
+            import_shared(self.settings, self.broker_url)
 
     def _take_grace(self) -> None:
         """Let the setting win over what code gave to Celery: the environment may say it."""
@@ -212,10 +215,7 @@ class WorkerLife:
         return handler is not None and handler.is_async
 
     def begin_work(self, pool: str = "") -> None:
-        """Take the owner lease, before the pool starts; raises ConfigurationError for its store.
-
-        The register then says that this worker runs, on a *pool* of this name.
-        """
+        """Take the owner lease and enter the register; raises ConfigurationError for the store."""
         self.stopping.reset()
         membership = fleet_wiring.membership(self._parts, self.owner, pool)
         watch = self._ops.watch_clock()
@@ -348,7 +348,7 @@ class WorkerLife:
 
     def keep_settling(self) -> None:
         """See that the threads run that settle what no child will; called once a second."""
-        if (made := self._parts.settlement.made()) is not None:
+        if made := self._parts.settlement.made():
             made.keep()
 
     @property

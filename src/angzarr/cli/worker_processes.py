@@ -6,7 +6,6 @@ Started by `angzarr worker` only, with the descriptor of its line and the option
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -15,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -24,35 +22,6 @@ from angzarr.errors import AngzarrError
 from angzarr.supervisor.fork_server import ForkServer
 from angzarr.supervisor.process_link import ProcessLink
 
-#: What a process imports anyway: here it is imported once for all.
-_SHARED: Final = (
-    "celery.bin.celery", "celery.apps.worker", "celery.worker.components", "celery.worker.consumer",
-    "celery.app.events", "kombu.pidbox", "angzarr.adapters.celery.shutdown.shutdown",
-    "angzarr.adapters.celery.worker.consumer", "angzarr.adapters.celery.worker.request",
-    "angzarr.adapters.celery.worker.limited_pools", "angzarr.adapters.structlog.logs",
-)  # fmt: skip
-#: What a process imports for each server that it uses, by how the server's URLs begin.
-_SERVERS: Final = {
-    "redis": (
-        "angzarr.adapters.redis.transport", "angzarr.adapters.redis.idempotency",
-        "angzarr.adapters.redis.breaker", "angzarr.adapters.redis.budget",
-        "angzarr.adapters.redis.limit", "angzarr.adapters.redis.flow_line",
-        "angzarr.adapters.redis.switches", "angzarr.adapters.redis.schedule",
-        "angzarr.adapters.redis.fleet",
-    ),
-    "amqp": ("angzarr.adapters.rabbitmq.transport", "angzarr.adapters.rabbitmq.dead_letters"),
-    "sqs": ("angzarr.adapters.sqs.transport", "angzarr.adapters.sqs.dead_letters"),
-    "kafka": ("angzarr.adapters.kafka.dead_letters",),
-    "postgresql": (
-        "angzarr.adapters.sql.delivery.idempotency", "angzarr.adapters.sql.delivery.facts",
-        "sqlalchemy.dialects.postgresql.psycopg",
-    ),
-    "sqlite": ("angzarr.adapters.sql.delivery.idempotency", "sqlalchemy.dialects.sqlite"),
-}  # fmt: skip
-_MEASURING: Final = (
-    "angzarr.adapters.opentelemetry.letter_meters", "angzarr.adapters.opentelemetry.meters",
-    "angzarr.adapters.opentelemetry.traces", "angzarr.adapters.prometheus.folder",
-)  # fmt: skip
 #: How often beat looks whether its fork server is there.
 _LOOKED_EVERY: Final = 0.25
 _WORKER: Final = "angzarr.adapters.celery.worker"
@@ -79,26 +48,13 @@ def main(line: int, options: dict[str, Any]) -> int:
 
 def _load(name: str) -> Any:
     from angzarr.cli.application import load_angzarr
+    from angzarr.wiring.shared_imports import import_shared
 
     app = load_angzarr(name)
     app.loader.import_default_modules()
     app.finalize(auto=True)
-    _import_shared(app)
+    import_shared(app.ops.settings, app.ops.broker_url)
     return app
-
-
-def _import_shared(app: Any) -> None:
-    """Import what every process would: it is done once, and its memory is shared."""
-    from angzarr.wiring.stores import store_url
-
-    for module in _SHARED:
-        importlib.import_module(module)
-    settings = app.ops.settings
-    used = f"{app.ops.broker_url} {store_url(settings, app.ops.broker_url)} {settings.dlq.backend}"
-    found = (modules for server, modules in _SERVERS.items() if server in used)
-    for module in (*_MEASURING, *(one for modules in found for one in modules)):
-        with suppress(ImportError):  # an extra is missing; a process that needs it says so
-            importlib.import_module(module)
 
 
 def _check_options(app: Any, options: dict[str, Any]) -> None:

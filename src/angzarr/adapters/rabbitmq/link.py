@@ -79,6 +79,8 @@ def _read_address(url: str, tls: Mapping[str, Any] | None) -> BrokerAddress:
 
 def _check_files(tls: Mapping[str, Any]) -> None:
     """Refuse at start what would otherwise look like a broker that is away for ever."""
+    if not tls:
+        return  # OpenSSL takes 3 MB as soon as it is asked
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     certificate, key = tls.get("certfile"), tls.get("keyfile")
     if key and not certificate:

@@ -1,4 +1,4 @@
-"""Repairs of Celery's pools: lost forks, missing threads, dead children's pipes, real sleeps.
+"""Repairs of Celery's pools: lost forks, missing threads, dead pipes, real sleeps, copied memory.
 
 * billiard notes a child before it forks it. After a failed fork that note has no process id, and
   the next look for dead children would end the worker.
@@ -8,24 +8,48 @@
   children can point to another child's pipe, from which the worker would read for ever.
 * gevent's patching imports Celery and kombu before it patches `time`. Their ``sleep`` is then the
   real one, which stops the whole worker between two tries to connect.
+* The first collection of cycles in a child writes to each object that it shares with its parent,
+  and so copies nearly all memory, some 25 MiB for each child.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import logging
 import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from types import BuiltinFunctionType
 from typing import Any, Final, TypeVar
 
 from celery.concurrency.asynpool import AsynPool
+from celery.signals import worker_before_create_process
 
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
+
+#: Names the receiver that runs before the first fork.
+_MEMORY: Final = "angzarr-memory"
+
+
+def share_memory_with_children() -> None:
+    """Let the prefork pool of this process take its first child from memory that stays shared."""
+    worker_before_create_process.connect(_settle_memory, weak=False, dispatch_uid=_MEMORY)
+
+
+def _settle_memory(**_signal: Any) -> None:
+    worker_before_create_process.disconnect(dispatch_uid=_MEMORY)
+    if "cffi" in sys.modules:  # where it is, billiard uses it in each child
+        with suppress(ImportError):
+            importlib.import_module("cffi.cparser")
+            importlib.import_module("_cffi_backend")
+    gc.collect()
+    gc.freeze()
 
 
 def outlive_failed_forks(pool: AsynPool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import mmap
 import random
@@ -21,6 +20,7 @@ from angzarr.adapters.celery.publish.publisher import (
     refuses_for_good,
 )
 from angzarr.adapters.celery.worker.json_bodies import install_json_reader
+from angzarr.adapters.celery.worker.pools import share_memory_with_children
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.async_runner import INTERRUPTER
 from angzarr.delivery.schedule import DueMessages
@@ -107,18 +107,16 @@ class StartStep(bootsteps.StartStopStep):
             bound_retries(worker.app.conf)
         except ConfigurationError as error:
             raise RefusedToStart(str(error)) from error
+        if pool_name(worker) == "prefork":
+            share_memory_with_children()
 
     def start(self, worker: Any) -> None:
         """Take the lease; ends the worker where the store that gave it would lose messages."""
-        pool = pool_name(worker)
         try:
-            runtime_of(worker.app).begin_work(pool)
+            runtime_of(worker.app).begin_work(pool_name(worker))
         except ConfigurationError as error:
             _log.critical("refused_to_start: %s", error)
             raise SystemExit(1) from error
-        if pool == "prefork":
-            gc.collect()
-            gc.freeze()  # no collection touches, and so copies, what the children share
 
     def stop(self, worker: Any) -> None:
         """Let children that hold a message give it back; the lease lasts until the pool ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ import pytest
 from billiard.pool import RUN
 from celery.concurrency.asynpool import AsynPool
 from celery.concurrency.prefork import TaskPool
+from celery.signals import worker_before_create_process
 from kombu.asynchronous import Hub
 
 from angzarr.adapters.celery.worker import pools as thread_pool
@@ -22,6 +24,7 @@ from angzarr.adapters.celery.worker.pools import (
     keep_sent,
     outlive_failed_forks,
     patch_pauses,
+    share_memory_with_children,
     watch_living,
 )
 from polling import wait_until
@@ -329,3 +332,15 @@ def test_what_was_sent_to_a_child_is_kept_when_the_connection_is_lost():
     assert not sent._accepted
     assert not pool.outbound_buffer
     assert callable(TaskPool.flush), "Celery calls what keep_sent takes the place of"
+
+
+def test_a_first_child_shares_what_its_parent_has_made_so_far(request):
+    """Frozen, no collection in the child writes to it, and so copies it."""
+    request.addfinalizer(gc.unfreeze)
+    share_memory_with_children()
+    before = gc.get_freeze_count()
+    worker_before_create_process.send(sender=None)
+    frozen = gc.get_freeze_count()
+    assert frozen > before + 1000
+    worker_before_create_process.send(sender=None)  # a later child: once was enough
+    assert gc.get_freeze_count() <= frozen
