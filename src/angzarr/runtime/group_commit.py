@@ -71,17 +71,25 @@ class GroupCommit:
     def write(self) -> None:
         """Write all that was added before; returns once it is written, by whichever thread.
 
-        What fails is logged: no acknowledgement waits for a log that is full.
+        What fails is logged: no acknowledgement waits for a log that is full. What ends the thread
+        meanwhile loses nothing: it is written by the next one, perhaps twice.
         """
         with self._writing:
-            taken = []
             while self._waiting:
-                taken.append(self._waiting.popleft())
-            for to, those in groupby(taken, itemgetter(0)):
+                taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
                 try:
-                    to([item for _, item in those])
-                except Exception:  # noqa: BLE001 - whatever it was, the others are written
-                    _log.exception("group_not_written")
+                    self._write(taken)
+                except BaseException:
+                    self._waiting.extendleft(reversed(taken))
+                    raise
+
+    @staticmethod
+    def _write(taken: Sequence[tuple[Callable[[list[Any]], object], Any]]) -> None:
+        for to, those in groupby(taken, itemgetter(0)):
+            try:
+                to([item for _, item in those])
+            except Exception:  # noqa: BLE001 - whatever it was, the others are written
+                _log.exception("group_not_written")
 
 
 #: This process's.

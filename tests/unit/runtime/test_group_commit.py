@@ -82,6 +82,23 @@ def test_what_cannot_be_written_keeps_nothing_from_the_others(commit, caplog):
     assert "group_not_written" in caplog.text
 
 
+def test_what_ends_a_thread_amid_a_write_loses_nothing(commit):
+    written, ends = [], iter([SystemExit()])
+
+    def to(items):
+        for end in ends:
+            raise end
+        written.extend(items)
+
+    commit.open()
+    commit.add(to, [1, 2])
+    with pytest.raises(SystemExit):
+        commit.write()
+    commit.add(to, [3])
+    commit.write()
+    assert written == [1, 2, 3]
+
+
 def test_a_write_waits_for_what_another_thread_writes(commit):
     """The one that finds nothing waiting must not acknowledge before the other has written."""
     begun, go_on, order = threading.Event(), threading.Event(), []
