@@ -98,10 +98,10 @@ MUTATIONS = [
     on_sqs("lose-completion", "orphan claim", 4, "ok", "none"),
     # These need workers to be killed or frozen first.
     ("redis", "early-ack", "lost", 8, "ok,slow", "kill worker"),
-    ("redis", "lose-fence", "two ends", 13, "fickle", "freeze worker"),
-    ("rabbitmq", "lose-fence", "two ends", 37, "fickle", "lose worker"),
+    ("redis", "lose-fence", "two ends", 13, "ok,fickle", "freeze worker"),
+    ("rabbitmq", "lose-fence", "two ends", 37, "ok,fickle", "lose worker"),
     on_sqs("early-ack", "lost", 8, "ok,slow", "kill worker"),
-    on_sqs("lose-fence", "two ends", 37, "fickle", "lose worker"),
+    on_sqs("lose-fence", "two ends", 37, "ok,fickle", "lose worker"),
 ]
 
 
