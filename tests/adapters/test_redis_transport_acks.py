@@ -40,6 +40,32 @@ def test_what_is_told_of_a_message_is_written_before_it_is_let_go(
         GROUP_COMMIT.close()
 
 
+def test_what_cuts_a_write_short_loses_no_acknowledgement(redis_broker, raw, unique_name):
+    cuts, written = iter([SystemExit()]), []
+
+    def to(items):
+        for cut in cuts:
+            raise cut
+        written.extend(items)
+
+    GROUP_COMMIT.open()
+    try:
+        with connect(redis_broker, OURS) as connection:
+            publish(connection, unique_name, ["told"])
+            with consuming(connection, unique_name, ack=False) as inbox:
+                inbox.wait(1)
+                fetcher = inbox.messages[0].channel.fetcher
+                GROUP_COMMIT.add(to, ["a fact"])
+                fetcher.let_go(inbox.messages[0].delivery_tag)
+                with pytest.raises(SystemExit):
+                    fetcher.flush()
+                assert held(raw) == 1
+                fetcher.flush()
+                assert (written, held(raw)) == (["a fact"], 0)
+    finally:
+        GROUP_COMMIT.close()
+
+
 def test_closing_everything_leaves_no_trace_of_a_session(redis_broker, raw, unique_name):
     with connect(redis_broker, OURS) as connection:
         publish(connection, unique_name, range(5))

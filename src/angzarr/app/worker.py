@@ -348,7 +348,7 @@ class WorkerLife:
 
     def keep_settling(self) -> None:
         """See that the threads run that settle what no child will; called once a second."""
-        if made := self._parts.settlement.made():
+        if (made := self._parts.settlement.made()) is not None:
             made.keep()
 
     @property

@@ -29,9 +29,10 @@ class GroupCommit:
     """
 
     def __init__(self) -> None:
-        self._begin()
+        self.forget()
 
-    def _begin(self) -> None:
+    def forget(self) -> None:
+        """Begin anew, closed: a forked child has nothing of its parent's to write."""
         self._waiting: deque[tuple[Callable[[list[Any]], object], Any]] = deque()
         #: Held until the items are written: who finds none waiting may then rely on it.
         self._writing = threading.RLock()
@@ -45,10 +46,6 @@ class GroupCommit:
         """Write what waits. After the last `close` nothing waits any more."""
         self._opened -= 1
         self.write()
-
-    def forget(self) -> None:
-        """Begin anew, closed: a forked child has nothing of its parent's to write."""
-        self._begin()
 
     @property
     def is_open(self) -> bool:
@@ -75,13 +72,10 @@ class GroupCommit:
         meanwhile loses nothing: it is written by the next one, perhaps twice.
         """
         with self._writing:
-            while self._waiting:
-                taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
-                try:
-                    self._write(taken)
-                except BaseException:
-                    self._waiting.extendleft(reversed(taken))
-                    raise
+            while taken := list(self._waiting):
+                self._write(taken)
+                for _ in taken:
+                    self._waiting.popleft()
 
     @staticmethod
     def _write(taken: Sequence[tuple[Callable[[list[Any]], object], Any]]) -> None:

@@ -146,10 +146,10 @@ class ClaimEnder:
     def _take(self) -> list[EndingClaim]:
         """Those that end with the next call; what is told of them is written then."""
         with self._taking:
+            number = min(len(self._line), MOST_A_CALL)
+            GROUP_COMMIT.write()  # before they leave the line: they stay there if this is cut short
             self._since = self._monotonic()
-            taken = [self._line.popleft() for _ in range(min(len(self._line), MOST_A_CALL))]
-        GROUP_COMMIT.write()
-        return taken
+            return [self._line.popleft() for _ in range(number)]
 
     def _run(self) -> None:
         batch: list[EndingClaim] = []

@@ -243,8 +243,8 @@ class Fetcher:
     def rest(self) -> list[Done]:
         """The tags acknowledged and not reported; they are forgotten here."""
         self._take_back()
-        rest, self._done = list(self._done), deque()
         GROUP_COMMIT.write()
+        rest, self._done = list(self._done), deque()
         return rest
 
     @property
@@ -366,8 +366,12 @@ class Fetcher:
                 taken.append(done.popleft())
             except IndexError:  # another thread was quicker
                 break
-        if taken:
-            GROUP_COMMIT.write()
+        try:
+            if taken:
+                GROUP_COMMIT.write()
+        except BaseException:
+            done.extendleft(reversed(taken))
+            raise
         return taken
 
 

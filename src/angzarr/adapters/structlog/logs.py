@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
@@ -115,13 +114,10 @@ def complete(logger: logging.Logger, level: str, line: Line) -> None:
     """Add to *line* what our chain adds to every line; a test compares them."""
     if _BOUND:
         structlog.contextvars.merge_contextvars(logger, level, line)
-    for tell in _TELLERS:  # as `name_delivery`, which is another call
-        if said := tell():
-            for name, value in said.items():
-                line.setdefault(name, value)
+    name_delivery(logger, level, line)
     line["logger"] = logger.name
     line["level"] = level
-    line["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    _STAMP(logger, level, line)
 
 
 def says_more() -> bool:

@@ -10,7 +10,7 @@ import logging
 import os
 import select
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from logging.handlers import WatchedFileHandler
 from typing import Any, Final
 
@@ -45,13 +45,9 @@ def takes_json(logger: logging.Logger) -> bool:
         return False
     if logging.getLogRecordFactory() is not logging.LogRecord:
         return False
-    one: logging.Logger | None = logger
-    while one is not None:  # asked for each line, so without a call for each logger
-        for handler in one.handlers:
-            if type(handler.formatter) is not JsonFormatter or not _is_plain(handler):
-                return False
-        one = one.parent if one.propagate else None
-    return True
+    return all(
+        type(one.formatter) is JsonFormatter and _is_plain(one) for one in _handlers_of(logger)
+    )
 
 
 def write_json(logger: logging.Logger, lines: Sequence[tuple[int, str]]) -> None:
@@ -62,23 +58,9 @@ def write_json(logger: logging.Logger, lines: Sequence[tuple[int, str]]) -> None
             continue
         handler.acquire()
         try:
-            _write_texts(handler, wanted)
+            _write_together(handler, [(text, None) for text in wanted])
         finally:
             handler.release()
-
-
-def _write_texts(handler: Any, texts: Sequence[str]) -> None:
-    most = _takes_at_once(handler.stream) if len(texts) > 1 else 0
-    chunk: list[str] = []
-    size = 0
-    for text in texts:
-        line = text + handler.terminator
-        if chunk and size + len(line) > most:
-            _emit(handler, chunk, map(_record_of, chunk))
-            chunk, size = [], 0
-        chunk.append(line)
-        size += len(line)
-    _emit(handler, chunk, map(_record_of, chunk))
 
 
 def _takes_at_once(stream: Any) -> int:
@@ -88,11 +70,6 @@ def _takes_at_once(stream: Any) -> int:
     except (AttributeError, OSError, ValueError):  # it is in memory, or closed
         return _AT_ONCE
     return _FILE_AT_ONCE if is_file else _AT_ONCE
-
-
-def _record_of(text: str) -> logging.LogRecord:
-    """A record to show why *text* was not written."""
-    return logging.LogRecord("angzarr", logging.INFO, __file__, 0, text.rstrip(), (), None)
 
 
 def _handlers_of(logger: logging.Logger) -> Iterator[logging.Handler]:
@@ -111,33 +88,48 @@ def _is_plain(handler: logging.Handler) -> bool:
     return own.get("stream") is not None and "emit" not in own and "handle" not in own
 
 
+#: A line and its record; None: it was written without one.
+_Line = tuple[str, logging.LogRecord | None]
+
+
 def _write(handler: Any, records: Sequence[logging.LogRecord]) -> None:
-    """Write lines together, as many as fit; a record without a line is shown as ever."""
-    lines: list[str] = []
-    of: list[logging.LogRecord] = []
-    size = 0
+    """Write lines together; a record without a line is shown as ever."""
+    lines: list[_Line] = []
     for record in records:
         try:
-            line = handler.format(record) + handler.terminator
+            lines.append((handler.format(record), record))
         except Exception:  # noqa: BLE001 - a user's own value is looked at
             handler.handleError(record)
-            continue
-        if lines and size + len(line) > _AT_ONCE:
-            _emit(handler, lines, of)
-            lines, of, size = [], [], 0
-        lines.append(line)
-        of.append(record)
-        size += len(line)
-    if lines:
-        _emit(handler, lines, of)
+    _write_together(handler, lines)
 
 
-def _emit(handler: Any, lines: Sequence[str], of: Iterable[logging.LogRecord]) -> None:
+def _write_together(handler: Any, lines: Sequence[_Line]) -> None:
+    """Write as many lines at once as fit."""
+    most = _takes_at_once(handler.stream) if len(lines) > 1 else 0
+    chunk: list[_Line] = []
+    size = 0
+    for line in lines:
+        length = len(line[0]) + len(handler.terminator)
+        if chunk and size + length > most:
+            _emit(handler, chunk)
+            chunk, size = [], 0
+        chunk.append(line)
+        size += length
+    if chunk:
+        _emit(handler, chunk)
+
+
+def _emit(handler: Any, lines: Sequence[_Line]) -> None:
     try:
         if isinstance(handler, WatchedFileHandler):
             handler.reopenIfNeeded()
-        handler.stream.write("".join(lines))
+        handler.stream.write("".join(text + handler.terminator for text, _ in lines))
         handler.flush()
     except Exception:  # noqa: BLE001 - as in `logging`: the program goes on
-        for record in of:
-            handler.handleError(record)
+        for text, record in lines:
+            handler.handleError(record or _record_of(text))
+
+
+def _record_of(text: str) -> logging.LogRecord:
+    """A record to show why *text* was not written."""
+    return logging.LogRecord("angzarr", logging.INFO, __file__, 0, text, (), None)

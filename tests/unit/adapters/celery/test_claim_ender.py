@@ -81,6 +81,20 @@ def test_what_is_told_of_a_claim_is_written_before_the_claim_ends(store, ender, 
     assert seen == [["a"]]
 
 
+def test_what_cuts_a_write_short_loses_no_claim(ender, ending, heard):
+    cuts, written = iter([SystemExit()]), []
+
+    def to(items):
+        for cut in cuts:
+            raise cut
+        written.extend(items)
+
+    GROUP_COMMIT.add(to, ["a"])
+    ender.end(ending("a"))
+    wait_until(lambda: heard == [("a", True)])
+    assert written == ["a"]
+
+
 def test_a_worker_that_has_stopped_lets_nothing_wait(ender):
     written = []
     GROUP_COMMIT.add(written.extend, ["a"])

@@ -39,10 +39,10 @@ _MEMORY: Final = "angzarr-memory"
 
 def share_memory_with_children() -> None:
     """Let the prefork pool of this process take its first child from memory that stays shared."""
-    worker_before_create_process.connect(_settle_memory, weak=False, dispatch_uid=_MEMORY)
+    worker_before_create_process.connect(_freeze_memory, weak=False, dispatch_uid=_MEMORY)
 
 
-def _settle_memory(**_signal: Any) -> None:
+def _freeze_memory(**_signal: Any) -> None:
     worker_before_create_process.disconnect(dispatch_uid=_MEMORY)
     if "cffi" in sys.modules:  # where it is, billiard uses it in each child
         with suppress(ImportError):
