@@ -9,12 +9,13 @@ from tests.adapters.revisions import indexes
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.engine.schema import Schema
 from angzarr.adapters.sql.event_store.tables import BOOKS
+from angzarr.adapters.sql.facts.tables import FACTS
 from angzarr.adapters.sql.ledger.schema import LEDGER
 from angzarr.adapters.sql.ordering.tables import ORDERING
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding
 from angzarr.wiring.ledger import NAMES
 
-SCHEMAS = (LEDGER, BOOKS, ORDERING)
+SCHEMAS = (LEDGER, BOOKS, ORDERING, FACTS)
 
 
 def test_all_that_the_command_line_names_are_there():

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from tests.contracts.facts import AT, FactLogContract, a_fact, facts_of
 from tools.tcp_proxy import unused_port
 
-from angzarr.adapters.sql.delivery.facts import SqlFactLog
 from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.facts.log import SqlFactLog
+from angzarr.adapters.sql.facts.tables import FACTS
 from angzarr.errors import Unavailable
 from polling import wait_until
 
@@ -27,7 +29,7 @@ def url(request, tmp_path):
     yield url
     engine = build_engine(url)
     with engine.begin() as connection:
-        connection.execute(text("DROP TABLE IF EXISTS facts"))
+        FACTS.metadata.drop_all(connection)
     engine.dispose()
 
 
@@ -128,7 +130,7 @@ def test_a_table_that_disappears_is_made_again(log, engine):
     log.append([a_fact("a")])
     wait_until(lambda: ids(log.read()) == ["a"])
     with engine.begin() as connection:
-        connection.execute(text("DROP TABLE facts"))
+        FACTS.metadata.drop_all(connection)
     log.append([a_fact("b")])
     log.close()
     assert ids(log.read()) == ["b"]
@@ -183,7 +185,7 @@ def test_a_database_that_is_away_blocks_no_delivery_and_is_reported(caplog):
 
 def test_a_refused_fact_holds_up_no_other(url, engine, monkeypatch, caplog):
     log = SqlFactLog(engine)
-    import angzarr.adapters.sql.delivery.facts as module
+    import angzarr.adapters.sql.facts.log as module
 
     def row_of(fact, real=module.row_of):
         row = real(fact)
@@ -195,3 +197,31 @@ def test_a_refused_fact_holds_up_no_other(url, engine, monkeypatch, caplog):
         log.close()
     assert ids(log.read()) == ["a", "b"]
     assert "fact_refused: bad" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE facts SET subtype = 'other'", "DELETE FROM facts", "UPDATE facts SET id = id"],
+)
+def test_the_database_changes_no_fact_whoever_asks(log, engine, change):
+    log.append([a_fact()])
+    log.close()
+    with (
+        pytest.raises(DBAPIError, match="facts is append-only: rows are never changed"),
+        engine.begin() as connection,
+    ):
+        connection.execute(text(change))
+    assert log.read() == [a_fact()]
+
+
+def test_facts_before_a_time_may_be_deleted_in_the_transaction_that_says_so(log, engine):
+    log.append([a_fact("old"), a_fact("new", at=AT + timedelta(days=1))])
+    log.close()
+    until = {"until": (AT + timedelta(hours=1)).replace(tzinfo=None)}
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO fact_pruning VALUES (:until)"), until)
+        connection.execute(text("DELETE FROM facts WHERE id = 'old'"))
+        with pytest.raises(DBAPIError, match="append-only"), connection.begin_nested():
+            connection.execute(text("DELETE FROM facts"))
+        connection.execute(text("DELETE FROM fact_pruning"))
+    assert ids(log.read()) == ["new"]

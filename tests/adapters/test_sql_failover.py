@@ -16,10 +16,10 @@ from tests.contracts.schedule import message
 from tools.postgresql_servers import PrivatePostgreSQL
 from tools.tcp_proxy import LossyProxy
 
-from angzarr.adapters.sql.delivery.facts import SqlFactLog
 from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, SqlOwnerLeases
 from angzarr.adapters.sql.delivery.schedule import SqlSchedule
 from angzarr.adapters.sql.engine.engine import build_engine, in_transaction, reading
+from angzarr.adapters.sql.facts.log import SqlFactLog
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.errors import LedgerUnavailable, StoreUnavailable

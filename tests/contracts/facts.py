@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
-from angzarr.facts import Fact, FactLog
+from angzarr.facts.fact import Fact, FactLog
 
 AT = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
 

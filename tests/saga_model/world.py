@@ -18,7 +18,7 @@ from angzarr.dead_letters.letter import DeadLetter
 from angzarr.delivery import delivery as deliveries
 from angzarr.errors import GivenBack
 from angzarr.events.event import Message
-from angzarr.facts import Fact
+from angzarr.facts.fact import Fact
 from angzarr.wiring.delivery import build_chains, build_executor
 from saga_model.crashes import Crash, Saboteur
 

@@ -54,9 +54,7 @@ class Tale:
         lines = (line for line in self.site.text().splitlines() if '"event":"fact"' in line)
         told = (json.loads(line[line.index("{") :]) for line in lines)
         return {
-            int(one["data"]["event_id"].rpartition("-")[2])
-            for one in told
-            if one["subtype"] == subtype
+            int(one["event_id"].rpartition("-")[2]) for one in told if one["subtype"] == subtype
         }
 
     def finish(self):

@@ -8,8 +8,8 @@ import os
 import pytest
 
 import warm_process
-from angzarr.adapters.sql.delivery.facts import SqlFactLog
 from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.facts.log import SqlFactLog
 from polling import wait_until
 from system.conftest import HERE, PATH
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from angzarr import Aggregate, Angzarr
 from angzarr.analysis.ledger.entry import Entry
-from angzarr.facts import Fact
+from angzarr.facts.fact import Fact
 from angzarr.testing import (
     Aws,
     DeadLetters,

@@ -40,7 +40,7 @@ from angzarr.clock import SystemClock
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.invoke import Hook
 from angzarr.errors import DuplicateHandler
-from angzarr.facts import FactLog
+from angzarr.facts.fact import FactLog
 from angzarr.ordering.lane import refuse_order
 from angzarr.resilience.breaker_guard import BreakerGuard, Errors, guards, keyed
 from angzarr.resilience.taxonomy import Rule, VerdictRule

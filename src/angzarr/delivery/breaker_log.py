@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from angzarr.facts import Fact, FactLog
+from angzarr.facts.fact import Fact, FactLog
 from angzarr.resilience.breaker import BreakerRefusal, Phase, Transition
 from angzarr.resilience.switches import Selector, Switch, SwitchChange
 

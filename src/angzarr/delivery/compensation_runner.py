@@ -45,7 +45,7 @@ from angzarr.delivery.failure_policy import FailurePolicy
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.errors import ConfigurationError, DeliveryError
-from angzarr.facts import FactLog
+from angzarr.facts.fact import FactLog
 from angzarr.runtime.cooperative import call_blocking
 
 #: How often a write is tried in place (spec D3).

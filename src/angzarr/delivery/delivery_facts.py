@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from angzarr.dead_letters.letter import DeadLetter, Reason
+from angzarr.dead_letters.metadata import trace_id
 from angzarr.delivery.delivery import (
     WORDS,
     DeadLettered,
@@ -18,7 +19,8 @@ from angzarr.delivery.delivery import (
     Skipped,
 )
 from angzarr.errors import text_of
-from angzarr.facts import Fact
+from angzarr.events.event import Event
+from angzarr.facts.fact import Fact
 from angzarr.resilience.taxonomy import Classification
 
 _FAILED = (Retried, DeadLettered)
@@ -35,6 +37,8 @@ def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
         tenant_id=delivery.event.tenant_id,
         entity_id=delivery.event.root,
         tool_id=delivery.handler,
+        event_id=delivery.event.id,
+        trace_id=_trace_id(delivery.event),
         data=_common(delivery, word) | _details(outcome),
     )
 
@@ -49,15 +53,20 @@ def fenced_fact(delivery: Delivery, at: datetime) -> Fact:
         tenant_id=delivery.event.tenant_id,
         entity_id=delivery.event.root,
         tool_id=delivery.handler,
+        event_id=delivery.event.id,
+        trace_id=_trace_id(delivery.event),
         data=_common(delivery, "fenced"),
     )
+
+
+def _trace_id(event: Event) -> str | None:
+    return (trace_id(event.traceparent) or None) if event.traceparent else None
 
 
 def _common(delivery: Delivery, outcome: str) -> dict[str, Any]:
     event = delivery.event
     return {
         "outcome": outcome,
-        "event_id": event.id,
         "event_type": event.type,
         "message_id": delivery.message.id,
         "correlation_id": event.correlation_id,
@@ -93,6 +102,8 @@ def step_fact(  # noqa: PLR0917 - the last three say what went wrong
         tenant_id=delivery.event.tenant_id,
         entity_id=delivery.event.root,
         tool_id=delivery.handler,
+        event_id=delivery.event.id,
+        trace_id=_trace_id(delivery.event),
         data=data,
     )
 
@@ -105,6 +116,7 @@ def wave_fact(letter: DeadLetter, at: datetime) -> Fact:
         subtype="poison_wave",
         at=at,
         tool_id=letter.handler or None,
+        event_id=letter.event.id if letter.event else None,
         data={"domain": letter.domain, **details_of(letter)},
     )
 

@@ -27,7 +27,7 @@ from angzarr.errors import (
     text_of,
 )
 from angzarr.events.event import Message
-from angzarr.facts import Fact, FactLog
+from angzarr.facts.fact import Fact, FactLog
 from angzarr.ordering.lane import Gap, Summary, Waiting, Why
 from angzarr.ordering.lanes import Lanes
 from angzarr.runtime.failures import FailureCounts, LogThrottle, is_machine_fault

@@ -21,7 +21,7 @@ from angzarr.delivery.delivery import DeadLettered, Delivery, Handled, Outcome, 
 from angzarr.delivery.delivery_facts import wave_fact
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.letter_builder import DeadLetterBuilder
-from angzarr.facts import FactLog
+from angzarr.facts.fact import FactLog
 from angzarr.resilience.breaker import Barred, Breakers, Permit
 from angzarr.resilience.breaker_guard import WAVE
 from angzarr.resilience.breaker_rules import PROBE_WAIT, chance_of

@@ -38,7 +38,7 @@ from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
 from angzarr.errors import BrokerUnavailable, GiveUp, is_absence
 from angzarr.events.event import Message
-from angzarr.facts import FactLog
+from angzarr.facts.fact import FactLog
 from angzarr.resilience.idempotency import (
     ClaimEnd,
     Complete,

@@ -30,7 +30,7 @@ from angzarr.delivery.letter_builder import DeadLetterBuilder, component_type_of
 from angzarr.errors import text_of
 from angzarr.events import headers as names
 from angzarr.events.event import Message
-from angzarr.facts import Fact, FactLog
+from angzarr.facts.fact import Fact, FactLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +135,7 @@ def _fact(letter: DeadLetter) -> Fact:
         subtype=letter.reason.value,
         at=letter.sent_to_dlq_at,
         tool_id=letter.handler or None,
+        event_id=letter.event.id if letter.event else None,
         data={"outcome": "dead_lettered", **details_of(letter)},
     )
 

@@ -29,7 +29,7 @@ from angzarr.demo.journal import (
 )
 from angzarr.demo.view import summary
 from angzarr.errors import ConfigurationError, PublishIncomplete
-from angzarr.facts import Fact
+from angzarr.facts.fact import Fact
 
 #: The share of the events that is published once more with the same id.
 TWICE: Final = 0.05
@@ -257,7 +257,7 @@ class EventScript(DemoScript):
 
     def result(self) -> Accounted:
         """The account, once the last facts are written."""
-        from angzarr.adapters.sql.delivery.facts import SqlFactLog
+        from angzarr.adapters.sql.facts.log import SqlFactLog
 
         log = SqlFactLog(self.app.run.facts)
         try:
@@ -277,7 +277,7 @@ def _outcomes(log: Any) -> dict[Pair, Counter[str]]:
     page: list[Fact] = log.read(limit=_FACTS_PAGE)
     while page:
         for fact in page:
-            pair = Pair(fact.tool_id or "", str(fact.data.get("event_id")))
+            pair = Pair(fact.tool_id or "", str(fact.event_id))
             told[pair][str(fact.data.get("outcome"))] += 1
         page = log.read(after=page[-1].id, limit=_FACTS_PAGE)
     return told

@@ -15,7 +15,7 @@ from typing import Final
 
 from angzarr.clock import Clock
 from angzarr.errors import AngzarrError, DecodeError
-from angzarr.facts import Fact, FactLog
+from angzarr.facts.fact import Fact, FactLog
 from angzarr.sagas.log import AskedAgain, Case, RejectionLog, RejectionStatus
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.rejection import Rejection, read_rejection

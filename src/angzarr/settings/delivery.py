@@ -31,6 +31,8 @@ class FactSettings(Section):
     """Where facts go besides the structured log (spec F1)."""
 
     url: str | None = Field(default=None, repr=False)
+    #: Migrate the table of facts automatically.
+    migrate: bool = True
     #: One INFO line a fact; by default only where no database takes them.
     log: bool | None = None
 

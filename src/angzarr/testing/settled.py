@@ -27,7 +27,7 @@ from angzarr.errors import DecodeError, text_of
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.events.headers import number_or
-from angzarr.facts import Fact
+from angzarr.facts.fact import Fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from angzarr.delivery.context import RUNNING
 from angzarr.delivery.handlers import Handler
 from angzarr.delivery.poison_wave import breaker_of
 from angzarr.errors import ConfigurationError
-from angzarr.facts import FactLog
+from angzarr.facts.fact import FactLog
 from angzarr.resilience.breaker import BreakerControls, Breakers, BreakerSettings, Watches
 from angzarr.resilience.breaker_guard import BreakerGuard, Guard, check_full_name
 from angzarr.resilience.budget import Budgets

@@ -15,7 +15,7 @@ from angzarr.maintenance.schema_versions import TablesUpkeep
 from angzarr.settings.settings import Settings
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import event_store as ordering_wiring
-from angzarr.wiring.stores import EMBEDDED, extra, is_embedded
+from angzarr.wiring.stores import EMBEDDED, extra, facts_url, is_embedded
 
 if TYPE_CHECKING:  # the analysis is imported only where it is used
     from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
@@ -98,11 +98,11 @@ def openers(
     wanted = names or [
         name
         for name, door in _DOORS.items()
-        if door.url(settings, broker) not in {None, "memory://"}
+        if not (door.url(settings, broker) or "memory").startswith("memory")
     ]
     if not wanted:
         msg = (
-            "no database is configured: set ledger, books or ordering.url, e.g."
+            "no database is configured: set ledger, books, facts.url or ordering.url, e.g."
             " ledger: postgresql+psycopg://localhost/angzarr"
         )
         raise ConfigurationError(msg)
@@ -129,9 +129,17 @@ def _open_ordering(settings: Settings, broker: str) -> TablesUpkeep:
     )
 
 
+def _open_facts(settings: Settings, broker: str) -> TablesUpkeep:
+    url = facts_url(settings, broker)
+    if url is None:
+        msg = "no table of facts is configured: set facts.url or ANGZARR_FACTS__URL to a database"
+        raise ConfigurationError(msg)
+    return _opened(url, "angzarr.adapters.sql.facts.tables", "FACTS")
+
+
 def _opened(url: str, module: str, schema: str) -> TablesUpkeep:
     """The upkeep of *schema* in the database at *url*; connects when first used."""
-    if url == "memory://":
+    if url.startswith("memory"):
         msg = f"{schema.lower()} are kept in memory, where there are no tables to look after"
         raise ConfigurationError(msg)
     with extra("psycopg"):
@@ -147,5 +155,6 @@ _DOORS: Final[Mapping[str, _Door]] = {
     "ledger": _Door(ledger_url, open_upkeep),
     "books": _Door(books_wiring.books_url, _open_books),
     "ordering": _Door(ordering_wiring.ordering_url, _open_ordering),
+    "facts": _Door(facts_url, _open_facts),
 }
 NAMES: Final = tuple(_DOORS)

@@ -15,7 +15,7 @@ from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.events.publication import Publisher
-from angzarr.facts import FactLog
+from angzarr.facts.fact import FactLog
 from angzarr.fleet import Fleet
 from angzarr.maintenance.schema_versions import TablesUpkeep
 from angzarr.payloads.store import PayloadStore

@@ -10,7 +10,7 @@ from celery import Celery
 from angzarr.adapters.celery.publish.routing import CeleryRouting
 from angzarr.delivery.schedule import OpenSchedule
 from angzarr.errors import ConfigurationError
-from angzarr.facts import FactLog
+from angzarr.facts.fact import FactLog
 from angzarr.projections.checkpoint import OrderingStores
 from angzarr.resilience.claim_memory import LEASE, Tenure
 from angzarr.runtime.processes import OncePerProcess

@@ -34,7 +34,7 @@ _SERVERS: Final = {
     "sqs": ("angzarr.adapters.sqs.transport", "angzarr.adapters.sqs.dead_letters"),
     "kafka": ("angzarr.adapters.kafka.dead_letters",),
     "postgresql": (
-        "angzarr.adapters.sql.delivery.idempotency", "angzarr.adapters.sql.delivery.facts",
+        "angzarr.adapters.sql.delivery.idempotency", "angzarr.adapters.sql.facts.log",
         "sqlalchemy.dialects.postgresql.psycopg",
     ),
     "sqlite": ("angzarr.adapters.sql.delivery.idempotency", "sqlalchemy.dialects.sqlite"),

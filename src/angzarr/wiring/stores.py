@@ -17,7 +17,7 @@ from angzarr.delivery.compensation import StepLog
 from angzarr.delivery.invoke import Hook
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
-from angzarr.facts import FactLog
+from angzarr.facts.fact import FactLog
 from angzarr.fleet import Fleet
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, OwnerLeases
@@ -201,15 +201,20 @@ def sql_engine(url: str, *, power_safe: bool = True) -> Any:
         return sql.build_engine(url, power_safe=power_safe)
 
 
+def facts_url(settings: Settings, broker: str) -> str | None:
+    """The URL of the table of facts; None: there is none."""
+    return settings.facts.url or (EMBEDDED if is_embedded(broker) else None)
+
+
 def open_facts(settings: Settings, broker: str) -> FactLog:
     """The fact log: SQL where a URL is set or the broker is embedded, else log lines."""
-    url = settings.facts.url or (EMBEDDED if is_embedded(broker) else None)
+    url = facts_url(settings, broker)
     sinks: list[FactLog] = []
     if url and url.startswith("memory"):
         sinks.append(importlib.import_module("angzarr.adapters.memory.facts").shared(url))
     elif url:
-        sql = importlib.import_module("angzarr.adapters.sql.delivery.facts")
-        sinks.append(sql.SqlFactLog(sql_engine(url)))
+        sql = importlib.import_module("angzarr.adapters.sql.facts.log")
+        sinks.append(sql.SqlFactLog(sql_engine(url), migrate=settings.facts.migrate))
     if settings.facts.log or (settings.facts.log is None and not sinks):
         log = importlib.import_module("angzarr.adapters.structlog.own_lines")
         sinks.append(log.StructlogFactLog())

@@ -174,7 +174,7 @@ def test_a_failing_undo_stops_no_other_and_stays_in_the_log(world, shop, caplog)
     assert [step.name for step in logged(world).steps] == ["a refund"]
     (fact,) = (fact for fact in world.journal.facts if fact.subtype == "step_not_undone")
     assert (fact.type, fact.data["step"]) == ("error", "a refund")
-    assert (fact.data["error_message"], fact.data["event_id"]) == ("the bank says no", "e1")
+    assert (fact.data["error_message"], fact.event_id) == ("the bank says no", "e1")
     assert "step_not_undone" in caplog.text
 
 

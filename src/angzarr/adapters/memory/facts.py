@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from angzarr.facts import Fact, FactLog
+from angzarr.facts.fact import Fact, FactLog
 
 _log = logging.getLogger("angzarr.facts")
 

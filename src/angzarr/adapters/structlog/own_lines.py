@@ -20,7 +20,7 @@ from angzarr.adapters.structlog.logs import (
 )
 from angzarr.adapters.structlog.written_together import handle_all, takes_json, write_json
 from angzarr.analysis.alerts.alert_form import AlertSeverity
-from angzarr.facts import Fact
+from angzarr.facts.fact import Cost, Fact
 from angzarr.runtime.cooperative import gather
 from angzarr.runtime.group_commit import GROUP_COMMIT
 from angzarr.webhooks import PostResult
@@ -143,13 +143,24 @@ def _fact_fields(fact: Fact) -> dict[str, object]:
         ("tenant_id", fact.tenant_id),
         ("entity_id", fact.entity_id),
         ("tool_id", fact.tool_id),
+        ("event_id", fact.event_id),
+        ("trace_id", fact.trace_id),
         ("asset_id", fact.asset_id),
         ("config_id", fact.config_id),
         ("config_version", fact.config_version),
+        ("resolves", fact.resolves),
     )
     said |= {name: value for name, value in named if value is not None}
+    if fact.cost is not None:
+        said |= _cost_fields(fact.cost)
     said["data"] = dict(fact.data)
     return said
+
+
+def _cost_fields(cost: Cost) -> dict[str, object]:
+    said: dict[str, object] = {"amount": f"{cost.amount:f}", "currency": cost.currency}
+    named = (("from_entity", cost.from_entity), ("to_entity", cost.to_entity))
+    return said | {name: value for name, value in named if value is not None}
 
 
 ALERT_LOG = "angzarr.alerts"

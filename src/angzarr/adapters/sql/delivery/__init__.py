@@ -1,1 +1,1 @@
-"""Claims, steps, delays, facts and the fleet in SQL."""
+"""Claims, steps, delays and the fleet in SQL."""

@@ -231,6 +231,10 @@ class SchemaDatabase:
             self._schema.make_ready(self.engine, migrate=self._migrate)
             self._is_ready = True
 
+    def look_again(self) -> None:
+        """See with the next transaction whether the tables are ready: they may be gone."""
+        self._is_ready = False
+
     def write(self, step: Callable[[Connection], _Answer], *, once: bool = False) -> _Answer:
         """Run *step*, which must be idempotent, in a transaction that may write.
 

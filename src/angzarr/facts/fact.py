@@ -1,13 +1,24 @@
-"""Facts: what happened to each delivery, appended and never changed (spec F1)."""
+"""One fact, and the port of the log that keeps facts (spec F1)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Protocol
 
 from angzarr.runtime.fast_init import fast_init
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What was spent: *amount* of *currency* (ISO 4217), by whom and on whom (spec F2)."""
+
+    amount: Decimal
+    currency: str
+    from_entity: str | None = None
+    to_entity: str | None = None
 
 
 @fast_init
@@ -22,9 +33,14 @@ class Fact:
     tenant_id: str | None = None
     entity_id: str | None = None  # the aggregate's root
     tool_id: str | None = None  # the handler
+    event_id: str | None = None
+    trace_id: str | None = None  # of the W3C trace context, 32 hexadecimal digits
     asset_id: str | None = None
     config_id: str | None = None
     config_version: str | None = None
+    #: The id of the error fact that this fact resolved.
+    resolves: str | None = None
+    cost: Cost | None = None  # of a fact of type "cost"
     data: Mapping[str, Any] = field(default_factory=dict)  # JSON; what is not is written as text
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import islice
 
-from angzarr.facts import Fact
+from angzarr.facts.fact import Fact
 from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.facts")

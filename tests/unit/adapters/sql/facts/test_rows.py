@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contracts.facts import AT, a_fact
 
-from angzarr.adapters.sql.delivery.facts import MAX_TEXT, fact_of, key_of, row_of, utc
+from angzarr.adapters.sql.engine.statements import utc
+from angzarr.adapters.sql.facts.rows import MAX_TEXT, fact_of, key_of, row_of
 
 TEXTS = st.text(st.characters(codec=None))
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary()

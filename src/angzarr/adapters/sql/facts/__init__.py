@@ -1,0 +1,1 @@
+"""Facts in SQL: their table, rows, log and spool."""

@@ -1,0 +1,129 @@
+"""Facts in SQL: spooled in memory, written in batches by one thread a process (spec F1)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Engine, Select, select
+from sqlalchemy.exc import ProgrammingError
+
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.engine.schema import SchemaDatabase
+from angzarr.adapters.sql.engine.statements import insert_into, utc
+from angzarr.adapters.sql.facts.rows import fact_of, key_of, row_of
+from angzarr.adapters.sql.facts.spool import BATCH, MOST, FactSpool
+from angzarr.adapters.sql.facts.tables import FACTS, facts
+from angzarr.errors import Unavailable
+from angzarr.facts.fact import Fact
+
+_log = logging.getLogger("angzarr.facts")
+
+
+class SqlFactLog:
+    """Facts in the table ``facts``, which is made, or upgraded, when the first one is written.
+
+    *most* facts are kept in memory while the database is away; see FactSpool for what happens
+    beyond. A worker that is killed loses what waited, LINGER's worth on a healthy database.
+    """
+
+    def __init__(
+        self,
+        database: Engine | str,
+        *,
+        most: int = MOST,
+        batch: int = BATCH,
+        migrate: bool = True,
+    ) -> None:
+        self._engine = build_engine(database) if isinstance(database, str) else database
+        self._database = SchemaDatabase(FACTS, self._engine, migrate=migrate)
+        new = insert_into(self._engine, facts)
+        self._insert = new.on_conflict_do_nothing(index_elements=["id"])
+        self._spool = FactSpool(self._write, most=most, batch=batch)
+
+    @property
+    def dropped(self) -> int:
+        """How many facts this process lost to a full spool or to an end without a database."""
+        return self._spool.dropped
+
+    def append(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> None:  # noqa: ARG002 - spooled at once
+        """Spool *facts*; they are written soon."""
+        self._spool.append(facts)
+
+    def close(self) -> None:
+        """Write what is spooled, giving up after two seconds."""
+        self._spool.close()
+
+    def read(
+        self,
+        *,
+        type: str | None = None,
+        subtype: str | None = None,
+        tool_id: str | None = None,
+        since: datetime | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[Fact]:
+        """At most *limit* facts in the order in which they were written.
+
+        *after* is the id of the last fact already seen; raises LookupError for an unknown one.
+        Raises Unavailable if the database is away.
+        """
+        equal = {"type": type, "subtype": subtype, "tool_id": tool_id}
+        wanted = _wanted(equal, since).order_by(facts.c.position).limit(limit)
+        if after is not None:
+            wanted = wanted.where(facts.c.position > self._position(after))
+        rows = self._database.read(lambda connection: connection.execute(wanted).mappings().all())
+        return [fact_of(row) for row in rows]
+
+    def _position(self, id: str) -> int:
+        found = select(facts.c.position).where(facts.c.id == key_of(id))
+        position = self._database.read(lambda connection: connection.execute(found).scalar())
+        if position is None:
+            msg = f"no fact has the id {id!r}"
+            raise LookupError(msg)
+        return int(position)
+
+    def _write(self, facts: Sequence[Fact]) -> None:
+        """Write *facts*; raises if the database, not a fact, is at fault."""
+        rows = _rows(facts)
+        try:
+            self._run(rows)
+        except (Unavailable, ProgrammingError):
+            self._database.look_again()  # perhaps the table is gone
+            raise
+        except Exception:  # noqa: BLE001 - one bad row must not hold up all others
+            self._write_each(rows)
+
+    def _write_each(self, rows: Sequence[dict[str, Any]]) -> None:
+        for row in rows:
+            try:
+                self._run([row])
+            except (Unavailable, ProgrammingError):
+                raise
+            except Exception:  # noqa: BLE001 - no try will make the database take it
+                _log.exception("fact_refused: %s", row["id"])
+
+    def _run(self, rows: Sequence[dict[str, Any]]) -> None:
+        if rows:  # without any, SQLAlchemy would insert one row of defaults
+            self._database.write(lambda connection: connection.execute(self._insert, rows))
+
+
+def _rows(facts: Sequence[Fact]) -> list[dict[str, Any]]:
+    rows = []
+    for fact in facts:
+        try:
+            rows.append(row_of(fact))
+        except Exception:  # noqa: BLE001 - its data may do anything when read
+            _log.exception("fact_refused: it cannot be written as a row")
+    return rows
+
+
+def _wanted(equal: Mapping[str, str | None], since: datetime | None) -> Select[Any]:
+    wanted = select(facts)
+    for name, value in equal.items():
+        if value is not None:
+            wanted = wanted.where(facts.c[name] == value)
+    return wanted if since is None else wanted.where(facts.c.timestamp >= utc(since))
