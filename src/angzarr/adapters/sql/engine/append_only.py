@@ -1,4 +1,4 @@
-"""Append-only tables: the database refuses UPDATE, DELETE and TRUNCATE, whoever asks for it.
+"""Append-only tables: the database refuses UPDATE, DELETE and TRUNCATE.
 
 A table that is pruned has a table of one time beside it: rows before that time may be deleted, in
 the transaction that wrote it there. All else is refused for good.
