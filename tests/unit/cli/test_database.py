@@ -15,11 +15,13 @@ from tests.contracts.rejections import a_case
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.tables import HEAD, book_decisions, books_version
+from angzarr.adapters.sql.facts.tables import HEAD as FACTS_HEAD
 from angzarr.adapters.sql.ledger.tables import HEAD as LEDGER_HEAD
 from angzarr.adapters.sql.ordering.tables import HEAD as ORDERING_HEAD
 from angzarr.aggregates.book import Address, Write
 from angzarr.cli.main import main
 from angzarr.sagas.log import RejectionStatus
+from angzarr.wiring.ledger import NAMES
 from apps import module_with
 
 PLACE = Address("player", "p")
@@ -67,24 +69,24 @@ def test_all_tables_are_upgraded_by_one_command(app, run):
     missing = run("database", "version").splitlines()
     assert missing == [
         f"{name} none: no tables yet; they are made when it is first used"
-        for name in ("ledger", "books", "ordering")
+        for name in NAMES
     ]
     assert run("database", "upgrade").splitlines() == [
         f"ledger upgraded from nothing to {LEDGER_HEAD}",
         f"books upgraded from nothing to {HEAD}",
         f"ordering upgraded from nothing to {ORDERING_HEAD}",
+        f"facts upgraded from nothing to {FACTS_HEAD}",
     ]
-    assert run("database", "upgrade").count("nothing to do") == 3
-    assert run("database", "version").count("as this release needs it") == 3
-    assert run("database", "check").count("nothing differs") == 3
+    assert run("database", "upgrade").count("nothing to do") == len(NAMES)
+    assert run("database", "version").count("as this release needs it") == len(NAMES)
+    assert run("database", "check").count("nothing differs") == len(NAMES)
 
 
 def test_the_tables_of_one_schema_are_upgraded_alone(app, run):
     assert run("database", "upgrade", "books") == f"books upgraded from nothing to {HEAD}\n"
     shown = json.loads(run("database", "version", "--json"))
-    assert {name: one["standing"] for name, one in shown.items()} == {
-        "ledger": "missing", "books": "current", "ordering": "missing",
-    }  # fmt: skip
+    standings = {name: one["standing"] for name, one in shown.items()}
+    assert standings == dict.fromkeys(NAMES, "missing") | {"books": "current"}
     assert json.loads(run("database", "upgrade", "books", "--json")) == {
         "books": {"revision": HEAD, "needed": HEAD, "standing": "current", "now": HEAD}
     }

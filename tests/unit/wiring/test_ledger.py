@@ -24,15 +24,15 @@ def names(broker=REDIS, **said):
 
 
 def test_all_that_have_a_database_are_looked_after():
-    assert names(MEMORY) == ["ledger", "books", "ordering"]
+    assert names(MEMORY) == ["ledger", "books", "ordering", "facts"]
     assert names(ledger=POSTGRES) == ["ledger"]
     assert names(books=POSTGRES) == ["books", "ordering"]
     assert names(ordering={"url": POSTGRES}) == ["ordering"]
-    assert names(MEMORY, books="memory://") == ["ledger"]
+    assert names(MEMORY, books="memory://") == ["ledger", "facts"]
 
 
 def test_none_at_all_is_said_with_what_to_set():
-    with pytest.raises(ConfigurationError, match="set ledger, books or"):
+    with pytest.raises(ConfigurationError, match="set ledger, books, facts.url or"):
         names()
 
 
