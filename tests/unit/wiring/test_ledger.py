@@ -42,6 +42,8 @@ def test_none_at_all_is_said_with_what_to_set():
         ("ledger", REDIS, {}, "no ledger is configured"),
         ("books", REDIS, {}, "set books, e.g."),
         ("ordering", REDIS, {}, r"set ordering\.url, e\.g\."),
+        ("facts", REDIS, {}, r"set facts\.url or ANGZARR_FACTS__URL to a database"),
+        ("facts", REDIS, {"facts": {"url": "memory://x"}}, "in memory, where there are no tables"),
         ("books", MEMORY, {"books": "memory://"}, "in memory, where there are no tables"),
     ],
 )
@@ -53,8 +55,9 @@ def test_what_is_named_and_has_no_database_is_said_with_what_to_set(name, broker
 
 @pytest.mark.parametrize("name", ledger_wiring.NAMES)
 def test_tables_are_made_and_closed_twice(tmp_path, name):
-    urls = dict.fromkeys(("ledger", "books"), f"sqlite:///{tmp_path / 'all.db'}")
-    upkeep = ledger_wiring.openers(load(urls, None), MEMORY, [name])[name]()
+    url = f"sqlite:///{tmp_path / 'all.db'}"
+    said = {"ledger": url, "books": url, "facts": {"url": url}}
+    upkeep = ledger_wiring.openers(load(said, None), MEMORY, [name])[name]()
     assert upkeep.revision().standing is SchemaStanding.MISSING
     assert upkeep.upgrade().standing is SchemaStanding.MISSING
     assert upkeep.revision().standing is SchemaStanding.CURRENT
