@@ -26,6 +26,14 @@ class MemoryFactLog:
             for fact in facts:
                 self._by_id.setdefault(fact.id, fact)
 
+    def add(self, fact: Fact, /) -> Fact | None:
+        """Keep *fact*, or return the one that has its id already."""
+        with self._lock:
+            before = self._by_id.get(fact.id)
+            if before is None:
+                self._by_id[fact.id] = fact
+            return before
+
     def close(self) -> None:
         """Do nothing: nothing is held back."""
 

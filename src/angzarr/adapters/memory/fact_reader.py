@@ -1,0 +1,182 @@
+"""Facts of this process, asked; for tests and for a look inside a demo (spec F1)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Context, Decimal
+from itertools import islice
+from typing import Any, Final
+
+from angzarr.adapters.memory.facts import MemoryFactLog
+from angzarr.facts.fact import Fact
+from angzarr.facts.query import (
+    EQUAL,
+    EVERY,
+    LONGEST_PAGE,
+    CostSum,
+    FactCount,
+    FactCursor,
+    FactField,
+    FactOrder,
+    FactPage,
+    FactQuery,
+    fact_page_of,
+    read_fact_cursor,
+)
+from angzarr.facts.resolution import (
+    ERROR,
+    WorkEnding,
+    endings_of,
+    is_run,
+    resolve,
+    resolves_any,
+)
+
+_Row = tuple[FactCursor, Fact]
+#: Digits of a sum: no amount is rounded.
+_EXACT: Final = Context(prec=100_000)
+
+_BY_TIME: Final = frozenset({FactOrder.NEWEST, FactOrder.OLDEST})
+_BACKWARD: Final = frozenset({FactOrder.NEWEST, FactOrder.LATEST_ARRIVAL})
+
+
+class MemoryFactReader:
+    """Fulfils `FactReader` for the facts of *log*, which takes new ones itself."""
+
+    def __init__(self, log: MemoryFactLog) -> None:
+        self._log = log
+
+    def find(
+        self,
+        wanted: FactQuery,
+        /,
+        *,
+        order: FactOrder = FactOrder.NEWEST,
+        limit: int = 100,
+        after: str = "",
+    ) -> FactPage:
+        """A page of facts."""
+        rows = sorted(self._rows(wanted), key=_key(order), reverse=order in _BACKWARD)
+        if after:
+            behind = _key(order)((read_fact_cursor(after), _NONE))
+            backward = order in _BACKWARD
+            rows = [
+                row
+                for row in rows
+                if (_key(order)(row) < behind if backward else _key(order)(row) > behind)
+            ]
+        limit = min(limit, LONGEST_PAGE)
+        return fact_page_of(rows[: limit + 1], limit)
+
+    def get(self, fact_id: str, /) -> Fact | None:
+        """The fact of this id."""
+        return next((one for one in self._log.read() if one.id == fact_id), None)
+
+    def history(self, event_id: str, tool_id: str | None, /, *, limit: int = 200) -> FactPage:
+        """The last facts of the runs of an event by a handler, oldest first."""
+        limit = min(limit, LONGEST_PAGE)
+        wanted = FactQuery(event_id=event_id, only_runs=True)
+        rows = sorted(self._rows(wanted), key=_key(FactOrder.OLDEST))
+        theirs = [row for row in rows if row[1].tool_id == tool_id]
+        page = fact_page_of(theirs[-limit:], limit)
+        return FactPage(facts=page.facts, cursors=page.cursors, more=len(theirs) > limit)
+
+    def resolutions(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
+        """Of each error fact that is resolved: the fact that resolved it."""
+        ids = {one.id for one in facts}
+        able = [one for one in self._oldest_first() if resolves_any(one)]
+        return resolve(facts, [one for one in able if one.resolves in ids], self._endings(able))
+
+    def resolved_by(self, fact_id: str, /) -> Sequence[Fact]:
+        """The error facts that this fact resolved."""
+        errors = [one for one in self._oldest_first() if one.type == ERROR]
+        found = self.resolutions(errors)
+        theirs = (one for one in errors if one.id in found and found[one.id].id == fact_id)
+        return list(islice(theirs, LONGEST_PAGE))
+
+    def stats(
+        self, wanted: FactQuery, by: Sequence[FactField], /, *, limit: int = LONGEST_PAGE
+    ) -> Sequence[FactCount]:
+        """The numbers of facts, most first."""
+        counts = Counter(_values(fact, by) for _, fact in self._rows(wanted))
+        found = [FactCount(values, number) for values, number in counts.most_common()]
+        return found[: min(limit, LONGEST_PAGE)]
+
+    def costs(
+        self, wanted: FactQuery, by: Sequence[FactField], /, *, limit: int = LONGEST_PAGE
+    ) -> Sequence[CostSum]:
+        """The sums of costs by currency."""
+        sums: defaultdict[tuple[tuple[str | None, ...], str], list[Decimal]] = defaultdict(list)
+        for _, fact in self._rows(wanted):
+            if fact.cost is not None:
+                sums[_values(fact, by), fact.cost.currency].append(fact.cost.amount)
+        found = [
+            CostSum(values, currency, _sum(amounts), len(amounts))
+            for (values, currency), amounts in sums.items()
+        ]
+        found.sort(key=lambda one: (one.currency, -one.amount))
+        return found[: min(limit, LONGEST_PAGE)]
+
+    def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def _rows(self, wanted: FactQuery) -> list[_Row]:
+        numbered = enumerate(self._log.read(), 1)
+        return [
+            (FactCursor(fact.at.astimezone(UTC), number), fact)
+            for number, fact in numbered
+            if _fits(fact, wanted)
+        ]
+
+    def _oldest_first(self) -> list[Fact]:
+        return [fact for _, fact in sorted(self._rows(EVERY), key=_key(FactOrder.OLDEST))]
+
+    def _endings(self, able: Sequence[Fact]) -> list[WorkEnding]:
+        by_id = {one.id: one for one in self._log.read() if one.type == ERROR}
+        return [end for one in able for end in endings_of(one, by_id.get(one.resolves or ""))]
+
+
+_NONE: Final = Fact(id="", type="", subtype="", at=datetime.min.replace(tzinfo=UTC))
+
+
+def _key(order: FactOrder) -> Callable[[_Row], Any]:
+    if order in _BY_TIME:
+        return lambda row: row[0]
+    return lambda row: row[0].position
+
+
+def _fits(fact: Fact, wanted: FactQuery) -> bool:
+    asked = ((getattr(wanted, name), getattr(fact, name)) for name in EQUAL)
+    return (
+        all(value is None or value == there for value, there in asked)
+        and (wanted.since is None or wanted.since <= fact.at)
+        and (wanted.until is None or fact.at < wanted.until)
+        and (not wanted.only_runs or is_run(fact))
+    )
+
+
+def _values(fact: Fact, by: Sequence[FactField]) -> tuple[str | None, ...]:
+    return tuple(_value(fact, field) for field in by)
+
+
+def _value(fact: Fact, field: FactField) -> str | None:
+    match field:
+        case FactField.TYPE | FactField.SUBTYPE:
+            return str(getattr(fact, field.value))
+        case FactField.DAY:
+            return fact.at.astimezone(UTC).date().isoformat()
+        case FactField.ERROR_CODE:
+            code = fact.data.get("error_code")
+            return None if code is None else str(code)
+        case _:
+            value: str | None = getattr(fact, f"{field.value}_id")
+            return value
+
+
+def _sum(amounts: Sequence[Decimal]) -> Decimal:
+    total = Decimal(0)
+    for one in amounts:
+        total = _EXACT.add(total, one)
+    return total

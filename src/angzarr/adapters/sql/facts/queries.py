@@ -1,0 +1,283 @@
+"""Questions to the table of facts: pages, what resolved what, counts and sums (spec F1, F2).
+
+Pages are read from an index in their order and begin behind the last fact of the page before.
+"""
+
+from __future__ import annotations
+
+import decimal
+import sqlite3
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    RowMapping,
+    Select,
+    Text,
+    and_,
+    cast,
+    func,
+    or_,
+    select,
+)
+
+from angzarr.adapters.sql.engine.statements import among
+from angzarr.adapters.sql.facts.rows import fact_of
+from angzarr.adapters.sql.facts.tables import facts
+from angzarr.adapters.sql.ledger.column_types import stored_name
+from angzarr.facts.fact import Fact
+from angzarr.facts.query import (
+    EQUAL,
+    CostSum,
+    FactCount,
+    FactCursor,
+    FactField,
+    FactOrder,
+    FactPage,
+    FactQuery,
+    fact_page_of,
+)
+from angzarr.facts.resolution import (
+    ENDED_WELL,
+    ERROR,
+    LIFECYCLE,
+    Work,
+    WorkEnding,
+    endings_of,
+    work_of,
+)
+
+_AT: Final = facts.c.timestamp
+_PLACE: Final = facts.c.position
+_COLUMNS: Final = {
+    FactField.TYPE: facts.c.type,
+    FactField.SUBTYPE: facts.c.subtype,
+    FactField.TOOL: facts.c.tool_id,
+    FactField.TENANT: facts.c.tenant_id,
+    FactField.EVENT: facts.c.event_id,
+}
+#: How a sum of amounts is called in SQLite, which has no exact numbers.
+_SUM: Final = "angzarr_exact_sum"
+
+
+def read_facts(
+    connection: Connection,
+    wanted: FactQuery,
+    order: FactOrder,
+    limit: int,
+    behind: FactCursor | None,
+) -> FactPage:
+    """A page of facts."""
+    page = select(facts).where(*conditions_of(wanted)).limit(limit + 1)
+    page = page.order_by(*_ordered(order))
+    if behind is not None:
+        page = page.where(_follows(order, behind))
+    return page_of(connection.execute(page).mappings().all(), limit)
+
+
+def page_of(rows: Sequence[RowMapping], limit: int) -> FactPage:
+    """The page of *rows*."""
+    return fact_page_of(
+        [(FactCursor(row["timestamp"], row["position"]), fact_of(row)) for row in rows], limit
+    )
+
+
+def read_history(connection: Connection, work: Work, limit: int) -> FactPage:
+    """The last facts of the runs of *work*, oldest first; `more`: there are earlier ones."""
+    newest = _of_work(work).where(_is_run()).order_by(*_ordered(FactOrder.NEWEST)).limit(limit + 1)
+    rows = connection.execute(newest).mappings().all()
+    page = page_of(rows[:limit][::-1], limit)
+    return FactPage(facts=page.facts, cursors=page.cursors, more=len(rows) > limit)
+
+
+def conditions_of(wanted: FactQuery) -> list[ColumnElement[bool]]:
+    """The conditions of *wanted*."""
+    asked = [(facts.c[name], getattr(wanted, name)) for name in EQUAL]
+    found = [column == stored_name(value) for column, value in asked if value is not None]
+    if wanted.since is not None:
+        found.append(wanted.since <= _AT)
+    if wanted.until is not None:
+        found.append(wanted.until > _AT)
+    if wanted.only_runs:
+        found.append(_is_run())
+    return found
+
+
+def _is_run() -> ColumnElement[bool]:
+    return or_(facts.c.type == ERROR, _ends_well())
+
+
+def _ends_well() -> ColumnElement[bool]:
+    return and_(facts.c.type == LIFECYCLE, facts.c.subtype.in_(ENDED_WELL))
+
+
+def _of_work(work: Work) -> Select[Any]:
+    event_id, tool_id = work
+    tool = facts.c.tool_id
+    theirs = tool.is_(None) if tool_id is None else tool == stored_name(tool_id)
+    return select(facts).where(facts.c.event_id == stored_name(event_id), theirs)
+
+
+def _ordered(order: FactOrder) -> Sequence[ColumnElement[Any]]:
+    match order:
+        case FactOrder.NEWEST:
+            return _AT.desc(), _PLACE.desc()
+        case FactOrder.OLDEST:
+            return _AT, _PLACE
+        case FactOrder.LATEST_ARRIVAL:
+            return (_PLACE.desc(),)
+        case FactOrder.ARRIVAL:
+            return (_PLACE,)
+
+
+def _follows(order: FactOrder, behind: FactCursor) -> ColumnElement[bool]:
+    """The condition that a fact comes after *behind*; its first part is what an index can use."""
+    at, place = behind
+    match order:
+        case FactOrder.NEWEST:
+            return and_(at >= _AT, or_(at > _AT, place > _PLACE))
+        case FactOrder.OLDEST:
+            return and_(at <= _AT, or_(at < _AT, place < _PLACE))
+        case FactOrder.LATEST_ARRIVAL:
+            return place > _PLACE
+        case FactOrder.ARRIVAL:
+            return place < _PLACE
+
+
+def naming_facts(connection: Connection, ids: Sequence[str]) -> list[Fact]:
+    """The facts that name one of these error facts, oldest first."""
+    if not ids:
+        return []
+    found = select(facts).where(among(connection, facts.c.resolves, ids), facts.c.type != ERROR)
+    return _facts_of(connection, found)
+
+
+def endings_in(connection: Connection, errors: Sequence[Fact]) -> list[WorkEnding]:
+    """The endings of the work of *errors*, oldest first."""
+    events = {work[0] for one in errors if (work := work_of(one)) is not None}
+    if not events:
+        return []
+    by_event = among(connection, facts.c.event_id, events)
+    own = _facts_of(connection, select(facts).where(by_event, or_(_ends_well(), _names_one())))
+    named = facts.alias("named")
+    of_named = among(connection, named.c.event_id, events)
+    through = (
+        select(facts, named.c.event_id.label("of_event"), named.c.tool_id.label("of_tool"))
+        .join(named, facts.c.resolves == named.c.id)
+        .where(of_named, named.c.type == ERROR, facts.c.type != ERROR)
+        .order_by(*_ordered(FactOrder.OLDEST))
+    )
+    found = [end for fact in own for end in endings_of(fact)]
+    rows = connection.execute(through).mappings()
+    found += [WorkEnding((row["of_event"], row["of_tool"]), fact_of(row)) for row in rows]
+    return sorted(found, key=lambda one: one.fact.at)  # which keeps the order of arrival
+
+
+def _names_one() -> ColumnElement[bool]:
+    return and_(facts.c.resolves.is_not(None), facts.c.type != ERROR)
+
+
+def errors_until(connection: Connection, work: Work, until: Fact, limit: int) -> list[Fact]:
+    """The last *limit* error facts of *work* that are not newer than *until*, oldest first."""
+    found = _of_work(work).where(facts.c.type == ERROR, until.at >= _AT)
+    newest = found.order_by(*_ordered(FactOrder.NEWEST)).limit(limit)
+    rows = connection.execute(newest).mappings().all()
+    return [fact_of(row) for row in reversed(rows)]
+
+
+def fact_by(connection: Connection, key: str) -> Fact | None:
+    """The fact of this stored id."""
+    row = connection.execute(select(facts).where(facts.c.id == key)).mappings().first()
+    return None if row is None else fact_of(row)
+
+
+def _facts_of(connection: Connection, found: Select[Any]) -> list[Fact]:
+    rows = connection.execute(found.order_by(*_ordered(FactOrder.OLDEST))).mappings()
+    return [fact_of(row) for row in rows]
+
+
+def count_facts(
+    connection: Connection, wanted: FactQuery, by: Sequence[FactField], limit: int
+) -> list[FactCount]:
+    """The numbers of facts, most first."""
+    values = _values(connection, by)
+    count = func.count()
+    asked = (
+        select(*values, count)
+        .select_from(facts)
+        .where(*conditions_of(wanted))
+        .group_by(*values)
+        .order_by(count.desc(), *values)
+        .limit(limit)
+    )
+    rows = connection.execute(asked)
+    return [FactCount(tuple(row[:-1]), row[-1]) for row in rows if row[-1]]
+
+
+def sum_costs(
+    connection: Connection, wanted: FactQuery, by: Sequence[FactField], limit: int
+) -> list[CostSum]:
+    """The sums of costs by currency, the largest of each first."""
+    values, currency = _values(connection, by), facts.c.currency
+    total, size = _total(connection)
+    asked = (
+        select(*values, currency, total, func.count())
+        .where(*conditions_of(wanted), facts.c.amount.is_not(None), currency.is_not(None))
+        .group_by(*values, currency)
+        .order_by(currency, size.desc(), *values)
+        .limit(limit)
+    )
+    rows = connection.execute(asked)
+    return [CostSum(tuple(row[:-3]), row[-3], Decimal(row[-2]), row[-1]) for row in rows]
+
+
+def _values(connection: Connection, by: Sequence[FactField]) -> list[ColumnElement[Any]]:
+    return [_value(connection, field).label(field.value) for field in by]
+
+
+def _value(connection: Connection, field: FactField) -> ColumnElement[Any]:
+    postgresql = connection.dialect.name == "postgresql"
+    match field:
+        case FactField.DAY if postgresql:
+            return func.to_char(func.timezone("UTC", _AT), "YYYY-MM-DD")
+        case FactField.DAY:
+            return func.strftime("%Y-%m-%d", _AT, type_=Text)
+        case FactField.ERROR_CODE if postgresql:
+            return func.json_extract_path_text(facts.c.data, "error_code")
+        case FactField.ERROR_CODE:
+            return cast(func.json_extract(facts.c.data, "$.error_code"), Text)
+        case _:
+            return _COLUMNS[field]
+
+
+def _total(connection: Connection) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    """The exact sum of amounts, and what sums are put in order by."""
+    if connection.dialect.name == "postgresql":
+        total: ColumnElement[Any] = func.sum(facts.c.amount)
+        return total, total
+    driver: Any = connection.connection.driver_connection
+    lent: sqlite3.Connection = driver
+    lent.create_aggregate(_SUM, 1, ExactSum)  # type: ignore[arg-type]  # a class that it calls
+    total = getattr(func, _SUM)(facts.c.amount, type_=Text)
+    return total, cast(total, Float)
+
+
+class ExactSum:
+    """Adds amounts up that are texts, and rounds none of them."""
+
+    _exact: Final = decimal.Context(prec=100_000)
+
+    def __init__(self) -> None:
+        self._total = Decimal(0)
+
+    def step(self, amount: str) -> None:
+        """Add *amount*."""
+        self._total = self._exact.add(self._total, Decimal(amount))
+
+    def finalize(self) -> str:
+        """The sum."""
+        return f"{self._total:f}"

@@ -1,0 +1,89 @@
+"""Which fact resolved an error fact. Pure: facts are never changed, so it is found when asked.
+
+A fact that names an error fact in `resolves` resolved it. A fact that handles or skips an event, or
+that names one of its error facts, ends the event for its handler: it resolved every error fact of
+both until then. An error fact resolves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from angzarr.facts.fact import Fact
+
+ERROR: Final = "error"
+LIFECYCLE: Final = "lifecycle"
+COST: Final = "cost"
+#: Of lifecycle facts, the subtypes by which an event ends well for its handler.
+ENDED_WELL: Final = ("handled", "skipped")
+
+#: The id of an event, and the handler.
+Work: TypeAlias = tuple[str, str | None]
+
+
+class WorkEnding(NamedTuple):
+    """A fact that ended the *work*."""
+
+    work: Work
+    fact: Fact
+
+
+def is_run(fact: Fact) -> bool:
+    """True if *fact* tells how a run of a handler ended: with an error, or well."""
+    return fact.type == ERROR or ends_well(fact)
+
+
+def ends_well(fact: Fact) -> bool:
+    """True if *fact* says that an event was handled or skipped."""
+    return fact.type == LIFECYCLE and fact.subtype in ENDED_WELL
+
+
+def work_of(fact: Fact) -> Work | None:
+    """The event and handler of *fact*; None: it is about no event."""
+    return None if fact.event_id is None else (fact.event_id, fact.tool_id)
+
+
+def resolves_any(fact: Fact) -> bool:
+    """True if *fact* can have resolved others."""
+    return ends_well(fact) or (fact.resolves is not None and fact.type != ERROR)
+
+
+def endings_of(fact: Fact, named: Fact | None = None) -> list[WorkEnding]:
+    """The work that *fact* ended; *named* is the error fact that it resolves, where it is known."""
+    if not resolves_any(fact):
+        return []
+    works = [work_of(fact), work_of(named) if named is not None else None]
+    return [WorkEnding(work, fact) for work in dict.fromkeys(works) if work is not None]
+
+
+def resolve(
+    errors: Iterable[Fact], naming: Sequence[Fact], endings: Sequence[WorkEnding]
+) -> dict[str, Fact]:
+    """The fact that resolved each error fact among *errors*, by its id; not all are resolved.
+
+    *naming* are the facts that name some of them, *endings* those of their work, both oldest
+    first and then as they arrived. The first that names one counts, else the first ending that is
+    not older than it.
+    """
+    named = {one.resolves: one for one in reversed(naming) if one.id != one.resolves}
+    found = {}
+    for error in errors:
+        if error.type != ERROR:
+            continue
+        fact = named.get(error.id) or _end(error, endings)
+        if fact is not None:
+            found[error.id] = fact
+    return found
+
+
+def _end(error: Fact, endings: Sequence[WorkEnding]) -> Fact | None:
+    work = work_of(error)
+    if work is None:
+        return None
+    later = (
+        one.fact
+        for one in endings
+        if one.work == work and one.fact.at >= error.at and one.fact.id != error.id
+    )
+    return next(later, None)
