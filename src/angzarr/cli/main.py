@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "demo": "angzarr.demo.command:demo",
     "dlq": "angzarr.cli.dlq.main:dlq",
     "doctor": "angzarr.cli.doctor:doctor",
+    "fact": "angzarr.cli.fact.main:fact",
     "fleet": "angzarr.cli.fleet:fleet",
     "flow": "angzarr.cli.flow:flow",
     "health": "angzarr.cli.health:health",

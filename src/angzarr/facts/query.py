@@ -182,3 +182,7 @@ class FactBook(Protocol):
         Nothing is changed in the latter case. Raises Unavailable where the store is away; adding
         the same fact again is safe.
         """
+
+
+class FactStore(FactReader, FactBook, Protocol):
+    """Facts that can be asked and added to, in one place."""

@@ -16,6 +16,7 @@ from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.events.publication import Publisher
 from angzarr.facts.fact import FactLog
+from angzarr.facts.query import FactStore
 from angzarr.fleet import Fleet
 from angzarr.maintenance.schema_versions import TablesUpkeep
 from angzarr.payloads.store import PayloadStore
@@ -34,6 +35,7 @@ from angzarr.wiring import startup_checks as checks
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.delivery import open_replay_outcomes
 from angzarr.wiring.dlq_rules import DeadLetterRules
+from angzarr.wiring.fact_store import open_fact_store
 from angzarr.wiring.process import ProcessParts
 
 if TYPE_CHECKING:
@@ -83,6 +85,10 @@ class Operations:
     def facts(self) -> FactLog:
         """Where this process appends facts that belong to no delivery."""
         return self._parts.facts
+
+    def open_fact_store(self) -> FactStore:
+        """The store of facts; raises ConfigurationError where no database keeps them."""
+        return open_fact_store(self.settings, self.broker_url)
 
     @property
     def ordering(self) -> OrderingStores:

@@ -43,7 +43,7 @@ _BACKWARD: Final = frozenset({FactOrder.NEWEST, FactOrder.LATEST_ARRIVAL})
 
 
 class MemoryFactReader:
-    """Fulfils `FactReader` for the facts of *log*, which takes new ones itself."""
+    """Fulfils `FactReader` and `FactBook` for the facts of *log*."""
 
     def __init__(self, log: MemoryFactLog) -> None:
         self._log = log
@@ -118,6 +118,10 @@ class MemoryFactReader:
         ]
         found.sort(key=lambda one: (one.currency, -one.amount))
         return found[: min(limit, LONGEST_PAGE)]
+
+    def add(self, fact: Fact, /) -> Fact | None:
+        """Add *fact*, or return the one that has its id."""
+        return self._log.add(fact)
 
     def close(self) -> None:
         """Do nothing: there are no connections."""

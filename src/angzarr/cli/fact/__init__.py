@@ -1,0 +1,1 @@
+"""angzarr fact: what happened to each delivery, asked by people and programs."""

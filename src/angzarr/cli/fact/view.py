@@ -1,0 +1,121 @@
+"""How a terminal shows facts: tables, one fact with its runs, and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from angzarr.analysis.ledger.export import json_text
+from angzarr.cli.terminal import console, moment, pairs, safe
+from angzarr.facts.fact import Fact
+from angzarr.facts.fact_json import RESOLUTION, summary_of
+from angzarr.facts.query import FactCount, FactField, FactPage
+from angzarr.facts.resolution import ERROR
+from angzarr.runtime.text import printable
+
+#: Characters of a message that a table or a line repeats.
+_LONGEST: Final = 120
+_COLOURS: Final = {ERROR: "red", "cost": "yellow"}
+
+
+def print_page(page: FactPage, resolutions: Mapping[str, Fact]) -> None:
+    """Print a page of facts."""
+    out = console()
+    if not page.facts:
+        out.print("no facts")
+        return
+    table = Table()
+    for name in ("when", "kind", "handler", "event", "tenant", "what", "resolved", "fact"):
+        table.add_column(name, no_wrap=name in {"when", "kind"}, overflow="fold")
+    for fact in page.facts:
+        table.add_row(
+            safe(moment(fact.at)),
+            safe(kind_of(fact), _COLOURS.get(fact.type, "")),
+            safe(fact.tool_id or ""),
+            safe(fact.event_id or ""),
+            safe(fact.tenant_id or ""),
+            safe(_brief(fact)),
+            safe(_resolved(fact, resolutions)),
+            safe(fact.id),
+        )
+    out.print(table)
+    if page.next:
+        out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
+
+
+def print_detail(told: Mapping[str, Any], fact: Fact, runs: Sequence[Fact]) -> None:
+    """Print one fact; *told* is all of it as JSON, *runs* are those of its event and handler."""
+    out = console()
+    known = {name: value for name, value in told.items() if not isinstance(value, dict | list)}
+    known |= {"timestamp": moment(fact.at), "earlier_runs": None}
+    out.print(pairs(known | _resolution(told)))
+    out.print(Text("data", style="bold"))
+    out.print(safe(json_text(told["data"], indent=2, is_ascii=False)))
+    if runs:
+        earlier = ", the last of them" if told["earlier_runs"] else ""
+        out.print(Text(f"runs of its event by its handler{earlier}", style="bold"))
+        out.print(_runs(runs, fact))
+
+
+def print_counts(counts: Sequence[FactCount], by: Sequence[FactField], most: int) -> None:
+    """Print counts, of at most *most* rows."""
+    out = console()
+    if not counts:
+        out.print("no facts")
+        return
+    table = Table(*(field.value.replace("_", " ") for field in by))
+    table.add_column("facts", justify="right")
+    for one in counts:
+        table.add_row(*(safe(value or "-") for value in one.values), f"{one.facts:,}")
+    out.print(table)
+    if len(counts) == most:
+        out.print(f"the {most} largest; --limit shows more")
+
+
+def line_of(fact: Fact) -> str:
+    """*fact* as one line that a terminal does not act on."""
+    about = (fact.tool_id, fact.event_id and f"event {fact.event_id}", fact.tenant_id, _brief(fact))
+    parts = (moment(fact.at), kind_of(fact), *(one for one in about if one))
+    return printable("  ".join(parts))
+
+
+def kind_of(fact: Fact) -> str:
+    """The type and subtype of *fact*."""
+    return f"{fact.type}/{fact.subtype}"
+
+
+def _brief(fact: Fact) -> str:
+    line = " ".join(summary_of(fact).split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def _resolved(fact: Fact, resolutions: Mapping[str, Fact]) -> str:
+    if fact.type != ERROR:
+        return ""
+    by = resolutions.get(fact.id)
+    return "no" if by is None else kind_of(by)
+
+
+def _resolution(told: Mapping[str, Any]) -> dict[str, object]:
+    return {
+        "resolved by": told["data"].get(RESOLUTION),
+        "resolved": ", ".join(told["resolved_facts"]),
+    }
+
+
+def _runs(runs: Sequence[Fact], fact: Fact) -> Table:
+    table = Table("when", "kind", "attempt", "what", "next run after", "fact")
+    for one in runs:
+        delay = one.data.get("delay_ms")
+        table.add_row(
+            safe(moment(one.at)),
+            safe(kind_of(one), _COLOURS.get(one.type, "")),
+            safe(one.data.get("retry_attempt", "")),
+            safe(_brief(one)),
+            safe("" if delay is None else f"{delay} ms"),
+            safe("this" if one.id == fact.id else one.id),
+        )
+    return table

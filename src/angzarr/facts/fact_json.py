@@ -1,0 +1,113 @@
+"""Facts as JSON and as a line of text: the command line, the HTTP API and the pages say the same.
+
+Field names are those of spec F1 and do not change. An error fact says in its data whether it is
+resolved, and by which fact: that is found when it is asked for, whatever it was written with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from angzarr.facts.fact import Fact
+from angzarr.facts.query import CostSum, FactCount, FactField, FactPage, FactReader
+from angzarr.facts.resolution import ERROR
+
+_NAMES: Final = (
+    "tenant_id", "entity_id", "tool_id", "event_id", "trace_id", "asset_id", "config_id",
+    "config_version", "resolves",
+)  # fmt: skip
+#: The keys of data by which an error fact says what became of it.
+RESOLVED: Final = "resolved"
+RESOLUTION: Final = "resolution_fact_id"
+#: Facts whose resolutions are asked for at once.
+_AT_ONCE: Final = 500
+
+
+def fact_json(fact: Fact, resolution: Fact | None = None) -> dict[str, Any]:
+    """*fact* as a JSON object; *resolution* is the fact that resolved it, if one did."""
+    cost = fact.cost
+    return {
+        "id": fact.id,
+        "type": fact.type,
+        "subtype": fact.subtype,
+        "timestamp": fact.at,
+        **{name: getattr(fact, name) for name in _NAMES},
+        "amount": None if cost is None else f"{cost.amount:f}",
+        "currency": cost and cost.currency,
+        "from_entity": cost and cost.from_entity,
+        "to_entity": cost and cost.to_entity,
+        "data": shown_data(fact, resolution),
+    }
+
+
+def shown_data(fact: Fact, resolution: Fact | None) -> dict[str, Any]:
+    """The data of *fact*; of an error fact with what became of it."""
+    data = dict(fact.data)
+    if fact.type == ERROR:
+        data |= {RESOLVED: resolution is not None, RESOLUTION: resolution and resolution.id}
+    return data
+
+
+def facts_json(facts: Sequence[Fact], resolutions: Mapping[str, Fact]) -> list[dict[str, Any]]:
+    """*facts* as JSON objects, in their order."""
+    return [fact_json(one, resolutions.get(one.id)) for one in facts]
+
+
+def fact_page_json(page: FactPage, resolutions: Mapping[str, Fact]) -> dict[str, Any]:
+    """*page* as a JSON object; `next` is the cursor of the next one, or null."""
+    return {"facts": facts_json(page.facts, resolutions), "next": page.next or None}
+
+
+def fact_detail_json(reader: FactReader, fact: Fact) -> dict[str, Any]:
+    """*fact* with what it resolved, and all runs of its event by its handler.
+
+    Raises Unavailable.
+    """
+    runs = FactPage()
+    if fact.event_id is not None:
+        runs = reader.history(fact.event_id, fact.tool_id)
+    resolutions = reader.resolutions([fact, *runs.facts])
+    return fact_json(fact, resolutions.get(fact.id)) | {
+        "resolved_facts": [one.id for one in reader.resolved_by(fact.id)],
+        "runs": facts_json(runs.facts, resolutions),
+        "earlier_runs": runs.more,
+    }
+
+
+def resolved_lines(reader: FactReader, facts: Iterable[Fact]) -> Iterator[dict[str, Any]]:
+    """*facts* as JSON objects, a few at a time; raises Unavailable."""
+    taken = iter(facts)
+    while some := list(islice(taken, _AT_ONCE)):
+        yield from facts_json(some, reader.resolutions(some))
+
+
+def counts_json(counts: Sequence[FactCount], by: Sequence[FactField]) -> list[dict[str, Any]]:
+    """*counts* as JSON objects, each with the fields that it is *by*."""
+    return [_valued(by, one.values) | {"facts": one.facts} for one in counts]
+
+
+def costs_json(costs: Sequence[CostSum], by: Sequence[FactField]) -> list[dict[str, Any]]:
+    """*costs* as JSON objects; amounts are texts, which round nothing."""
+    return [
+        _valued(by, one.values)
+        | {"currency": one.currency, "amount": f"{one.amount:f}", "facts": one.facts}
+        for one in costs
+    ]
+
+
+def summary_of(fact: Fact) -> str:
+    """What happened, in one line: an error and its code, an amount, or a reason."""
+    if fact.cost is not None:
+        to = f" to {fact.cost.to_entity}" if fact.cost.to_entity else ""
+        return f"{fact.cost.amount:f} {fact.cost.currency}{to}"
+    data = fact.data
+    if fact.type == ERROR:
+        told = (data.get("error_code"), data.get("error_message"))
+        return ": ".join(str(one) for one in told if one not in (None, ""))
+    return str(data.get("reason") or data.get("step") or "")
+
+
+def _valued(by: Sequence[FactField], values: Sequence[str | None]) -> dict[str, Any]:
+    return {field.value: value for field, value in zip(by, values, strict=True)}
