@@ -12,6 +12,8 @@ from angzarr.adapters.memory.event_store import (
     MemoryEventStore,
     MemoryRejectionLog,
 )
+from angzarr.adapters.memory.fact_reader import MemoryFactReader
+from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.adapters.sql.ledger.groups import SqlPeers
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
@@ -24,6 +26,7 @@ from angzarr.analysis.replay.editor import Editor
 from angzarr.analysis.replay.replay import Replayer, ReplayTargets
 from angzarr.analysis.replay.skip import Skips
 from angzarr.dashboard.access import hash_of
+from angzarr.dashboard.fact_services import FactServices
 from angzarr.dashboard.ordered_handlers import OrderedServices, Surveyor
 from angzarr.dashboard.services import RejectedServices, Services
 from angzarr.dashboard.site import build_site
@@ -39,6 +42,7 @@ from angzarr.sagas.story import Hiding
 from angzarr.settings.analysis import AnalysisSettings
 from angzarr.settings.dashboard import DashboardSettings, DashboardToken, Role
 from angzarr.wiring.event_store import EventDatabase
+from contracts.facts import a_fact
 from contracts.ledger import letter_of, ordered_letter_of
 from contracts.rejections import AT, a_rejection
 from contracts.waiting_events import early_of
@@ -90,6 +94,9 @@ class World:
         self.members = []
         #: What is raised where lanes, books or the fleet are asked, if anything.
         self.lanes_away = self.books_away = self.fleet_away = None
+        self.facts = MemoryFactReader(MemoryFactLog())
+        #: What is raised where facts are asked, and how often the page of an entry asked.
+        self.facts_away, self.facts_asked = None, 0
         self.redaction = Redaction()
 
         self.sent = []
@@ -169,6 +176,19 @@ class World:
             event_stores=event_stores, hide=Hiding(self.redaction), fallback_domain="saga-failures"
         )
 
+    @cached_property
+    def fact_services(self):
+        def store():
+            if self.facts_away:
+                raise self.facts_away
+            return self.facts
+
+        def hasty():
+            self.facts_asked += 1
+            return store()
+
+        return FactServices(store=store, hasty=hasty, clock=self.clock)
+
     def services(self):
         return Services(
             ledger=self.ledger,
@@ -203,6 +223,7 @@ class World:
             ordered=self.ordered,
             surveyor=Surveyor(self.ordered, self.clock, lambda count: count()),
             rejected=self.rejected,
+            facts=self.fact_services,
             unread=lambda: self.unread,
             most_replays=10,
             approval_over=self.approval_over,
@@ -235,6 +256,25 @@ class World:
         """Keep the case of a rejected command; return it."""
         case = case_of(a_rejection(reason, data={"pin": "4711"}), AT)
         return self.event_stores.rejections.note(replace(case, rejected_at=AT + later, **fields))
+
+    def fail(self, entry, attempts=2):
+        """Keep facts of runs of an entry that failed, one minute after the other."""
+        for number in range(attempts):
+            fact = a_fact(
+                f"run:{number}",
+                type="error",
+                subtype="transient",
+                at=AT + timedelta(minutes=number),
+                event_id=entry.event_id,
+                tool_id=entry.handler_name,
+                data={
+                    "error_code": "HTTP_503",
+                    "error_message": f"<b>away</b> {number}",
+                    "retry_attempt": number,
+                    "delay_ms": 1500,
+                },
+            )
+            assert self.facts.add(fact) is None
 
     def break_(self, name="crm"):
         for number in range(2):

@@ -24,7 +24,11 @@ from angzarr.wiring.analysis_worker import (
     open_gathering,
     open_replayer,
 )
-from angzarr.wiring.dashboard import open_ordered_services, open_rejected_services
+from angzarr.wiring.dashboard import (
+    open_fact_services,
+    open_ordered_services,
+    open_rejected_services,
+)
 from angzarr.wiring.operations import Operations
 from angzarr.wiring.stores import extra, write_logs
 
@@ -130,6 +134,7 @@ def open_services(ops: Operations, doors: ExitStack) -> Services:
         ordered=ordered,
         surveyor=opened(Surveyor(ordered, replayer.clock)),
         rejected=open_rejected_services(ops, doors),
+        facts=open_fact_services(ops, replayer.clock, doors),
         unread=_open_unread(ops, doors),
         most_replays=ops.settings.analysis.most_replays,
         approval_over=ops.settings.analysis.approvals.jobs_over,

@@ -29,6 +29,7 @@ from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.replay.skip import Skips
 from angzarr.clock import Clock
+from angzarr.dashboard.fact_services import FactServices
 from angzarr.dashboard.ordered_handlers import BOOKS, OrderedServices, Surveyor
 from angzarr.dashboard.paging import no_cursor, position_after
 from angzarr.dashboard.problem import asking, not_found
@@ -108,6 +109,7 @@ class Services:
     #: How ordered handlers do.
     surveyor: Surveyor
     rejected: RejectedServices
+    facts: FactServices
     #: What dead-letter queues said lately of letters that nobody has read, by domain.
     unread: Callable[[], Mapping[str, QueueDepth]]
     #: Replays of one entry that no job goes beyond.

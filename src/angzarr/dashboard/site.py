@@ -16,11 +16,12 @@ from angzarr._version import __version__
 from angzarr.adapters.memory.limits import InProcessLimits
 from angzarr.dashboard import alerts, brake, breakers, groups, sagas
 from angzarr.dashboard.access import Access, Auth, Sessions, start_token
-from angzarr.dashboard.api import edits, entries, jobs, projections
+from angzarr.dashboard.api import edits, entries, facts, jobs, projections
 from angzarr.dashboard.api.route import PREFIX, CallerHere, answer, seeing
 from angzarr.dashboard.api.shapes import MeShape, ProblemShape
 from angzarr.dashboard.pages import edits as edit_pages
 from angzarr.dashboard.pages import entries as entry_pages
+from angzarr.dashboard.pages import facts as fact_pages
 from angzarr.dashboard.pages import jobs as job_pages
 from angzarr.dashboard.pages import projections as projection_pages
 from angzarr.dashboard.pages import session
@@ -55,10 +56,10 @@ async def live() -> Response:
     return answer({"status": "ok"})
 
 
-_NOUNS: Final = (entries, edits, groups, jobs, breakers, brake, alerts)
+_NOUNS: Final = (entries, edits, groups, jobs, facts, breakers, brake, alerts)
 _PAGES: Final = (
     *(session, groups, entry_pages, edit_pages, job_pages, projection_pages, sagas),
-    *(breakers, brake, alerts),
+    *(fact_pages, breakers, brake, alerts),
 )
 #: All there is to ask for.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
@@ -68,6 +69,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     *(router for noun in _NOUNS for router in (noun.see, noun.act)),
     projections.see,
     sagas.see,
+    facts.seed,
     *(page.router for page in _PAGES),
 )
 _TOLD: Final = """\
@@ -148,4 +150,5 @@ def _pace(settings: DashboardSettings) -> Limit:
 
 def _tell(request: Request, error: Exception) -> Response:
     problem = problem_of(error) or crash()
-    return problem.response() if request.url.path.startswith(PREFIX) else refused(request, problem)
+    is_api = request.url.path.startswith((PREFIX, facts.seed.prefix))
+    return problem.response() if is_api else refused(request, problem)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from angzarr.facts.fact import Fact
 from angzarr.facts.query import CostSum, FactCount, FactField, FactPage, FactReader
@@ -60,20 +60,29 @@ def fact_page_json(page: FactPage, resolutions: Mapping[str, Fact]) -> dict[str,
     return {"facts": facts_json(page.facts, resolutions), "next": page.next or None}
 
 
-def fact_detail_json(reader: FactReader, fact: Fact) -> dict[str, Any]:
+class FactDetail(NamedTuple):
+    """A fact, the runs of its event by its handler, and all about it as a JSON object."""
+
+    fact: Fact
+    runs: tuple[Fact, ...]
+    told: dict[str, Any]
+
+
+def detail_of(reader: FactReader, fact: Fact) -> FactDetail:
     """*fact* with what it resolved, and all runs of its event by its handler.
 
     Raises Unavailable.
     """
-    runs = FactPage()
+    page = FactPage()
     if fact.event_id is not None:
-        runs = reader.history(fact.event_id, fact.tool_id)
-    resolutions = reader.resolutions([fact, *runs.facts])
-    return fact_json(fact, resolutions.get(fact.id)) | {
+        page = reader.history(fact.event_id, fact.tool_id)
+    resolutions = reader.resolutions([fact, *page.facts])
+    told = fact_json(fact, resolutions.get(fact.id)) | {
         "resolved_facts": [one.id for one in reader.resolved_by(fact.id)],
-        "runs": facts_json(runs.facts, resolutions),
-        "earlier_runs": runs.more,
+        "runs": facts_json(page.facts, resolutions),
+        "earlier_runs": page.more,
     }
+    return FactDetail(fact, page.facts, told)
 
 
 def resolved_lines(reader: FactReader, facts: Iterable[Fact]) -> Iterator[dict[str, Any]]:

@@ -1,12 +1,14 @@
-"""What the dashboard asks about ordered handlers and rejected commands of an app."""
+"""What the dashboard asks about ordered handlers, rejected commands and facts of an app."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from angzarr.aggregates.book import EventStore
+from angzarr.clock import Clock
 from angzarr.errors import ConfigurationError
 from angzarr.projections.ordered_handler import OrderedHandler
 from angzarr.runtime.processes import OncePerProcess
@@ -29,6 +31,7 @@ def ordered(ops: Operations) -> list[OrderedHandler]:
 
 
 if TYPE_CHECKING:
+    from angzarr.dashboard.fact_services import FactServices
     from angzarr.dashboard.ordered_handlers import OrderedServices
     from angzarr.dashboard.services import RejectedServices
 
@@ -68,6 +71,21 @@ def open_rejected_services(ops: Operations, doors: ExitStack) -> RejectedService
         event_stores=_once(ops.open_event_stores, doors),
         hide=hiding_of(ops),
         fallback_domain=ops.settings.saga_compensation.fallback_domain,
+    )
+
+
+#: How long a connect or an answer may take where facts are shown beside something else.
+_HASTE: Final = timedelta(seconds=1)
+
+
+def open_fact_services(ops: Operations, clock: Clock, doors: ExitStack) -> FactServices:
+    """The services of the app's facts; they connect when first asked."""
+    from angzarr.dashboard.fact_services import FactServices
+
+    return FactServices(
+        store=_once(ops.open_fact_store, doors),
+        hasty=_once(lambda: ops.open_fact_store(_HASTE), doors),
+        clock=clock,
     )
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib
+from datetime import timedelta
 
 from angzarr.errors import ConfigurationError
 from angzarr.facts.query import FactStore
 from angzarr.settings.settings import Settings
-from angzarr.wiring.stores import facts_url, sql_engine
+from angzarr.wiring.stores import extra, facts_url
 
 
-def open_fact_store(settings: Settings, broker: str) -> FactStore:
+def open_fact_store(
+    settings: Settings, broker: str, *, within: timedelta | None = None
+) -> FactStore:
     """The store of facts, to be closed; it connects when it is first asked.
 
-    Raises ConfigurationError where facts are kept in no database.
+    *within* bounds a connect and an answer instead of the usual time. Raises ConfigurationError
+    where facts are kept in no database.
     """
     url = facts_url(settings, broker)
     if url is None:
@@ -29,5 +33,8 @@ def open_fact_store(settings: Settings, broker: str) -> FactStore:
         store = memory.MemoryFactReader(log)
         return store
     sql = importlib.import_module("angzarr.adapters.sql.facts.reader")
-    store = sql.SqlFactReader(sql_engine(url), migrate=settings.facts.migrate)
+    engines = importlib.import_module("angzarr.adapters.sql.engine.engine")
+    with extra("psycopg"):
+        engine = engines.build_engine(url, timeout=within or engines.DEFAULT_TIMEOUT)
+    store = sql.SqlFactReader(engine, migrate=settings.facts.migrate)
     return store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -86,9 +87,9 @@ class Operations:
         """Where this process appends facts that belong to no delivery."""
         return self._parts.facts
 
-    def open_fact_store(self) -> FactStore:
+    def open_fact_store(self, within: timedelta | None = None) -> FactStore:
         """The store of facts; raises ConfigurationError where no database keeps them."""
-        return open_fact_store(self.settings, self.broker_url)
+        return open_fact_store(self.settings, self.broker_url, within=within)
 
     @property
     def ordering(self) -> OrderingStores:

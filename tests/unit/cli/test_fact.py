@@ -109,8 +109,8 @@ def test_a_table_shows_what_happened_and_obeys_nothing(add, works):
         a_cost("cost", "0.10"),
     )
     shown = works("fact", "list")
-    for text in ("error/transient", "HTTP_503: ", "evil", "[red]x[/red]", "err-1", "lifecycle/handled",
-                 "0.10 EUR", "shop.sync"):  # fmt: skip
+    for text in ("error/transient", "HTTP_503: ", "evil", "[red]x[/red]", "err-1",
+                 "lifecycle/handled", "0.10 EUR", "shop.sync"):  # fmt: skip
         assert text in shown
     assert "\x1b" not in shown
     assert "\u202e" not in shown

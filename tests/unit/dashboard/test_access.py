@@ -29,6 +29,7 @@ VALUES = {
     "{job_id}": "none",
     "{name}": "none",
     "{case_id}": "none",
+    "{fact_id:path}": "none",
     "{how}": "isolate",
     "{verb}": "skip",
 }
@@ -58,8 +59,10 @@ def asked():
     return sorted(one for one in made if one[1] not in OPEN_PATHS)
 
 
-API = [one for one in asked() if one[1].startswith(PREFIX)]
-PAGES = [one for one in asked() if not one[1].startswith(PREFIX)]
+#: Of the API; the second one has the seed's path to append facts.
+PREFIXES = (PREFIX, "/v1/")
+API = [one for one in asked() if one[1].startswith(PREFIXES)]
+PAGES = [one for one in asked() if not one[1].startswith(PREFIXES)]
 
 
 def test_every_route_is_of_a_kind_that_lets_its_caller_in():
@@ -67,7 +70,7 @@ def test_every_route_is_of_a_kind_that_lets_its_caller_in():
     assert loose == ["/healthz"]
     open_ = {route.path for route in every_route() if isinstance(route, OpenPageRoute)}
     assert open_ == OPEN_PATHS - {"/healthz"}
-    assert (len(API), len(PAGES)) == (37, 41)
+    assert (len(API), len(PAGES)) == (42, 43)
 
 
 @pytest.mark.parametrize(("method", "path"), API)
@@ -195,7 +198,7 @@ class TestSessions:
 def test_without_tokens_whoever_only_reaches_it_is_let_in_nowhere(open_world, method, path):
     """A proxy need not say that it is one, and a machine has other people."""
     answer = Client(open_world.app).ask(method, path)
-    refused = 401 if path.startswith(PREFIX) else 303
+    refused = 401 if path.startswith(PREFIXES) else 303
     assert answer.status_code == refused
     guess = {"X-API-Key": "guess", "Cookie": "angzarr_session=guess"}
     assert Client(open_world.app, **guess).ask(method, path).status_code == refused

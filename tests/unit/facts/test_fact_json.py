@@ -14,7 +14,7 @@ from angzarr.facts.fact import Cost
 from angzarr.facts.fact_json import (
     costs_json,
     counts_json,
-    fact_detail_json,
+    detail_of,
     fact_json,
     resolved_lines,
     summary_of,
@@ -51,14 +51,14 @@ def test_an_error_tells_by_which_fact_it_is_resolved_whatever_it_was_written_wit
 def test_a_detail_has_both_ways_and_all_runs():
     end = an_end("end", 3)
     reader = reader_of(an_error("one", 1), an_error("two", 2), end, an_error("y", 1, tool_id="y"))
-    told = fact_detail_json(reader, end)
+    told = detail_of(reader, end).told
     assert told["resolved_facts"] == ["one", "two"]
     assert [one["id"] for one in told["runs"]] == ["one", "two", "end"]
     assert told["runs"][0]["data"]["resolution_fact_id"] == "end"
     assert not told["earlier_runs"]
-    told = fact_detail_json(reader, an_error("one", 1))
+    told = detail_of(reader, an_error("one", 1)).told
     assert told["data"]["resolution_fact_id"] == "end"
-    assert fact_detail_json(reader, a_fact("no event"))["runs"] == []
+    assert detail_of(reader, a_fact("no event")).told["runs"] == []
 
 
 def test_many_facts_are_told_in_order_with_their_resolutions():

@@ -12,7 +12,7 @@ import click
 
 from angzarr.analysis.ledger.export import json_text
 from angzarr.cli.dlq.letters_move import Tell, progress
-from angzarr.cli.fact.selection import filtered, narrowed, opened_reader, page_of
+from angzarr.cli.fact.selection import filtered, opened_reader, page_of
 from angzarr.cli.fact.view import line_of, print_counts, print_detail, print_page
 from angzarr.cli.ledger import new_file
 from angzarr.cli.terminal import JSON, ByteSink, Span, print_json, standard_output
@@ -20,19 +20,22 @@ from angzarr.clock import SystemClock
 from angzarr.facts.fact import Fact
 from angzarr.facts.fact_json import (
     counts_json,
-    fact_detail_json,
+    detail_of,
     fact_page_json,
     resolved_lines,
 )
 from angzarr.facts.follower import FactFollower
-from angzarr.facts.query import LONGEST_PAGE, FactField, FactOrder, FactQuery, FactReader
+from angzarr.facts.query import (
+    LONGEST_PAGE,
+    FactField,
+    FactOrder,
+    FactQuery,
+    FactReader,
+    of_last_day,
+)
 from angzarr.wiring.analysis_worker import stopped_by_signal
 
 _ORDERS: Final = (FactOrder.NEWEST.value, FactOrder.OLDEST.value)
-#: What `stats` counts where no time is said.
-_DAY: Final = timedelta(days=1)
-#: Fields by which a query names so few facts that all of them are counted.
-_NARROW: Final = ("event_id", "entity_id", "trace_id")
 
 
 @click.group()
@@ -72,12 +75,11 @@ def show(app_name: str | None, fact_id: str, *, as_json: bool) -> None:
         if found is None:
             msg = f"there is no fact {fact_id!r}; `angzarr fact list` shows them"
             raise click.ClickException(msg)
-        told = fact_detail_json(reader, found)
-        runs = _runs_of(reader, found)
+        detail = detail_of(reader, found)
     if as_json:
-        print_json(told)
+        print_json(detail.told)
     else:
-        print_detail(told, found, runs)
+        print_detail(detail)
 
 
 @fact.command()
@@ -119,9 +121,7 @@ def stats(
 ) -> None:
     """Count facts: of the last day, unless --since, --event, --entity or --trace says more."""
     fields = [FactField(one) for one in dict.fromkeys(by)] or [FactField.TYPE, FactField.SUBTYPE]
-    asked = FactQuery(**wanted)
-    if all(getattr(asked, name) is None for name in _NARROW):
-        asked = narrowed(asked, since=(asked.until or datetime.now(UTC)) - _DAY)
+    asked = of_last_day(FactQuery(**wanted), datetime.now(UTC))
     with opened_reader(app_name) as reader:
         counts = reader.stats(asked, fields, limit=limit)
     if as_json:
@@ -151,12 +151,6 @@ def export(app_name: str | None, /, *, limit: int | None, target: str, **wanted:
                 with new_file(Path(target)) as file:
                     written = _write(file, lines)
     click.echo(f"exported {written} facts", err=True)
-
-
-def _runs_of(reader: FactReader, found: Fact) -> tuple[Fact, ...]:
-    if found.event_id is None:
-        return ()
-    return reader.history(found.event_id, found.tool_id).facts
 
 
 def _print(reader: FactReader, facts: Iterable[Fact], *, as_json: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import click
@@ -51,9 +50,3 @@ def page_of(
     except ValueError as error:
         msg = f"{after!r} is not a cursor: pass the one that the page before printed"
         raise click.UsageError(msg) from error
-
-
-def narrowed(wanted: FactQuery, **defaults: Any) -> FactQuery:
-    """*wanted*, with *defaults* for the fields of it that were left out."""
-    missing = {name: value for name, value in defaults.items() if getattr(wanted, name) is None}
-    return replace(wanted, **missing)

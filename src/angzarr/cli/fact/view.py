@@ -11,7 +11,7 @@ from rich.text import Text
 from angzarr.analysis.ledger.export import json_text
 from angzarr.cli.terminal import console, moment, pairs, safe
 from angzarr.facts.fact import Fact
-from angzarr.facts.fact_json import RESOLUTION, summary_of
+from angzarr.facts.fact_json import RESOLUTION, FactDetail, summary_of
 from angzarr.facts.query import FactCount, FactField, FactPage
 from angzarr.facts.resolution import ERROR
 from angzarr.runtime.text import printable
@@ -46,9 +46,9 @@ def print_page(page: FactPage, resolutions: Mapping[str, Fact]) -> None:
         out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
 
 
-def print_detail(told: Mapping[str, Any], fact: Fact, runs: Sequence[Fact]) -> None:
-    """Print one fact; *told* is all of it as JSON, *runs* are those of its event and handler."""
-    out = console()
+def print_detail(detail: FactDetail) -> None:
+    """Print one fact, its resolution both ways, and the runs of its event by its handler."""
+    out, (fact, runs, told) = console(), detail
     known = {name: value for name, value in told.items() if not isinstance(value, dict | list)}
     known |= {"timestamp": moment(fact.at), "earlier_runs": None}
     out.print(pairs(known | _resolution(told)))

@@ -149,9 +149,9 @@ def seeing(tag: str) -> APIRouter:
     return _router(tag, ViewerRoute)
 
 
-def acting(tag: str) -> APIRouter:
+def acting(tag: str, prefix: str = PREFIX) -> APIRouter:
     """A router for operators."""
-    return _router(tag, OperatorRoute)
+    return _router(tag, OperatorRoute, prefix)
 
 
 def approving(tag: str) -> APIRouter:
@@ -159,8 +159,8 @@ def approving(tag: str) -> APIRouter:
     return _router(tag, ApproverRoute)
 
 
-def _router(tag: str, kind: type[GuardedRoute]) -> APIRouter:
-    return APIRouter(prefix=PREFIX, tags=[tag], route_class=kind, dependencies=list(_SCHEMES))
+def _router(tag: str, kind: type[GuardedRoute], prefix: str = PREFIX) -> APIRouter:
+    return APIRouter(prefix=prefix, tags=[tag], route_class=kind, dependencies=list(_SCHEMES))
 
 
 def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

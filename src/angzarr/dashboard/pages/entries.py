@@ -207,6 +207,7 @@ def show_entry(request: Request, services: ServicesHere, entry_id: EntryId) -> R
         mismatch=detail.mismatch,
         behind=told_behind(detail.failure, behind.get(entry_id, 0)),
         parked=is_parked(detail.entry),
+        runs=services.facts.runs_of(detail.entry),
     )
 
 

@@ -1,0 +1,133 @@
+"""What the dashboard asks about facts: each question names the database if it is away.
+
+The page of an entry shows the runs of its event, but never waits long for them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from angzarr.analysis.ledger.entry import Entry
+from angzarr.clock import Clock
+from angzarr.dashboard.paging import no_cursor
+from angzarr.dashboard.problem import asking, away, not_found
+from angzarr.errors import AngzarrError, ConfigurationError, Unavailable
+from angzarr.facts.fact import Fact
+from angzarr.facts.fact_json import FactDetail, detail_of
+from angzarr.facts.query import (
+    FactCount,
+    FactField,
+    FactOrder,
+    FactPage,
+    FactQuery,
+    FactReader,
+    FactStore,
+)
+
+#: What people call it where it does not answer.
+FACTS: Final = "the database of facts"
+#: How long a database that was away is not asked again for the page of an entry.
+AWAY: Final = timedelta(seconds=15)
+#: Runs of one entry that its page shows: the last ones.
+MOST_RUNS: Final = 100
+
+
+class FactsFound(NamedTuple):
+    """A page of facts, and the facts that resolved errors among them, by the errors' ids."""
+
+    page: FactPage
+    resolutions: Mapping[str, Fact]
+
+
+class RunsFound(NamedTuple):
+    """The runs of an entry's event by its handler, or a sentence that says why there are none."""
+
+    facts: tuple[Fact, ...] = ()
+    more: bool = False
+    problem: str = ""
+
+
+_AWAY: Final = RunsFound(problem="The database of facts is away, so the attempts are not known.")
+
+
+class FactsAway:
+    """Remembers for a while that a database was away; safe to use from threads."""
+
+    def __init__(self) -> None:
+        self._until: datetime | None = None
+        self._lock = threading.Lock()
+
+    def begin(self, now: datetime) -> None:
+        """Note that it is away."""
+        with self._lock:
+            self._until = now + AWAY
+
+    def holds(self, now: datetime) -> bool:
+        """True if it was away a short time ago."""
+        with self._lock:
+            return self._until is not None and now < self._until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactServices:
+    """Questions about facts; all but `runs_of` raise Problem or ConfigurationError."""
+
+    #: Raises ConfigurationError where no database keeps facts.
+    store: Callable[[], FactStore]
+    #: The same with short time limits.
+    hasty: Callable[[], FactReader]
+    clock: Clock
+    _away: FactsAway = field(default_factory=FactsAway)
+
+    def page(self, wanted: FactQuery, *, order: FactOrder, limit: int, after: str) -> FactsFound:
+        """A page of facts."""
+        store = self.store()
+        with asking(FACTS):
+            try:
+                page = store.find(wanted, order=order, limit=limit, after=after)
+            except ValueError:
+                raise no_cursor() from None
+            return FactsFound(page, store.resolutions(page.facts))
+
+    def detail(self, fact_id: str) -> FactDetail:
+        """A fact, and all about it."""
+        store = self.store()
+        with asking(FACTS):
+            fact = store.get(fact_id)
+            if fact is None:
+                raise not_found("fact")
+            return detail_of(store, fact)
+
+    def stats(self, wanted: FactQuery, by: list[FactField], *, limit: int) -> list[FactCount]:
+        """The numbers of facts, most first."""
+        store = self.store()
+        with asking(FACTS):
+            return list(store.stats(wanted, by, limit=limit))
+
+    def add(self, fact: Fact) -> Fact | None:
+        """Add *fact*, or return the one that has its id."""
+        store = self.store()
+        with asking(FACTS):
+            return store.add(fact)
+
+    def runs_of(self, entry: Entry) -> RunsFound:
+        """The runs of the event of *entry* by its handler; raises nothing."""
+        if not entry.event_id:
+            return RunsFound(problem="The event has no id, so its attempts are not known.")
+        now = self.clock.now()
+        if self._away.holds(now):
+            return _AWAY
+        try:
+            page = self.hasty().history(entry.event_id, entry.handler_name or None, limit=MOST_RUNS)
+        except ConfigurationError as error:
+            return RunsFound(problem=f"Attempts are not known: {error}.")
+        except AngzarrError as error:
+            self._away.begin(now)
+            if isinstance(error, Unavailable):
+                away(error, FACTS)  # says why in the log
+            return _AWAY
+        return RunsFound(page.facts, page.more)
