@@ -35,6 +35,8 @@ class FactSettings(Section):
     migrate: bool = True
     #: One INFO line a fact; by default only where no database takes them.
     log: bool | None = None
+    #: Also as OpenTelemetry logs, by the logger provider that the app has set up.
+    opentelemetry: bool = False
 
 
 class MessageSettings(Section):

@@ -218,6 +218,9 @@ def open_facts(settings: Settings, broker: str) -> FactLog:
     if settings.facts.log or (settings.facts.log is None and not sinks):
         log = importlib.import_module("angzarr.adapters.structlog.own_lines")
         sinks.append(log.StructlogFactLog())
+    if settings.facts.opentelemetry:
+        exported = importlib.import_module("angzarr.adapters.opentelemetry.fact_logs")
+        sinks.append(exported.OpenTelemetryFactLog())
     fan_out = importlib.import_module("angzarr.adapters.memory.facts")
     return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)
 

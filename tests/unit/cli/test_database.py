@@ -68,8 +68,7 @@ def run():
 def test_all_tables_are_upgraded_by_one_command(app, run):
     missing = run("database", "version").splitlines()
     assert missing == [
-        f"{name} none: no tables yet; they are made when it is first used"
-        for name in NAMES
+        f"{name} none: no tables yet; they are made when it is first used" for name in NAMES
     ]
     assert run("database", "upgrade").splitlines() == [
         f"ledger upgraded from nothing to {LEDGER_HEAD}",
