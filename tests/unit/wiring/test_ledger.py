@@ -32,7 +32,7 @@ def test_all_that_have_a_database_are_looked_after():
 
 
 def test_none_at_all_is_said_with_what_to_set():
-    with pytest.raises(ConfigurationError, match="set ledger, books, facts.url or"):
+    with pytest.raises(ConfigurationError, match=r"set ledger, books, facts\.url or"):
         names()
 
 
