@@ -8,17 +8,27 @@ import pytest
 from pydantic import BaseModel
 from tests.apps import apps
 from tests.contracts.event_store import event, fill
+from tests.contracts.fact_reader import an_end, an_error
+from tests.contracts.ledger import letter_of
 from tests.contracts.rejections import a_case
 from tests.contracts.waiting_events import early_of, step_of
+from tests.hand_clock import START
+from tools.tcp_proxy import unused_port
 
 from angzarr import Projection, handles
 from angzarr.aggregates.book import Address
+from angzarr.analysis.ledger.transition import filed
 from angzarr.clock import SystemClock
 from angzarr.dashboard.ordered_handlers import Surveyor
 from angzarr.errors import ConfigurationError
+from angzarr.facts.query import EVERY, FactOrder
 from angzarr.ordering.lane import Lane
 from angzarr.sagas.log import CaseFilter
-from angzarr.wiring.dashboard import open_ordered_services, open_rejected_services
+from angzarr.wiring.dashboard import (
+    open_fact_services,
+    open_ordered_services,
+    open_rejected_services,
+)
 
 ONE = Address("order", "o-1")
 
@@ -95,3 +105,25 @@ def test_rejected_commands_are_those_of_the_app(made, doors):
     services = open_rejected_services(made.ops, doors)
     assert [one.id for one in services.page(CaseFilter(), limit=1, after="").cases] == [case.id]
     assert services.story(case.id).rejection is not None
+
+
+def test_a_dashboard_asks_the_facts_that_workers_append(tmp_path, doors):
+    with apps(broker="memory://", facts={"url": f"sqlite:///{tmp_path / 'facts.db'}"}) as make:
+        app = make()
+        app.ops.facts.append([an_error("one"), an_end("end", 1)])
+        app.ops.facts.close()
+        services = open_fact_services(app.ops, SystemClock(), doors)
+        found = services.page(EVERY, order=FactOrder.NEWEST, limit=10, after="")
+        assert [one.id for one in found.page.facts] == ["end", "one"]
+        assert found.resolutions["one"].id == "end"
+        entry = filed(letter_of("e", handler="shop.sync"), START).entry
+        assert [one.id for one in services.runs_of(entry).facts] == ["one", "end"]
+
+
+def test_the_page_of_an_entry_does_without_facts_that_are_away(doors):
+    away = f"postgresql+psycopg://none@127.0.0.1:{unused_port()}/none"
+    redis = "redis://127.0.0.1:1/0"
+    with apps(broker=redis, store=redis, facts={"url": away}) as make:
+        services = open_fact_services(make().ops, SystemClock(), doors)
+        entry = filed(letter_of("e"), START).entry
+        assert "database of facts is away" in services.runs_of(entry).problem
