@@ -316,7 +316,8 @@ def test_the_page_of_an_entry_shows_every_attempt_before_the_last(world, person)
     world.fail(entry, attempts=3)
     html = person.get(f"/entries/{entry.id}").text
     assert html.count("1,500 ms") == 3
-    for text in ("HTTP_503", "&lt;b&gt;away&lt;/b&gt; 0", "away&lt;/b&gt; 2", "/facts/run%3A0"):
+    for text in ("HTTP_503", "&lt;b&gt;away&lt;/b&gt; 0", "away&lt;/b&gt; 2", "/facts/run%3A0",
+                 f"/facts?event_id={entry.event_id}"):  # fmt: skip
         assert text in html
 
 

@@ -18,6 +18,11 @@ from angzarr.runtime.text import printable
 
 #: Characters of a message that a table or a line repeats.
 _LONGEST: Final = 120
+_COLUMNS: Final = ("when", "kind", "handler", "event", "tenant", "what", "resolved", "fact")
+#: Width from which all columns can be read, and what `show` tells, too.
+_ROOMY: Final = 140
+_LEFT_OUT: Final = ("event", "tenant")
+_WHOLE: Final = ("when", "kind")
 _COLOURS: Final = {ERROR: "red", "cost": "yellow"}
 
 
@@ -28,19 +33,12 @@ def print_page(page: FactPage, resolutions: Mapping[str, Fact]) -> None:
         out.print("no facts")
         return
     table = Table()
-    for name in ("when", "kind", "handler", "event", "tenant", "what", "resolved", "fact"):
-        table.add_column(name, no_wrap=name in {"when", "kind"}, overflow="fold")
+    for name in _COLUMNS:
+        if out.width >= _ROOMY or name not in _LEFT_OUT:
+            table.add_column(name, no_wrap=name in _WHOLE, overflow="fold")
     for fact in page.facts:
-        table.add_row(
-            safe(moment(fact.at)),
-            safe(kind_of(fact), _COLOURS.get(fact.type, "")),
-            safe(fact.tool_id or ""),
-            safe(fact.event_id or ""),
-            safe(fact.tenant_id or ""),
-            safe(_brief(fact)),
-            safe(_resolved(fact, resolutions)),
-            safe(fact.id),
-        )
+        cells = _cells(fact, resolutions)
+        table.add_row(*(cells[str(column.header)] for column in table.columns))
     out.print(table)
     if page.next:
         out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
@@ -90,6 +88,19 @@ def kind_of(fact: Fact) -> str:
 def _brief(fact: Fact) -> str:
     line = " ".join(summary_of(fact).split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def _cells(fact: Fact, resolutions: Mapping[str, Fact]) -> dict[str, Text]:
+    return {
+        "when": safe(moment(fact.at)),
+        "kind": safe(kind_of(fact), _COLOURS.get(fact.type, "")),
+        "handler": safe(fact.tool_id or ""),
+        "event": safe(fact.event_id or ""),
+        "tenant": safe(fact.tenant_id or ""),
+        "what": safe(_brief(fact)),
+        "resolved": safe(_resolved(fact, resolutions)),
+        "fact": safe(fact.id),
+    }
 
 
 def _resolved(fact: Fact, resolutions: Mapping[str, Fact]) -> str:
