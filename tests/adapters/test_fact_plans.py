@@ -41,8 +41,11 @@ def fill(engine):
     FACTS.make_ready(engine)
     name = engine.dialect.name
     statement = FILL.replace("TIME", TIMES[name], 1).replace("AMOUNT", AMOUNTS[name], 1)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(statement.replace(":most", str(FACTS_THERE - 1)))
+    statement = statement.replace(":most", str(FACTS_THERE - 1))
+    with engine.begin() as connection:  # psycopg reads % as the beginning of a parameter
+        connection.exec_driver_sql(
+            statement.replace("%", "%%") if name == "postgresql" else statement
+        )
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("ANALYZE"))
 
