@@ -15,6 +15,7 @@ from angzarr.events.event import Event
 from angzarr.sagas.log import RejectionStatus as SagaStatus
 from angzarr.settings.dashboard import Role
 from contracts.alerts import sighting_of
+from contracts.fact_reader import an_error
 from contracts.ledger import letter_of
 
 EVIL = "<script>window.evil = 1</script><img src=x onerror='window.evil=1'>\u202egpj.exe"
@@ -240,7 +241,11 @@ def test_every_page_fits_a_telephone_in_the_dark_too(open_visit, world, group, s
     world.alerts.raise_([sighting_of("f1", "ops"), sighting_of("f2", resolved=True)])
     world.hold_up("o" * 200)
     case = world.reject(status=SagaStatus.FAILED, answer="it broke", correlation_id="f" * 200)
+    world.fail(entry)
+    odd = {"tenant_id": "t" * 200, "data": {"error_message": "m" * 900}}
+    world.facts.add(an_error("f" * 200, event_id="e" * 200, **odd))
     paths = ["/projections", "/projections/sales", f"/sagas/{case.id}", "/sagas",
+             "/facts", "/facts/run:1", f"/facts/{'f' * 200}",
              f"/projections/sales/lane?domain=order&root={'o' * 200}",
              "/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries?domain=order",
              f"/entries/{entry.id}", f"/entries/{entry.id}/explanation", "/jobs",
@@ -307,7 +312,7 @@ def test_every_field_has_a_label(visit, world, group):
     page = visit.login()
     entry = world.ledger.get_failed_events(status=None).entries[0]
     paths = ("/groups", f"/groups/{group}", f"/groups/{group}/replay", "/entries", "/brake",
-             f"/groups/{group}/acts/skip", "/brake/release", "/sagas",
+             f"/groups/{group}/acts/skip", "/brake/release", "/sagas", "/facts",
              f"/entries/{entry.id}/edit", f"/entries/{entry.id}/replay")  # fmt: skip
     for path in paths:
         visit.go(path)

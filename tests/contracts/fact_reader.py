@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -75,6 +76,14 @@ class FactReaderContract:
         assert book.add(second) == first
         assert book.add(first) == first
         assert reader.get(first.id) == first
+
+    def test_of_many_who_add_one_id_at_once_one_is_the_first(self, reader, book):
+        facts = [a_fact("rival", data={"n": number}) for number in range(8)]
+        with ThreadPoolExecutor(len(facts)) as pool:
+            kept = list(pool.map(book.add, facts))
+        (first,) = (fact for fact, before in zip(facts, kept, strict=True) if before is None)
+        assert reader.get("rival") == first
+        assert all(before == first for before in kept if before is not None)
 
     @pytest.mark.parametrize(
         ("wanted", "found"),

@@ -16,8 +16,8 @@ def open_fact_store(
 ) -> FactStore:
     """The store of facts, to be closed; it connects when it is first asked.
 
-    *within* bounds a connect and an answer instead of the usual time. Raises ConfigurationError
-    where facts are kept in no database.
+    *within* bounds a connect and an answer instead of the usual time; then the table is not
+    upgraded, which may take long. Raises ConfigurationError where facts are kept in no database.
     """
     url = facts_url(settings, broker)
     if url is None:
@@ -36,5 +36,5 @@ def open_fact_store(
     engines = importlib.import_module("angzarr.adapters.sql.engine.engine")
     with extra("psycopg"):
         engine = engines.build_engine(url, timeout=within or engines.DEFAULT_TIMEOUT)
-    store = sql.SqlFactReader(engine, migrate=settings.facts.migrate)
+    store = sql.SqlFactReader(engine, migrate=settings.facts.migrate and within is None)
     return store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import ExitStack
 
 import pytest
@@ -120,8 +121,16 @@ def test_a_dashboard_asks_the_facts_that_workers_append(tmp_path, doors):
         assert [one.id for one in services.runs_of(entry).facts] == ["one", "end"]
 
 
-def test_the_page_of_an_entry_does_without_facts_that_are_away(doors):
-    away = f"postgresql+psycopg://none@127.0.0.1:{unused_port()}/none"
+@pytest.fixture(params=["nothing listens", "nothing answers"])
+def away(request):
+    """An address of PostgreSQL where none is."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        listens = silent.getsockname()[1]
+        port = unused_port() if request.param == "nothing listens" else listens
+        yield f"postgresql+psycopg://none@127.0.0.1:{port}/none"
+
+
+def test_the_page_of_an_entry_does_without_facts_that_are_away(away, doors):
     redis = "redis://127.0.0.1:1/0"
     with apps(broker=redis, store=redis, facts={"url": away}) as make:
         services = open_fact_services(make().ops, SystemClock(), doors)
