@@ -39,16 +39,20 @@ class FactFollower:
         self._note(page)
         return list(reversed(page.facts))
 
-    def look(self) -> Iterator[Fact]:
-        """The facts that arrived since the last look, in the order of their arrival."""
+    def look(self) -> Iterator[list[Fact]]:
+        """The facts that arrived since the last look, some at a time, in the order of arrival.
+
+        Those that were taken and followed by others, or by the end, are not given again. Where the
+        look breaks off, the next one gives the rest.
+        """
         now, end, after = self._clock.now(), self._end(), self._looks[0][1]
         while True:
             page = self._reader.find(
                 self._wanted, order=FactOrder.ARRIVAL, limit=LONGEST_PAGE, after=after
             )
-            new = [fact for fact in page.facts if fact.id not in self._seen]
+            if new := [fact for fact in page.facts if fact.id not in self._seen]:
+                yield new
             self._note(page)
-            yield from new
             if not page.more:
                 break
             after = page.next

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from tests.contracts.fact_reader import a_cost, an_end, an_error
 from tests.contracts.facts import AT, a_fact, facts_of
 
 from angzarr.adapters.sql.facts.reader import SqlFactReader
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, StoreUnavailable
 from apps import module_with
 
 EVIL = "evil\x1b[2J[red]x[/red]\u202e\x07"
@@ -221,6 +222,28 @@ def test_a_tail_follows_until_it_is_stopped(add, store, app, tmp_path, number):
         assert process.stdout.read() == b""
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+def test_a_tail_waits_for_a_database_that_goes_away(add, app, store, monkeypatch, run):
+    add(a_fact("before"))
+    asked = itertools.count()
+    whole = SqlFactReader.find
+
+    def find(self, *arguments, **options):
+        number = next(asked)
+        if number in {3, 4}:  # the first two looks
+            raise StoreUnavailable("the database is away")
+        if number == 5:
+            add(a_fact("after"))
+        if number == 9:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return whole(self, *arguments, **options)
+
+    monkeypatch.setattr(SqlFactReader, "find", find)
+    result = run("fact", "tail", "-f", "--json", "--every", "1s")
+    assert result.exit_code == 0
+    assert ids(map(json.loads, result.stdout.splitlines())) == ["before", "after"]
+    assert result.stderr == "the database is away; trying again\n"
 
 
 def test_an_app_without_a_database_of_facts_says_what_to_set(app, fails):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from angzarr.cli.fact.view import line_of, print_counts, print_detail, print_pag
 from angzarr.cli.ledger import new_file
 from angzarr.cli.terminal import JSON, ByteSink, Span, print_json, standard_output
 from angzarr.clock import SystemClock
+from angzarr.errors import Unavailable
 from angzarr.facts.fact import Fact
 from angzarr.facts.fact_json import (
     counts_json,
@@ -33,6 +34,7 @@ from angzarr.facts.query import (
     FactReader,
     of_last_day,
 )
+from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import stopped_by_signal
 
 _ORDERS: Final = (FactOrder.NEWEST.value, FactOrder.OLDEST.value)
@@ -100,12 +102,26 @@ def tail(
     as_json: bool,
     **wanted: Any,
 ) -> None:
-    """Print facts in the order of their arrival, one line each; JSON lines with --json."""
+    """Print facts in the order of their arrival, one line each; JSON lines with --json.
+
+    A database that goes away while it is followed is waited for.
+    """
     with opened_reader(app_name) as reader, stopped_by_signal() as stop:
         follower = FactFollower(reader, FactQuery(**wanted), SystemClock())
         _print(reader, follower.before(lines), as_json=as_json)
+        is_away = False
         while follow and not stop.wait(every.total_seconds()):
-            _print(reader, _until(follower.look(), stop), as_json=as_json)
+            try:
+                for some in follower.look():
+                    _print(reader, some, as_json=as_json)
+                    if stop.is_set():
+                        break
+            except Unavailable as error:
+                if not is_away:
+                    click.echo(f"{printable(error)}; trying again", err=True)
+                is_away = True
+            else:
+                is_away = False
 
 
 @fact.command()
@@ -153,21 +169,14 @@ def export(app_name: str | None, /, *, limit: int | None, target: str, **wanted:
     click.echo(f"exported {written} facts", err=True)
 
 
-def _print(reader: FactReader, facts: Iterable[Fact], *, as_json: bool) -> None:
+def _print(reader: FactReader, facts: Sequence[Fact], *, as_json: bool) -> None:
+    """Print all of *facts*, or none where the database is away."""
     if as_json:
-        for told in resolved_lines(reader, facts):
-            click.echo(json_text(told))
+        lines = [json_text(told) for told in resolved_lines(reader, facts)]
     else:
-        for one in facts:
-            click.echo(line_of(one))
-
-
-def _until(facts: Iterable[Fact], stop: threading.Event) -> Iterator[Fact]:
-    """Those of *facts* that come before *stop* is set."""
-    for one in facts:
-        if stop.is_set():
-            return
-        yield one
+        lines = [line_of(one) for one in facts]
+    for line in lines:
+        click.echo(line)
 
 
 def _oldest_first(reader: FactReader, wanted: FactQuery, limit: int | None) -> Iterator[Fact]:
