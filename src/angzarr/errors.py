@@ -32,12 +32,14 @@ AngzarrError
 ├── PayloadGone                     not in the payload store: in vain however often it is fetched
 ├── PayloadCorrupt                  not of the size or SHA-256 that its reference names; the same
 ├── PayloadTooLarge                 not opened for people; a worker takes it
+├── InvalidCost                     an amount, a currency or units that no report could add up
 ├── WebhookError                    a receiver did not take what was posted to it
 ├── DeliveryError                   why a delivery ended as a dead letter
 │   ├── MaxRetriesExceededError
 │   ├── PoisonError
 │   ├── CircuitOpenError
 │   ├── RetryBudgetSpentError
+│   ├── CostBudgetSpentError        the money of a tenant or a handler is spent
 │   ├── LimitExceededError
 │   ├── IdempotencyConflictError
 │   ├── LetterTooLarge
@@ -276,6 +278,10 @@ class PayloadTooLarge(AngzarrError):
     """A payload of more bytes than are opened for people."""
 
 
+class InvalidCost(AngzarrError):
+    """A cost that no report could add up: its amount, its currency or its units."""
+
+
 class WebhookError(AngzarrError):
     """A receiver did not take what was posted; `ill` says that it may later, else it never will.
 
@@ -346,6 +352,18 @@ class RetryBudgetSpentError(DeliveryError):
 
     def __reduce__(self) -> tuple[type[RetryBudgetSpentError], tuple[str]]:
         return type(self), (self.name,)
+
+
+class CostBudgetSpentError(DeliveryError):
+    """What a tenant or a handler may spend in a day or a month is spent; *said* tells how much."""
+
+    def __init__(self, name: str, said: str) -> None:
+        super().__init__(f"the cost budget {name!r} is spent: {said}")
+        self.name = name
+        self.said = said
+
+    def __reduce__(self) -> tuple[type[CostBudgetSpentError], tuple[str, str]]:
+        return type(self), (self.name, self.said)
 
 
 class LimitExceededError(DeliveryError):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from angzarr.delivery.context import Context
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, CostBudgetSpentError
 from angzarr.events.event import Event
 from angzarr.resilience.breaker_guard import BreakerGuard
 
@@ -105,8 +105,18 @@ class BatchItem:
     event: Any
     context: Context
 
+    @property
+    def is_over_budget(self) -> bool:
+        """True if what its delivery may spend is spent: then it gets its error alone."""
+        try:
+            self.context.costs.check(self.context.delivery)
+        except CostBudgetSpentError:
+            return True
+        return False
+
     def __call__(self) -> Any:
         """Handle this event alone; returns None or a coroutine, raises its error."""
+        self.context.costs.check(self.context.delivery)
         answer = self.handler([self])
         if hasattr(answer, "__await__"):
             return _awaited(answer)

@@ -120,7 +120,7 @@ class BatchExecutor:
         together: list[_Entry] = []
         for entry in _open(entries):
             call = entry.run.call.call
-            if entry.run.alone or not isinstance(call, BatchItem):
+            if entry.run.alone or not isinstance(call, BatchItem) or call.is_over_budget:
                 self._advance(entry, self._run_alone)  # it may kill what it runs beside
             else:
                 entry.item = call

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from angzarr.delivery.compensation import CompensationAction
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
+from angzarr.facts.cost import Spending, Units, cost_of, units_of
 from angzarr.ordering.lanes import Turn
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.breaker_guard import BreakerGuard, keyed
+
+if TYPE_CHECKING:
+    from angzarr.delivery.handlers import Handler
 
 T = TypeVar("T")
 
@@ -67,6 +74,42 @@ class NoSteps:
         self.register(action)
 
 
+class Costs(Protocol):
+    """Takes costs of deliveries, and knows whether more may be spent."""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there are budgets at all."""
+
+    def check(self, delivery: Delivery, /) -> None:
+        """Raise CostBudgetSpentError where a budget of *delivery* is spent."""
+
+    def add(self, delivery: Delivery, number: int, spending: Spending, /) -> None:
+        """Write *spending* down, the *number*-th of this run."""
+
+
+class NoCosts:
+    """Takes costs and keeps none: for a handler that is called as a function."""
+
+    is_bounded = False
+
+    def check(self, delivery: Delivery, /) -> None:
+        """Bound nothing."""
+
+    def add(self, delivery: Delivery, number: int, spending: Spending, /) -> None:
+        """Keep nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextTools:
+    """What the contexts of one process are made with."""
+
+    make_log: Callable[[Mapping[str, Any]], Any]
+    #: Makes a breaker around one call inside a handler.
+    make_breaker: Callable[[Handler | None, str], BreakerGuard]
+    costs: Costs = field(default_factory=NoCosts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """Given to a handler as its second argument. It changes nothing of the delivery."""
@@ -78,6 +121,7 @@ class Context:
     make_retries: Callable[[Policy | str], StepRetries] = no_retries
     steps: FinishedSteps = field(default_factory=NoSteps)
     make_final: Callable[[Exception], bool] = lambda _error: True
+    costs: Costs = field(default_factory=NoCosts)
     #: The event's turn in its lane; None: its handler takes events as they come, or runs eagerly.
     turn: Turn | None = None
 
@@ -134,6 +178,63 @@ class Context:
     async def aregister_compensation(self, action: CompensationAction) -> None:
         """Do what `register_compensation` does; other coroutines go on meanwhile."""
         await self.steps.aregister(action)
+
+    def cost(
+        self,
+        amount: Decimal | int | str,
+        currency: str,
+        *,
+        to: str | None = None,
+        units: Units | None = None,
+        operation: str | None = None,
+        config: str | None = None,
+    ) -> None:
+        """Write down that this run has spent *amount* of *currency* (ISO 4217); call it at once.
+
+        It stays written whatever becomes of the run: a call that failed has cost its money too.
+        *to* says who got it, *units* what was used, such as ``{"model": "small-2",
+        "input_tokens": 1200}``, *operation* what for, and *config* the pinned configuration that
+        priced it. Raises InvalidCost for a float, an amount below 0 and an unknown currency.
+        In an async handler use `acost`.
+        """
+        spending = self._spending(amount, currency, to, units, operation, config)
+        self.costs.add(self.delivery, next(self._cost_numbers), spending)
+
+    async def acost(
+        self,
+        amount: Decimal | int | str,
+        currency: str,
+        *,
+        to: str | None = None,
+        units: Units | None = None,
+        operation: str | None = None,
+        config: str | None = None,
+    ) -> None:
+        """Do what `cost` does; other coroutines go on meanwhile."""
+        spending = self._spending(amount, currency, to, units, operation, config)
+        number = next(self._cost_numbers)
+        await asyncio.to_thread(self.costs.add, self.delivery, number, spending)
+
+    def _spending(  # noqa: PLR0917 - as `cost` names them
+        self,
+        amount: object,
+        currency: object,
+        to: str | None,
+        units: Units | None,
+        operation: str | None,
+        config: str | None,
+    ) -> Spending:
+        return Spending(
+            cost=cost_of(amount, currency, from_entity=self.event.tenant_id, to=to),
+            units=units_of(units),
+            operation=operation,
+            config_id=config,
+            config_version=None if config is None else self.event.config_pins.get(config),
+        )
+
+    @cached_property
+    def _cost_numbers(self) -> Iterator[int]:
+        return itertools.count(1)
 
     def is_final(self, error: Exception) -> bool:
         """True if the event would be handled no more if the handler raised *error* now.

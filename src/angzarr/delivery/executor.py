@@ -8,11 +8,10 @@ lane, the flow control, the handler and its undo functions. `settle` makes it tr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
@@ -20,7 +19,7 @@ from angzarr.delivery.admission import FREE, Admission
 from angzarr.delivery.async_runner import Interrupt
 from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation_runner import CompensationRunner
-from angzarr.delivery.context import Context
+from angzarr.delivery.context import Context, ContextTools
 from angzarr.delivery.delivery import (
     Delivery,
     Duplicate,
@@ -32,7 +31,7 @@ from angzarr.delivery.delivery import (
     Superseded,
 )
 from angzarr.delivery.failure_policy import NO_HANDLER, POISON, UNREADABLE, FailurePolicy
-from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.invoke import HandlerInvoker, Hooks, Stopped, handler_call
 from angzarr.delivery.letter_builder import write_last_words
 from angzarr.delivery.ordering import Ordering, skipped_by_person
@@ -46,7 +45,6 @@ from angzarr.delivery.unsettled import UnsettledOutcomes, may_become_letter
 from angzarr.errors import DecodeError, DeliveryError, GivenBack, LetterTooLarge
 from angzarr.events.headers import skip_of
 from angzarr.resilience import idempotency as claims
-from angzarr.resilience.breaker_guard import BreakerGuard
 from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.delivery")
@@ -69,9 +67,7 @@ class DeliveryExecutor:
     results: Results
     failure_policy: FailurePolicy
     clock: Clock
-    make_log: Callable[[Mapping[str, Any]], Any]
-    #: Makes a breaker around one call inside a handler.
-    make_breaker: Callable[[Handler | None, str], BreakerGuard]
+    context_tools: ContextTools
     in_place: InPlace
     compensation_runner: CompensationRunner
     last_starts: LastStarts
@@ -212,8 +208,9 @@ class DeliveryExecutor:
                 context = Context(
                     delivery=delivery,
                     make_policy=partial(self.failure_policy.policy, delivery, handler),
-                    make_log=self.make_log,
-                    make_breaker=partial(self.make_breaker, handler),
+                    make_log=self.context_tools.make_log,
+                    make_breaker=partial(self.context_tools.make_breaker, handler),
+                    costs=self.context_tools.costs,
                     make_retries=retries,
                     steps=run.steps,
                     make_final=partial(self.failure_policy.is_final, delivery, handler),

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.async_runner import INTERRUPTER
 from angzarr.delivery.async_runner import run as run_coroutine
+from angzarr.delivery.batch import BatchItem
 from angzarr.delivery.claims import Results
 from angzarr.delivery.compensation import Undos, to_undo
 from angzarr.delivery.compensation_runner import POLICY, Steps, call_undo
@@ -191,9 +192,17 @@ def stopped_by(breaker: str, barred: Barred, delivery: Delivery) -> Stopped:
 def handler_call(delivery: Delivery, handler: Handler, context: Context) -> HandlerCall:
     """Bind *delivery* to its handler; raises DecodeError if the event does not fit."""
     call = handler.bind(delivery, context)
+    if context.costs.is_bounded and not isinstance(call, BatchItem):
+        call = partial(_within_budget, context, call)
     if handler.fallback is None:
         return HandlerCall(call)
     return HandlerCall(call, handler.fallback(delivery, context))
+
+
+def _within_budget(context: Context, call: Callable[[], Any]) -> Any:
+    """The value of *call*, unless what its delivery may spend is spent."""
+    call_blocking(partial(context.costs.check, context.delivery))
+    return call()
 
 
 def value_of(call: Callable[[], Any]) -> Any:

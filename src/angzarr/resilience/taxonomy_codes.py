@@ -112,9 +112,11 @@ _SOURCES: dict[tuple[Category, str], str] = {
         pika.exceptions.AuthenticationError pika.exceptions.ProbableAuthenticationError
         pika.exceptions.ProbableAccessDeniedError
         google.auth.exceptions.DefaultCredentialsError google.auth.exceptions.RefreshError""",
+    (Category.BUDGET, "COST_BUDGET_SPENT"): "angzarr.errors.CostBudgetSpentError",
     # unknown on purpose, so that no cause is asked
     (Category.UNKNOWN, "UNKNOWN"): """
-        builtins.MemoryError angzarr.errors.PoisonError angzarr.errors.ConfigurationError""",
+        builtins.MemoryError angzarr.errors.PoisonError angzarr.errors.ConfigurationError
+        angzarr.errors.InvalidCost""",
 }
 
 #: Path of a class → what its instances are.

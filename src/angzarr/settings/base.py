@@ -15,7 +15,7 @@ from pydantic import (
     field_validator,
 )
 
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, InvalidCost
 from angzarr.events.event import check_domain
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ def said(check: Callable[[], T]) -> T:
     """The result of *check*; pydantic wants a ValueError where it refuses."""
     try:
         return check()
-    except ConfigurationError as error:
+    except (ConfigurationError, InvalidCost) as error:
         raise ValueError(str(error)) from error
 
 

@@ -23,6 +23,7 @@ from angzarr.runtime.text import unknown
 from angzarr.runtime.yaml import read_yaml
 from angzarr.settings.analysis import AnalysisSettings
 from angzarr.settings.base import HealthSettings, Span, kept
+from angzarr.settings.costs import CostSettings
 from angzarr.settings.dashboard import DashboardSettings
 from angzarr.settings.dead_letters import DeadLetterSettings
 from angzarr.settings.delivery import (
@@ -79,6 +80,7 @@ class Settings(BaseSettings):
     prefix: str = DEFAULT_PREFIX
     dlq: DeadLetterSettings = DeadLetterSettings()
     facts: FactSettings = FactSettings()
+    costs: CostSettings = CostSettings()
     retry: RetrySettings = RetrySettings()
     analysis: AnalysisSettings = AnalysisSettings()
     dashboard: DashboardSettings = DashboardSettings()

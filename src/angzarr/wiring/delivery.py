@@ -32,6 +32,7 @@ from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.admission import Admission, SwitchGate
 from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation_runner import CompensationRunner
+from angzarr.delivery.context import ContextTools
 from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.failure_policy import FailurePolicy
 from angzarr.delivery.handlers import Domains
@@ -55,6 +56,7 @@ from angzarr.wiring import fleet as fleet_wiring
 from angzarr.wiring import protection as protection_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.context import AppContext
+from angzarr.wiring.costs import open_recorder
 from angzarr.wiring.flow_control import guard_of
 
 if TYPE_CHECKING:
@@ -116,8 +118,11 @@ def _new_executor(
         results=results,
         failure_policy=judge,
         clock=clock,
-        make_log=wiring.bound_logger(),
-        make_breaker=partial(guard_of, context, lambda: parts.flow),
+        context_tools=ContextTools(
+            make_log=wiring.bound_logger(),
+            make_breaker=partial(guard_of, context, lambda: parts.flow),
+            costs=open_recorder(context, settler.facts, clock),
+        ),
         in_place=in_place,
         compensation_runner=undoing,
         last_starts=LastStarts(store=parts.claims.store, retry=hold),

@@ -23,6 +23,8 @@ from angzarr.delivery.admission import Admission, SwitchGate
 from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation import Undos
 from angzarr.delivery.compensation_runner import CompensationRunner
+from angzarr.delivery.context import ContextTools
+from angzarr.delivery.costs import CostRecorder
 from angzarr.delivery.delivery import read
 from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.failure_policy import FailurePolicy
@@ -180,6 +182,7 @@ class World:
         self.switches = InProcessSwitches(clock=self.clock)
         self.budgets = InProcessBudgets(clock=self.clock)
         self.limits = InProcessLimits(clock=self.clock)
+        self.cost_budgets = None
         self.tokens = 0
         self.lanes = None
         self.most_parked = 10
@@ -252,8 +255,11 @@ class World:
             invoker=HandlerInvoker(results=results, failure_policy=policy, hooks=self.hooks),
             results=results, failure_policy=policy,
             clock=self.clock,
-            make_log=lambda _fields: logging.getLogger("test"),
-            make_breaker=self.breaker,
+            context_tools=ContextTools(
+                make_log=lambda _fields: logging.getLogger("test"),
+                make_breaker=self.breaker,
+                costs=CostRecorder(facts=facts, clock=self.clock, budgets=self.cost_budgets),
+            ),
             in_place=in_place, compensation_runner=compensations,
             last_starts=LastStarts(store=self.store, retry=retry),
             unsettled=UnsettledOutcomes(

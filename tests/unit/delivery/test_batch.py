@@ -18,6 +18,7 @@ from angzarr.delivery.batch import (
     BatchResult,
     errors_of,
 )
+from angzarr.delivery.context import NoCosts
 from angzarr.errors import ConfigurationError
 
 
@@ -87,6 +88,8 @@ def test_an_answer_without_an_error_is_a_success():
 
 class FakeContext:
     event = "metadata"
+    delivery = None
+    costs = NoCosts()
 
 
 def test_an_item_called_by_itself_is_a_batch_of_one():

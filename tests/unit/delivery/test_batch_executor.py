@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from angzarr.delivery.async_runner import Interrupt
 from angzarr.delivery.batch import Batch, BatchCall, BatchItem, BatchResult
 from angzarr.delivery.batch_executor import BatchExecutor
+from angzarr.delivery.costs import CostBudgets
 from angzarr.delivery.delivery import (
     DeadLettered,
     Duplicate,
@@ -24,6 +26,7 @@ from angzarr.delivery.delivery import (
 from angzarr.delivery.invoke import Hooks
 from angzarr.errors import DecodeError, GivenBack, GiveUp, Postpone, Skip, StoreUnavailable
 from angzarr.events import headers as names
+from angzarr.facts.cost_budget import CostBudget
 from angzarr.resilience.idempotency import AlreadyCompleted, Complete
 from angzarr.resilience.switches import Selector, SwitchAction
 
@@ -99,6 +102,24 @@ def test_only_those_fail_that_the_result_names(world):
     assert site.outcomes("a", "b", "c", "d") == [Retried, Handled, DeadLettered, Skipped]
     assert [letter.event.id for letter in world.journal.letters] == ["id-c"]
     assert isinstance(world.store.claim([site.delivery("b").claim])[0], AlreadyCompleted)
+
+
+def test_who_has_spent_its_budget_is_left_out_of_its_batch(world):
+    spent = {"rich": Decimal(1), "broke": Decimal(10)}
+    world.cost_budgets = CostBudgets(
+        budgets=[CostBudget(name="b", amount=Decimal(10), currency="EUR", tenant="*")],
+        spent=lambda scope: spent[scope.tenant_id],
+        clock=world.clock,
+    )
+    site = Site(world)
+    given = [
+        site.delivery("a", **{names.TENANT_ID: "rich"}),
+        site.delivery("b", **{names.TENANT_ID: "broke"}),
+        site.delivery("c", **{names.TENANT_ID: "rich"}),
+    ]
+    assert site.outcomes(*given) == [Handled, DeadLettered, Handled]
+    assert site.calls == [["a", "c"]]
+    assert [letter.category for letter in world.journal.letters] == ["budget"]
 
 
 def test_an_event_that_fails_its_whole_batch_takes_no_other_with_it(world):

@@ -1,0 +1,42 @@
+"""Costs: from settings to what writes costs down and asks whether more may be spent."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from angzarr.clock import Clock
+from angzarr.delivery.costs import CostBudgets, CostRecorder
+from angzarr.errors import ConfigurationError
+from angzarr.facts.cost_budget import BudgetScope
+from angzarr.facts.fact import FactLog
+from angzarr.facts.query import FactQuery, FactReader
+from angzarr.wiring.context import AppContext
+from angzarr.wiring.facts import open_fact_reader
+
+
+def open_recorder(context: AppContext, facts: FactLog, clock: Clock) -> CostRecorder:
+    """What writes the costs of this process to *facts*.
+
+    Raises ConfigurationError where budgets are set and no facts can be asked what was spent.
+    """
+    budgets = context.settings.costs.named_budgets()
+    if not budgets:
+        return CostRecorder(facts=facts, clock=clock)
+    reader = open_fact_reader(context.settings, context.broker_url)
+    if reader is None:
+        msg = (
+            "costs.budgets needs facts that can be asked: set facts.url to a database, such as"
+            " postgresql+psycopg://localhost/angzarr"
+        )
+        raise ConfigurationError(msg)
+    bounded = CostBudgets(budgets=budgets, spent=lambda scope: spent(reader, scope), clock=clock)
+    return CostRecorder(facts=facts, clock=clock, budgets=bounded)
+
+
+def spent(reader: FactReader, scope: BudgetScope) -> Decimal:
+    """What the facts say was spent in *scope*; raises Unavailable."""
+    wanted = FactQuery(
+        type="cost", tenant_id=scope.tenant_id, tool_id=scope.tool_id, since=scope.since
+    )
+    sums = reader.costs(wanted, ())
+    return next((one.amount for one in sums if one.currency == scope.currency), Decimal(0))
