@@ -19,6 +19,7 @@ from angzarr.facts.query import EVERY, CostSum, FactCount, FactField, FactOrder,
 #: The facts of one example are none of another's.
 _RUNS = itertools.count()
 TYPE, SUBTYPE, TOOL = FactField.TYPE, FactField.SUBTYPE, FactField.TOOL
+CAUSE, OPERATION, CONFIG = FactField.CAUSE, FactField.OPERATION, FactField.CONFIG
 TENANT, DAY, CODE, EVENT = FactField.TENANT, FactField.DAY, FactField.ERROR_CODE, FactField.EVENT
 
 
@@ -327,3 +328,36 @@ class FactReaderContract:
         assert reader.costs(FactQuery(tenant_id="t2"), []) == [CostSum((), "EUR", Decimal(3), 1)]
         assert reader.costs(FactQuery(tenant_id="t3"), []) == []
         assert len(reader.costs(EVERY, [TENANT], limit=2)) == 2
+
+    def test_what_failed_runs_cost_is_told_apart_with_its_cause(self, reader, add):
+        def of_run(run):
+            return {"error_fact_id": f"error-{run}", "operation": "charge"}
+
+        add(
+            a_fact("error-1", type="error", subtype="external", data={"error_code": "HTTP_503"}),
+            a_fact("error-2", type="error", subtype="client", data={"error_code": "HTTP_400"}),
+            a_fact("error-3", data={"error_code": "it is no error"}),
+            a_cost("a", "1.5", event_id="e1", data=of_run(1)),
+            a_cost("b", "0.25", event_id="e1", data=of_run(1)),
+            a_cost("c", "2", event_id="e2", data=of_run(2)),
+            a_cost("d", "4", event_id="e2", data=of_run(3)),
+            a_cost("e", "8", event_id="e3", config_id="pricing", config_version="3"),
+        )
+        one, two, four = Decimal("1.75"), Decimal(2), Decimal(4)
+        assert reader.costs(EVERY, [CAUSE]) == [
+            CostSum((None,), "EUR", Decimal(12), 2),
+            CostSum(("HTTP_400",), "EUR", two, 1, two, 1),
+            CostSum(("HTTP_503",), "EUR", one, 2, one, 2),
+        ]
+        assert reader.costs(FactQuery(event_ids=("e1", "e2")), []) == [
+            CostSum((), "EUR", Decimal("7.75"), 4, Decimal("3.75"), 3)
+        ]
+        assert reader.costs(FactQuery(event_ids=("e2",)), [OPERATION, CONFIG]) == [
+            CostSum(("charge", None), "EUR", two + four, 2, two, 1)
+        ]
+        assert reader.costs(FactQuery(event_ids=("e3",)), [CONFIG]) == [
+            CostSum(("pricing 3",), "EUR", Decimal(8), 1)
+        ]
+        with pytest.raises(ValueError, match="it belongs to costs"):
+            reader.stats(EVERY, [CAUSE])
+        assert len(reader.find(FactQuery(event_ids=("e1",))).facts) == 2

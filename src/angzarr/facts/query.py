@@ -38,6 +38,9 @@ class FactField(StrEnum):
     DAY = "day"  # in UTC, like "2026-11-29"
     ERROR_CODE = "error_code"
     EVENT = "event"
+    CAUSE = "cause"  # of costs: the error code of the run that spent them; None: it did not fail
+    OPERATION = "operation"  # of costs
+    CONFIG = "config"  # the configuration and its version, like "pricing 3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class FactQuery:
     entity_id: str | None = None
     tool_id: str | None = None
     event_id: str | None = None
+    #: Any of these; empty: any event at all.
+    event_ids: tuple[str, ...] = ()
     trace_id: str | None = None
     type: str | None = None
     subtype: str | None = None
@@ -139,6 +144,17 @@ class CostSum(NamedTuple):
     currency: str
     amount: Decimal
     facts: int
+    #: The part of both that runs spent which failed.
+    failed: Decimal = Decimal(0)
+    failed_facts: int = 0
+
+
+def checked_count(by: Sequence[FactField]) -> Sequence[FactField]:
+    """*by*, where facts can be counted by that; raises ValueError."""
+    if FactField.CAUSE in by:
+        msg = "facts are not counted by cause: it belongs to costs; count them by error_code"
+        raise ValueError(msg)
+    return by
 
 
 class FactReader(Protocol):
@@ -179,7 +195,10 @@ class FactReader(Protocol):
     def stats(
         self, wanted: FactQuery, by: Sequence[FactField], /, *, limit: int = LONGEST_PAGE
     ) -> Sequence[FactCount]:
-        """The numbers of facts, most first; at most *limit* rows."""
+        """The numbers of facts, most first; at most *limit* rows.
+
+        Raises ValueError for `CAUSE`: only costs have one.
+        """
 
     def costs(
         self, wanted: FactQuery, by: Sequence[FactField], /, *, limit: int = LONGEST_PAGE

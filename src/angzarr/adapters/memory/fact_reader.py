@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Context, Decimal
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.facts.fact import Fact
@@ -22,6 +22,7 @@ from angzarr.facts.query import (
     FactOrder,
     FactPage,
     FactQuery,
+    checked_count,
     fact_page_of,
     read_fact_cursor,
 )
@@ -100,6 +101,7 @@ class MemoryFactReader:
         self, wanted: FactQuery, by: Sequence[FactField], /, *, limit: int = LONGEST_PAGE
     ) -> Sequence[FactCount]:
         """The numbers of facts, most first."""
+        checked_count(by)
         counts = Counter(_values(fact, by) for _, fact in self._rows(wanted))
         found = [FactCount(values, number) for values, number in counts.most_common()]
         return found[: min(limit, LONGEST_PAGE)]
@@ -108,14 +110,14 @@ class MemoryFactReader:
         self, wanted: FactQuery, by: Sequence[FactField], /, *, limit: int = LONGEST_PAGE
     ) -> Sequence[CostSum]:
         """The sums of costs by currency."""
-        sums: defaultdict[tuple[tuple[str | None, ...], str], list[Decimal]] = defaultdict(list)
+        failures = {one.id: one for one in self._log.read() if one.type == ERROR}
+        sums: defaultdict[tuple[tuple[str | None, ...], str], list[_Spent]] = defaultdict(list)
         for _, fact in self._rows(wanted):
             if fact.cost is not None:
-                sums[_values(fact, by), fact.cost.currency].append(fact.cost.amount)
-        found = [
-            CostSum(values, currency, _sum(amounts), len(amounts))
-            for (values, currency), amounts in sums.items()
-        ]
+                failure = failures.get(str(fact.data.get("error_fact_id")))
+                values = _values(fact, by, failure)
+                sums[values, fact.cost.currency].append(_Spent(fact.cost.amount, failure))
+        found = [_cost_sum(values, currency, spent) for (values, currency), spent in sums.items()]
         found.sort(key=lambda one: (one.currency, -one.amount))
         return found[: min(limit, LONGEST_PAGE)]
 
@@ -158,11 +160,16 @@ def _fits(fact: Fact, wanted: FactQuery) -> bool:
         and (wanted.since is None or wanted.since <= fact.at)
         and (wanted.until is None or fact.at < wanted.until)
         and (not wanted.only_runs or is_run(fact))
+        and (not wanted.event_ids or fact.event_id in wanted.event_ids)
     )
 
 
-def _values(fact: Fact, by: Sequence[FactField]) -> tuple[str | None, ...]:
-    return tuple(_value(fact, field) for field in by)
+def _values(
+    fact: Fact, by: Sequence[FactField], failure: Fact | None = None
+) -> tuple[str | None, ...]:
+    return tuple(
+        _code_of(failure) if field is FactField.CAUSE else _value(fact, field) for field in by
+    )
 
 
 def _value(fact: Fact, field: FactField) -> str | None:
@@ -172,11 +179,33 @@ def _value(fact: Fact, field: FactField) -> str | None:
         case FactField.DAY:
             return fact.at.astimezone(UTC).date().isoformat()
         case FactField.ERROR_CODE:
-            code = fact.data.get("error_code")
-            return None if code is None else str(code)
+            return _code_of(fact)
+        case FactField.OPERATION:
+            operation = fact.data.get("operation")
+            return None if operation is None else str(operation)
+        case FactField.CONFIG:
+            return fact.config_id and f"{fact.config_id} {fact.config_version or ''}"
         case _:
             value: str | None = getattr(fact, f"{field.value}_id")
             return value
+
+
+class _Spent(NamedTuple):
+    """An amount, and the error of the run that spent it."""
+
+    amount: Decimal
+    failure: Fact | None
+
+
+def _cost_sum(values: tuple[str | None, ...], currency: str, spent: Sequence[_Spent]) -> CostSum:
+    failed = [one.amount for one in spent if one.failure is not None]
+    amount = _sum([one.amount for one in spent])
+    return CostSum(values, currency, amount, len(spent), _sum(failed), len(failed))
+
+
+def _code_of(fact: Fact | None) -> str | None:
+    code = None if fact is None else fact.data.get("error_code")
+    return None if code is None else str(code)
 
 
 def _sum(amounts: Sequence[Decimal]) -> Decimal:

@@ -16,10 +16,13 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Float,
+    FromClause,
+    Row,
     RowMapping,
     Select,
     Text,
     and_,
+    case,
     cast,
     func,
     or_,
@@ -63,6 +66,8 @@ _COLUMNS: Final = {
 }
 #: Fields that few facts share, the fewest first: their index is always the one to read.
 _RARE: Final = ("event_id", "trace_id", "entity_id")
+#: The error fact of the run that a cost is of.
+_FAILURE: Final = facts.alias("failure")
 #: How a sum of amounts is called in SQLite, which has no exact numbers.
 _SUM: Final = "angzarr_exact_sum"
 
@@ -75,7 +80,8 @@ def read_facts(
     behind: FactCursor | None,
 ) -> FactPage:
     """A page of facts."""
-    page = select(facts).where(*conditions_of(wanted)).limit(limit + 1)
+    events = _of_events(connection, wanted)
+    page = select(facts).where(*conditions_of(wanted), *events).limit(limit + 1)
     page = page.order_by(*_ordered(order))
     if behind is not None:
         page = page.where(_follows(order, behind))
@@ -121,6 +127,12 @@ def _equals(column: Column[Any], value: str, *, leads: bool) -> ColumnElement[bo
     """
     name = stored_name(value)
     return (column if leads or not name else func.coalesce(column, "")) == name
+
+
+def _of_events(connection: Connection, wanted: FactQuery) -> list[ColumnElement[bool]]:
+    if not wanted.event_ids:
+        return []
+    return [among(connection, facts.c.event_id, map(stored_name, wanted.event_ids))]
 
 
 def _is_run() -> ColumnElement[bool]:
@@ -225,7 +237,7 @@ def count_facts(
     asked = (
         select(*values, count)
         .select_from(facts)
-        .where(*conditions_of(wanted))
+        .where(*conditions_of(wanted), *_of_events(connection, wanted))
         .group_by(*values)
         .order_by(count.desc(), *values)
         .limit(limit)
@@ -239,16 +251,30 @@ def sum_costs(
 ) -> list[CostSum]:
     """The sums of costs by currency, the largest of each first."""
     values, currency = _values(connection, by), facts.c.currency
-    total, size = _total(connection)
+    total, size = _total(connection, facts.c.amount)
+    has_failed = _FAILURE.c.id.is_not(None)
+    failed, _ = _total(connection, case((has_failed, facts.c.amount)))
+    is_cost = facts.c.amount.is_not(None), currency.is_not(None)
     asked = (
-        select(*values, currency, total, func.count())
-        .where(*conditions_of(wanted), facts.c.amount.is_not(None), currency.is_not(None))
+        select(*values, currency, total, func.count(), failed, func.count(_FAILURE.c.id))
+        .select_from(_with_failures(connection))
+        .where(*conditions_of(wanted), *_of_events(connection, wanted), *is_cost)
         .group_by(*values, currency)
         .order_by(currency, size.desc(), *values)
         .limit(limit)
     )
-    rows = connection.execute(asked)
-    return [CostSum(tuple(row[:-3]), row[-3], Decimal(row[-2]), row[-1]) for row in rows]
+    return [_sum_of(row) for row in connection.execute(asked)]
+
+
+def _with_failures(connection: Connection) -> FromClause:
+    """Facts, and beside each cost of a failed run its error fact."""
+    named = _text_in(connection, facts.c.data, "error_fact_id")
+    return facts.outerjoin(_FAILURE, and_(_FAILURE.c.id == named, _FAILURE.c.type == ERROR))
+
+
+def _sum_of(row: Row[Any]) -> CostSum:
+    *values, currency, total, count, failed, failures = row
+    return CostSum(tuple(values), currency, Decimal(total), count, Decimal(failed or 0), failures)
 
 
 def _values(connection: Connection, by: Sequence[FactField]) -> list[ColumnElement[Any]]:
@@ -262,23 +288,35 @@ def _value(connection: Connection, field: FactField) -> ColumnElement[Any]:
             return func.to_char(func.timezone("UTC", _AT), "YYYY-MM-DD")
         case FactField.DAY:
             return func.strftime("%Y-%m-%d", _AT, type_=Text)
-        case FactField.ERROR_CODE if postgresql:
-            return func.json_extract_path_text(facts.c.data, "error_code")
-        case FactField.ERROR_CODE:
-            return cast(func.json_extract(facts.c.data, "$.error_code"), Text)
+        case FactField.ERROR_CODE | FactField.OPERATION:
+            return _text_in(connection, facts.c.data, field.value)
+        case FactField.CAUSE:
+            return _text_in(connection, _FAILURE.c.data, "error_code")
+        case FactField.CONFIG:
+            return facts.c.config_id + " " + func.coalesce(facts.c.config_version, "")
         case _:
             return _COLUMNS[field]
 
 
-def _total(connection: Connection) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """The exact sum of amounts, and what sums are put in order by."""
+def _text_in(
+    connection: Connection, data: ColumnElement[Any], name: str
+) -> ColumnElement[str | None]:
     if connection.dialect.name == "postgresql":
-        total: ColumnElement[Any] = func.sum(facts.c.amount)
+        return func.json_extract_path_text(data, name)
+    return cast(func.json_extract(data, f"$.{name}"), Text)
+
+
+def _total(
+    connection: Connection, amount: ColumnElement[Any]
+) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    """The exact sum of *amount*, and what sums are put in order by; NULLs count for nothing."""
+    if connection.dialect.name == "postgresql":
+        total: ColumnElement[Any] = func.sum(amount)
         return total, total
     driver: Any = connection.connection.driver_connection
     lent: sqlite3.Connection = driver
     lent.create_aggregate(_SUM, 1, ExactSum)  # type: ignore[arg-type]  # a class that it calls
-    total = getattr(func, _SUM)(facts.c.amount, type_=Text)
+    total = getattr(func, _SUM)(amount, type_=Text)
     return total, cast(total, Float)
 
 
@@ -290,9 +328,10 @@ class ExactSum:
     def __init__(self) -> None:
         self._total = Decimal(0)
 
-    def step(self, amount: str) -> None:
-        """Add *amount*."""
-        self._total = self._exact.add(self._total, Decimal(amount))
+    def step(self, amount: str | None) -> None:
+        """Add *amount*; None is nothing."""
+        if amount is not None:
+            self._total = self._exact.add(self._total, Decimal(amount))
 
     def finalize(self) -> str:
         """The sum."""

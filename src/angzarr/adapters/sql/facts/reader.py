@@ -21,6 +21,7 @@ from angzarr.facts.query import (
     FactOrder,
     FactPage,
     FactQuery,
+    checked_count,
     read_fact_cursor,
 )
 from angzarr.facts.resolution import ERROR, resolve, resolves_any, work_of
@@ -78,8 +79,8 @@ class SqlFactReader:
         self, wanted: FactQuery, by: Sequence[FactField], /, *, limit: int = LONGEST_PAGE
     ) -> Sequence[FactCount]:
         """The numbers of facts, most first."""
-        most = min(limit, LONGEST_PAGE)
-        return self._database.read(lambda one: queries.count_facts(one, wanted, by, most))
+        most, fields = min(limit, LONGEST_PAGE), checked_count(by)
+        return self._database.read(lambda one: queries.count_facts(one, wanted, fields, most))
 
     def costs(
         self, wanted: FactQuery, by: Sequence[FactField], /, *, limit: int = LONGEST_PAGE
