@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "books": "angzarr.cli.database:books",
     "breaker": "angzarr.cli.breaker:breaker",
     "completion": "angzarr.cli.application:completion",
+    "cost": "angzarr.cli.cost:cost",
     "dashboard": "angzarr.cli.dashboard:dashboard",
     "database": "angzarr.cli.database:database",
     "demo": "angzarr.demo.command:demo",

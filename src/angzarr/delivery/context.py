@@ -87,6 +87,9 @@ class Costs(Protocol):
     def add(self, delivery: Delivery, number: int, spending: Spending, /) -> None:
         """Write *spending* down, the *number*-th of this run."""
 
+    def close(self) -> None:
+        """Let connections go."""
+
 
 class NoCosts:
     """Takes costs and keeps none: for a handler that is called as a function."""
@@ -98,6 +101,9 @@ class NoCosts:
 
     def add(self, delivery: Delivery, number: int, spending: Spending, /) -> None:
         """Keep nothing."""
+
+    def close(self) -> None:
+        """Do nothing: there are no connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

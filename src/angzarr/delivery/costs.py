@@ -112,6 +112,7 @@ class CostRecorder:
     facts: FactLog
     clock: Clock
     budgets: CostBudgets | None = None
+    close_reader: Callable[[], object] = lambda: None
 
     @property
     def is_bounded(self) -> bool:
@@ -128,6 +129,10 @@ class CostRecorder:
         self.facts.append([_fact(delivery, number, spending, self.clock.now())])
         if self.budgets is not None:
             self.budgets.add(delivery, spending.cost)
+
+    def close(self) -> None:
+        """Close what reads the sums; the log of facts is its owner's to close."""
+        self.close_reader()
 
 
 def _fact(delivery: Delivery, number: int, spending: Spending, at: datetime) -> Fact:

@@ -386,6 +386,7 @@ class DeliveryExecutor:
     def close(self) -> None:
         """Write what is held back and close connections."""
         self.settler.close()
+        self.context_tools.costs.close()
 
     def release_dying(self, delivery: Delivery, error: BaseException) -> None:
         """End the claim of a run that *error* ends together with its process, or with its thread.

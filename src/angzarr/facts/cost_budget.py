@@ -57,13 +57,17 @@ class CostBudget:
             return None
         if self.tool is not None and not fnmatchcase(tool, self.tool):
             return None
-        moment = now.astimezone(UTC)
         return BudgetScope(
             tenant_id=None if self.tenant is None else tenant,
             tool_id=None if self.tool is None else tool,
             currency=self.currency,
-            since=day_of(moment) if self.per is Span.DAY else month_of(moment),
+            since=self.since(now),
         )
+
+    def since(self, now: datetime) -> datetime:
+        """When the day or month of *now* began, in UTC."""
+        moment = now.astimezone(UTC)
+        return day_of(moment) if self.per is Span.DAY else month_of(moment)
 
     def check(self, scope: BudgetScope, spent: Decimal) -> None:
         """Raise CostBudgetSpentError where *spent* in *scope* has reached the amount."""

@@ -30,7 +30,7 @@ def open_recorder(context: AppContext, facts: FactLog, clock: Clock) -> CostReco
         )
         raise ConfigurationError(msg)
     bounded = CostBudgets(budgets=budgets, spent=lambda scope: spent(reader, scope), clock=clock)
-    return CostRecorder(facts=facts, clock=clock, budgets=bounded)
+    return CostRecorder(facts=facts, clock=clock, budgets=bounded, close_reader=reader.close)
 
 
 def spent(reader: FactReader, scope: BudgetScope) -> Decimal:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from angzarr import Angzarr, CompensationAction, GiveUp, Limit, Saga, reacts_to
 from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.delivery import Batch
+from angzarr.delivery.context import NoCosts
 from angzarr.delivery.invoke import handler_call
 from angzarr.errors import ConfigurationError, DecodeError, DuplicateHandler
 from angzarr.ordering.lane import Order
@@ -51,6 +52,10 @@ def register(request):
         return app.handlers.get(task.name).limits
 
     return register
+
+
+#: All that a bound call asks of its context.
+UNBOUNDED = SimpleNamespace(costs=NoCosts(), delivery=None)
 
 
 def test_a_limit_is_given_in_code_in_settings_or_in_both(make_app, register):
@@ -294,9 +299,9 @@ def test_data_of_other_types_is_not_even_read(make_app):
     app = make_app()
     app.handler(Placed, domain="order", ordered_by="root", name="p", fallback=release)(release)
     strange = SimpleNamespace(args=(), kwargs={"x": 1}, **vars(of_type("Shipped")))
-    assert handler_call(strange, app.handlers.get("p"), None).call() is None
+    assert handler_call(strange, app.handlers.get("p"), UNBOUNDED).call() is None
     with pytest.raises(DecodeError):
-        handler_call(replace_type(strange, "Placed"), app.handlers.get("p"), None)
+        handler_call(replace_type(strange, "Placed"), app.handlers.get("p"), UNBOUNDED)
 
 
 def replace_type(delivery, name):
@@ -337,7 +342,7 @@ def bound(app, name, data):
     """Return what the handler *name* binds *data* to."""
     handler = app.handlers.get(name)
     delivery = SimpleNamespace(args=[data], kwargs={}, event=SimpleNamespace(type="Parcel"))
-    return handler.bind(delivery, None)
+    return handler.bind(delivery, UNBOUNDED)
 
 
 def test_a_batch_handler_gets_a_list_of_what_its_annotation_says(make_app):

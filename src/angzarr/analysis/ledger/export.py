@@ -7,8 +7,6 @@ not change. A letter is exported as it lies in the ledger: redacted and sealed a
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +22,7 @@ from angzarr.analysis.ledger.failure import Failure, Unreadable
 from angzarr.analysis.ledger.ledger import EntryPage, FailureStats, Ledger
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode, to_line
 from angzarr.dead_letters.queue import Receipt
-from angzarr.runtime.text import printable
+from angzarr.runtime.csv_lines import csv_line
 
 #: The inner workings of the ledger are not exported.
 _PRIVATE: Final = ("wake_at", "letter_replay", "published_at")
@@ -154,17 +152,12 @@ class Format(StrEnum):
 #: Letters that are in memory at a time, and their bytes together; a larger one is there alone.
 _AT_ONCE: Final = 20
 _BYTES_AT_ONCE: Final = 1024 * 1024
-#: A spreadsheet takes a cell that begins with one of these for a formula (OWASP, CSV Injection).
-_FORMULA: Final = frozenset("=+-@|%\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
-                            "\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}")  # fmt: skip
-#: Before a cell it says: this is text.
-_TEXT_MARK: Final = "'"
 
 
 def entry_lines(entries: Iterable[Entry], form: Format) -> Iterator[bytes]:
     """*entries* as lines with their ends; CSV has its columns first."""
     if form is Format.CSV:
-        return chain([_row(FIELDS)], (_cells(entry) for entry in entries))
+        return chain([csv_line(FIELDS)], (_cells(entry) for entry in entries))
     return (json_text(entry_json(entry)).encode() + b"\n" for entry in entries)
 
 
@@ -223,22 +216,4 @@ def _receipt(failure: Failure) -> Receipt:
 
 def _cells(entry: Entry) -> bytes:
     told = entry_json(entry)
-    return _row(_cell(told[name]) for name in FIELDS)
-
-
-def _cell(value: Any) -> str:
-    """*value* as text that neither a spreadsheet nor a terminal acts on."""
-    if value is None:
-        return ""
-    if isinstance(value, int):
-        return str(value)
-    text = printable(value.isoformat() if hasattr(value, "isoformat") else value, keep="\n\t")
-    begins = text.lstrip(" ")[:1]
-    return f"{_TEXT_MARK}{text}" if begins and begins in _FORMULA else text
-
-
-def _row(cells: Iterable[str]) -> bytes:
-    """A line of CSV (RFC 4180), every cell in quotes."""
-    text = io.StringIO()
-    csv.writer(text, quoting=csv.QUOTE_ALL).writerow(cells)
-    return text.getvalue().encode()
+    return csv_line(told[name] for name in FIELDS)

@@ -17,7 +17,6 @@ from sqlalchemy import (
     Connection,
     Float,
     FromClause,
-    Row,
     RowMapping,
     Select,
     Text,
@@ -263,7 +262,7 @@ def sum_costs(
         .order_by(currency, size.desc(), *values)
         .limit(limit)
     )
-    return [_sum_of(row) for row in connection.execute(asked)]
+    return [_sum_of(tuple(row)) for row in connection.execute(asked)]
 
 
 def _with_failures(connection: Connection) -> FromClause:
@@ -272,7 +271,7 @@ def _with_failures(connection: Connection) -> FromClause:
     return facts.outerjoin(_FAILURE, and_(_FAILURE.c.id == named, _FAILURE.c.type == ERROR))
 
 
-def _sum_of(row: Row[Any]) -> CostSum:
+def _sum_of(row: Sequence[Any]) -> CostSum:
     *values, currency, total, count, failed, failures = row
     return CostSum(tuple(values), currency, Decimal(total), count, Decimal(failed or 0), failures)
 
