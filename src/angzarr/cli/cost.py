@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -20,12 +20,9 @@ from angzarr.cli.terminal import (
     safe,
     standard_output,
 )
-from angzarr.errors import ConfigurationError
 from angzarr.facts.cost_budget import EACH, CostBudget
 from angzarr.facts.cost_report import COST_FIELDS, report_csv, report_json
 from angzarr.facts.query import LONGEST_PAGE, CostSum, FactField, FactQuery, FactReader
-from angzarr.wiring.facts import open_fact_reader
-from angzarr.wiring.operations import Operations
 
 _FIELDS: Final = [field.value for field in COST_FIELDS]
 
@@ -76,7 +73,7 @@ def report(
 
     The cause is the error code of the failed run. Costs of runs that did not fail have none.
     """
-    with _opened(load_application(app_name)) as reader:
+    with closing(load_application(app_name).open_fact_store()) as reader:
         sums = reader.costs(FactQuery(type="cost", **wanted), by, limit=limit)
     _PRINTERS[form](by, sums)
     if len(sums) == limit:
@@ -127,7 +124,7 @@ def budgets(app_name: str | None, /, *, as_json: bool) -> None:
     now = datetime.now(UTC)
     told = []
     if known:
-        with _opened(ops) as reader:
+        with closing(ops.open_fact_store()) as reader:
             told = [_told(reader, budget, now) for budget in known]
     if as_json:
         print_json({"budgets": told})
@@ -171,18 +168,3 @@ def _most_spent(reader: FactReader, budget: CostBudget, now: datetime) -> tuple[
         if scope is not None and one.currency == budget.currency:
             return one.amount, ", ".join(filter(None, one.values))
     return Decimal(0), ""
-
-
-@contextmanager
-def _opened(ops: Operations) -> Iterator[FactReader]:
-    reader = open_fact_reader(ops.settings, ops.broker_url)
-    if reader is None:
-        msg = (
-            "costs are kept nowhere that can be asked: set facts.url to a database, such as"
-            " postgresql+psycopg://localhost/angzarr"
-        )
-        raise ConfigurationError(msg)
-    try:
-        yield reader
-    finally:
-        reader.close()

@@ -6,12 +6,11 @@ from decimal import Decimal
 
 from angzarr.clock import Clock
 from angzarr.delivery.costs import CostBudgets, CostRecorder
-from angzarr.errors import ConfigurationError
 from angzarr.facts.cost_budget import BudgetScope
 from angzarr.facts.fact import FactLog
 from angzarr.facts.query import FactQuery, FactReader
 from angzarr.wiring.context import AppContext
-from angzarr.wiring.facts import open_fact_reader
+from angzarr.wiring.fact_store import open_fact_store
 
 
 def open_recorder(context: AppContext, facts: FactLog, clock: Clock) -> CostRecorder:
@@ -22,13 +21,7 @@ def open_recorder(context: AppContext, facts: FactLog, clock: Clock) -> CostReco
     budgets = context.settings.costs.named_budgets()
     if not budgets:
         return CostRecorder(facts=facts, clock=clock)
-    reader = open_fact_reader(context.settings, context.broker_url)
-    if reader is None:
-        msg = (
-            "costs.budgets needs facts that can be asked: set facts.url to a database, such as"
-            " postgresql+psycopg://localhost/angzarr"
-        )
-        raise ConfigurationError(msg)
+    reader = open_fact_store(context.settings, context.broker_url)
     bounded = CostBudgets(budgets=budgets, spent=lambda scope: spent(reader, scope), clock=clock)
     return CostRecorder(facts=facts, clock=clock, budgets=bounded, close_reader=reader.close)
 
