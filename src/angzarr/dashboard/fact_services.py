@@ -12,13 +12,16 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.group_costs import GroupCosts, costs_of_group, group_costs_text
+from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.clock import Clock
 from angzarr.dashboard.paging import no_cursor
 from angzarr.dashboard.problem import asking, away, not_found
-from angzarr.errors import AngzarrError, ConfigurationError, Unavailable
+from angzarr.errors import AngzarrError, ConfigurationError, StoreUnavailable, Unavailable
 from angzarr.facts.fact import Fact
 from angzarr.facts.fact_json import FactDetail, detail_of
 from angzarr.facts.query import (
+    CostSum,
     FactCount,
     FactField,
     FactOrder,
@@ -107,6 +110,32 @@ class FactServices:
         store = self.store()
         with asking(FACTS):
             return list(store.stats(wanted, by, limit=limit))
+
+    def costs(self, wanted: FactQuery, by: list[FactField], *, limit: int) -> list[CostSum]:
+        """The sums of costs, the largest of each currency first."""
+        store = self.store()
+        with asking(FACTS):
+            return list(store.costs(wanted, by, limit=limit))
+
+    def costs_of_group(self, ledger: Ledger, fingerprint: str) -> GroupCosts:
+        """What the events of a group have cost."""
+        store = self.store()
+        with asking(FACTS):
+            return costs_of_group(ledger, store, fingerprint)
+
+    def costs_said(self, ledger: Ledger, fingerprint: str) -> str:
+        """A sentence about the costs of a group; empty: none are known. It never waits long."""
+        now = self.clock.now()
+        if self._away.holds(now):
+            return ""
+        try:
+            return group_costs_text(costs_of_group(ledger, self.hasty(), fingerprint))
+        except ConfigurationError:
+            return ""
+        except StoreUnavailable as error:
+            self._away.begin(now)
+            away(error, FACTS)  # says why in the log
+            return ""
 
     def add(self, fact: Fact) -> Fact | None:
         """Add *fact*, or return the one that has its id."""

@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from angzarr._version import __version__
 from angzarr.adapters.memory.limits import InProcessLimits
-from angzarr.dashboard import alerts, brake, breakers, groups, sagas
+from angzarr.dashboard import alerts, brake, breakers, costs, groups, sagas
 from angzarr.dashboard.access import Access, Auth, Sessions, start_token
 from angzarr.dashboard.api import edits, entries, facts, jobs, projections
 from angzarr.dashboard.api.route import PREFIX, CallerHere, answer, seeing
@@ -59,7 +59,7 @@ async def live() -> Response:
 _NOUNS: Final = (entries, edits, groups, jobs, facts, breakers, brake, alerts)
 _PAGES: Final = (
     *(session, groups, entry_pages, edit_pages, job_pages, projection_pages, sagas),
-    *(fact_pages, breakers, brake, alerts),
+    *(fact_pages, costs, breakers, brake, alerts),
 )
 #: All there is to ask for.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
@@ -69,6 +69,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     *(router for noun in _NOUNS for router in (noun.see, noun.act)),
     projections.see,
     sagas.see,
+    costs.see,
     facts.seed,
     *(page.router for page in _PAGES),
 )

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from angzarr.facts.fact import Fact
-from angzarr.facts.query import CostSum, FactCount, FactField, FactPage, FactReader
+from angzarr.facts.query import FactCount, FactField, FactPage, FactReader
 from angzarr.facts.resolution import ERROR
 
 _NAMES: Final = (
@@ -95,15 +95,6 @@ def resolved_lines(reader: FactReader, facts: Iterable[Fact]) -> Iterator[dict[s
 def counts_json(counts: Sequence[FactCount], by: Sequence[FactField]) -> list[dict[str, Any]]:
     """*counts* as JSON objects, each with the fields that it is *by*."""
     return [_valued(by, one.values) | {"facts": one.facts} for one in counts]
-
-
-def costs_json(costs: Sequence[CostSum], by: Sequence[FactField]) -> list[dict[str, Any]]:
-    """*costs* as JSON objects; amounts are texts, which round nothing."""
-    return [
-        _valued(by, one.values)
-        | {"currency": one.currency, "amount": f"{one.amount:f}", "facts": one.facts}
-        for one in costs
-    ]
 
 
 def summary_of(fact: Fact) -> str:

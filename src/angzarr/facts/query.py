@@ -149,6 +149,10 @@ class CostSum(NamedTuple):
     failed_facts: int = 0
 
 
+#: What facts can be counted by.
+COUNT_FIELDS: Final = tuple(field for field in FactField if field is not FactField.CAUSE)
+
+
 def checked_count(by: Sequence[FactField]) -> Sequence[FactField]:
     """*by*, where facts can be counted by that; raises ValueError."""
     if FactField.CAUSE in by:

@@ -12,14 +12,13 @@ from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.analysis.ledger.export import json_text
 from angzarr.facts.fact import Cost
 from angzarr.facts.fact_json import (
-    costs_json,
     counts_json,
     detail_of,
     fact_json,
     resolved_lines,
     summary_of,
 )
-from angzarr.facts.query import CostSum, FactCount, FactField
+from angzarr.facts.query import FactCount, FactField
 
 
 def reader_of(*facts):
@@ -69,13 +68,10 @@ def test_many_facts_are_told_in_order_with_their_resolutions():
     assert [one["id"] for one in told if one["data"]["resolved"]] == ["f700"]
 
 
-def test_counts_and_costs_name_their_fields():
+def test_counts_name_their_fields():
     by = [FactField.DAY, FactField.TOOL]
     assert counts_json([FactCount(("2026-05-04", None), 3)], by) == [
         {"day": "2026-05-04", "tool": None, "facts": 3}
-    ]
-    assert costs_json([CostSum(("2026-05-04", "x"), "EUR", Decimal("0.10"), 2)], by) == [
-        {"day": "2026-05-04", "tool": "x", "currency": "EUR", "amount": "0.10", "facts": 2}
     ]
 
 

@@ -27,6 +27,7 @@ from angzarr.facts.fact_json import (
 )
 from angzarr.facts.follower import FactFollower
 from angzarr.facts.query import (
+    COUNT_FIELDS,
     LONGEST_PAGE,
     FactField,
     FactOrder,
@@ -126,7 +127,7 @@ def tail(
 
 @fact.command()
 @filtered
-@click.option("--by", type=click.Choice([one.value for one in FactField]), multiple=True,
+@click.option("--by", type=click.Choice([one.value for one in COUNT_FIELDS]), multiple=True,
               help="Count by this field; repeatable.  [default: type, subtype]")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1, LONGEST_PAGE), default=100, show_default=True,
               help="Rows at most, those of most facts.")  # fmt: skip

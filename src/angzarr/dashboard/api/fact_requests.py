@@ -15,7 +15,14 @@ from pydantic import AfterValidator, Field, model_validator
 from angzarr.dashboard.api.shapes import Asked, Moment, Text
 from angzarr.dashboard.paging import text_after
 from angzarr.facts.fact import Cost, Fact
-from angzarr.facts.query import LONGEST_PAGE, FactField, FactOrder, FactQuery, of_last_day
+from angzarr.facts.query import (
+    COUNT_FIELDS,
+    LONGEST_PAGE,
+    FactField,
+    FactOrder,
+    FactQuery,
+    of_last_day,
+)
 from angzarr.facts.resolution import COST
 
 #: Bytes of the data of a fact that is appended, as JSON; containers in one another.
@@ -66,7 +73,7 @@ class FactListQuery(FactFilter):
         return text_after(self.after) if self.after else ""
 
 
-_FIELD: Final = "|".join(one.value for one in FactField)
+_FIELD: Final = "|".join(one.value for one in COUNT_FIELDS)
 
 
 class FactStatsQuery(FactFilter):
@@ -76,7 +83,7 @@ class FactStatsQuery(FactFilter):
         str,
         Field(
             pattern=rf"^({_FIELD})(,({_FIELD})){{0,6}}$",
-            description=f"Fields with commas between them: {', '.join(FactField)}.",
+            description=f"Fields with commas between them: {', '.join(COUNT_FIELDS)}.",
         ),
     ] = "type,subtype"
     limit: int = Field(default=100, ge=1, le=LONGEST_PAGE)

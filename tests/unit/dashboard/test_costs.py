@@ -1,0 +1,106 @@
+"""Costs over HTTP and on pages, and what a group has cost before its replay spends more."""
+
+from __future__ import annotations
+
+import pytest
+
+from angzarr.dashboard.api.route import PREFIX
+from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.settings.dashboard import Role
+from contracts.fact_reader import a_cost, an_error
+from dashboard_caller import api, browser, problem
+
+COSTS = f"{PREFIX}/costs"
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def client(world):
+    return api(world, Role.VIEWER)
+
+
+@pytest.fixture
+def person(world):
+    return browser(world, Role.OPERATOR)
+
+
+@pytest.fixture
+def entry(world):
+    (filed,) = world.file(1)
+    return filed
+
+
+def spend(world, entry, amount="1.10", id="a", **changes):
+    data = {"error_fact_id": "run:0", "operation": "charge"}
+    given = {"event_id": entry.event_id, "tool_id": entry.handler_name, "data": data}
+    fact = a_cost(id, amount, at=world.clock.now(), **(given | changes))
+    assert world.facts.add(fact) is None
+
+
+def test_costs_are_added_up_by_any_fields(world, client, entry):
+    world.fail(entry)
+    spend(world, entry, tenant_id="acme")
+    spend(world, entry, "2", "b", tenant_id="acme", data={})
+    told = client.get(COSTS).json()["costs"]
+    assert told == [
+        {"tenant": "acme", "tool": entry.handler_name, "currency": "EUR", "amount": "3.10",
+         "failed": "1.10", "costs": 2, "failed_costs": 1}
+    ]  # fmt: skip
+    by = client.get(COSTS, params={"by": "cause,operation"}).json()["costs"]
+    assert [(one["cause"], one["operation"], one["amount"]) for one in by] == [
+        (None, None, "2"), ("HTTP_503", "charge", "1.10"),
+    ]  # fmt: skip
+    assert client.get(COSTS, params={"by": "", "tenant_id": "other"}).json()["costs"] == []
+    assert client.get(COSTS, params={"by": "colour"}).status_code == 422
+
+
+def test_costs_of_a_group_are_those_of_its_events_in_its_handler(world, client, entry):
+    world.fail(entry)
+    spend(world, entry)
+    spend(world, entry, "50", "b", tool_id="another")
+    spend(world, entry, "70", "c", event_id="another")
+    told = client.get(f"{PREFIX}/groups/{entry.fingerprint}/costs").json()
+    assert told == {
+        "costs": [{"currency": "EUR", "amount": "1.10", "failed": "1.10", "costs": 1,
+                   "failed_costs": 1}],
+        "entries": 1, "more": False,
+    }  # fmt: skip
+    assert problem(client.get(f"{PREFIX}/groups/none/costs")) == "not-found"
+
+
+def test_a_group_shows_what_it_has_cost_before_a_replay_spends_more(world, person, entry):
+    world.fail(entry)
+    spend(world, entry)
+    said = "The events of its entries have cost 1.10 EUR (1.10 in runs that failed) so far."
+    assert said in person.get(f"/groups/{entry.fingerprint}").text
+    shown = person.get(f"/groups/{entry.fingerprint}/replay").text
+    assert f"{said} A replay runs the handler again" in shown
+
+
+def test_a_group_without_costs_says_nothing_of_them(person, entry):
+    assert 'id="costs"' not in person.get(f"/groups/{entry.fingerprint}").text
+
+
+@pytest.mark.parametrize("error", [ConfigurationError("set facts.url"), StoreUnavailable("away")])
+def test_a_group_is_shown_all_the_same_where_costs_cannot_be_asked(world, person, entry, error):
+    world.facts_away = error
+    shown = person.get(f"/groups/{entry.fingerprint}")
+    assert shown.status_code == 200
+    assert 'id="costs"' not in shown.text
+
+
+def test_the_page_shows_costs_and_obeys_none_of_them(world, person, entry):
+    world.facts.add(an_error("run:0", data={"error_code": EVIL}))
+    spend(world, entry, tenant_id=EVIL)
+    shown = person.get("/costs").text
+    assert "1.10" in shown
+    assert EVIL not in shown
+    assert EVIL not in person.get("/costs", params={"by": "cause"}).text
+    assert entry.event_id in person.get("/costs", params={"by": "event"}).text
+
+
+def test_the_page_says_where_nothing_is_known(world, person):
+    assert "Nothing was spent." in person.get("/costs").text
+    world.facts_away = ConfigurationError("set facts.url")
+    assert "set facts.url" in person.get("/costs").text
+    assert api(world, Role.VIEWER).get(COSTS).status_code == 409
