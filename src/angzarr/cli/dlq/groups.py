@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -22,14 +23,21 @@ from angzarr.analysis.ledger.group import (
     group_detail_json,
     group_page_json,
 )
+from angzarr.analysis.ledger.group_costs import GroupCosts, costs_of_group, group_costs_text
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE
+from angzarr.cli.application import load_application
 from angzarr.cli.dlq.entries import history_table
 from angzarr.cli.dlq.selection import find_group, opened_groups
 from angzarr.cli.terminal import JSON, Moment, Span, console, moment, pairs, print_json, safe
+from angzarr.errors import ConfigurationError, Unavailable
+from angzarr.facts.cost_report import sum_json
+from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import person
+from angzarr.wiring.operations import Operations
 
 _STATUSES: Final = [status.value for status in GroupStatus]
-#: A mute ends after a year; renew it to keep it.
+#: How long a connect or an answer of the facts may take: they are shown beside the group.
+_HASTE: Final = timedelta(seconds=2)
 
 
 @click.command("groups")
@@ -92,10 +100,23 @@ def group(
         if amendment != Amendment():
             found = _amended(opened, found, amendment)
         history = opened.group_history(found.fingerprint)
+    spent = _spent_on(load_application(app_name), found)
     if as_json:
-        print_json(group_detail_json(found, history))
+        print_json(group_detail_json(found, history) | {"costs": list(map(sum_json, spent.sums))})
     else:
-        print_detail(found, history)
+        print_detail(found, history, group_costs_text(spent))
+
+
+def _spent_on(ops: Operations, found: Group) -> GroupCosts:
+    """What the events of a group have cost, as far as facts can be asked at once."""
+    try:
+        with closing(ops.open_ledger()) as ledger, closing(ops.open_fact_store(_HASTE)) as store:
+            return costs_of_group(ledger, store, found.fingerprint)
+    except ConfigurationError:
+        return GroupCosts()
+    except Unavailable as error:
+        click.echo(f"costs are not known: {printable(error)}", err=True)
+        return GroupCosts()
 
 
 def _filter_of(options: dict[str, Any], *, every: bool) -> GroupFilter:
@@ -156,10 +177,12 @@ def print_page(page: GroupPage) -> None:
         out.print(safe(f"more: --after {page.next}"), soft_wrap=True)
 
 
-def print_detail(group: Group, history: Sequence[HistoryLine]) -> None:
-    """Print everything about one group."""
+def print_detail(group: Group, history: Sequence[HistoryLine], spent: str = "") -> None:
+    """Print everything about one group; *spent* is a sentence about its costs."""
     out = console()
     out.print(pairs(_facts(group)))
+    if spent:
+        out.print(safe(spent), soft_wrap=True)
     out.print(pairs(dict(group.by_status), "entries by status"))
     if group.note:
         out.print(Text("note", style="bold"))

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import update
+from tests.contracts.fact_reader import a_cost
 from tests.contracts.groups import decide
 from tests.contracts.ledger import letter_of, resolve
 
+from angzarr.adapters.memory.fact_reader import MemoryFactReader
+from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.database import LedgerDatabase, SqlUpkeep
 from angzarr.adapters.sql.ledger.groups import SqlGroups
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import HEAD, ledger_groups, ledger_version
 from angzarr.cli.main import main
+from angzarr.errors import ConfigurationError, StoreUnavailable
 from apps import module_with
 
 
@@ -28,12 +33,18 @@ class FakeApp:
 
     def __init__(self, url: str) -> None:
         self.engine = build_engine(url)
+        self.facts = None
 
     def open_ledger(self):
         return SqlLedger(LedgerDatabase(self.engine))
 
     def open_groups(self):
         return SqlGroups(LedgerDatabase(self.engine))
+
+    def open_fact_store(self, _within):
+        if self.facts is None:
+            raise ConfigurationError("facts are kept nowhere")
+        return self.facts
 
     def open_ledger_upkeep(self):
         return SqlUpkeep(LedgerDatabase(self.engine))
@@ -173,3 +184,26 @@ def test_recount_says_what_it_found_and_mends_it(filled, run):
     assert "2 groups, 2 wrong" in run("ledger", "recount", "--dry-run", code=1)
     assert json.loads(run("ledger", "recount", "--json"))["wrong"] == ["aa11", "aa22"]
     assert "2 groups, 0 mended" in run("ledger", "recount")
+
+
+def test_a_group_tells_what_it_has_cost(app, run):
+    with closing(app.open_ledger()) as ledger:
+        entry = ledger.add_failed_event(letter_of("e1"))
+    app.facts = MemoryFactReader(MemoryFactLog())
+    app.facts.add(a_cost("a", "1.50", event_id="e1", tool_id=entry.handler_name))
+    said = "The events of its entries have cost 1.50 EUR (0 in runs that failed) so far."
+    assert said in run("dlq", "group", entry.fingerprint)
+    told = json.loads(run("dlq", "group", entry.fingerprint, "--json"))
+    assert [one["amount"] for one in told["costs"]] == ["1.50"]
+
+
+def test_a_group_is_shown_where_costs_cannot_be_asked(app, run):
+    with closing(app.open_ledger()) as ledger:
+        entry = ledger.add_failed_event(letter_of("e1"))
+
+    class Away(MemoryFactReader):
+        def costs(self, *_asked, **_options):
+            raise StoreUnavailable("the database is away")
+
+    app.facts = Away(MemoryFactLog())
+    assert "costs are not known: the database is away" in run("dlq", "group", entry.fingerprint)
