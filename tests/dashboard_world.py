@@ -271,6 +271,8 @@ class World:
                     "error_code": "HTTP_503",
                     "error_message": f"<b>away</b> {number}",
                     "retry_attempt": number,
+                    "replay": 0,
+                    "outcome": "retried",
                     "delay_ms": 1500,
                 },
             )

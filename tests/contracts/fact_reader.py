@@ -330,34 +330,44 @@ class FactReaderContract:
         assert len(reader.costs(EVERY, [TENANT], limit=2)) == 2
 
     def test_what_failed_runs_cost_is_told_apart_with_its_cause(self, reader, add):
-        def of_run(run):
-            return {"error_fact_id": f"error-{run}", "operation": "charge"}
+        def of_run(attempt, replay=0, **more):
+            run = {"retry_attempt": attempt, "replay": replay, "operation": "charge"}
+            return {"event_id": "e1", "tool_id": "h", "data": run | more}
+
+        def failed(id, attempt, code, **more):
+            told = of_run(attempt, error_code=code, outcome="retried") | more
+            return a_fact(id, type="error", subtype="external", **told)
 
         add(
-            a_fact("error-1", type="error", subtype="external", data={"error_code": "HTTP_503"}),
-            a_fact("error-2", type="error", subtype="client", data={"error_code": "HTTP_400"}),
-            a_fact("error-3", data={"error_code": "it is no error"}),
-            a_cost("a", "1.5", event_id="e1", data=of_run(1)),
-            a_cost("b", "0.25", event_id="e1", data=of_run(1)),
-            a_cost("c", "2", event_id="e2", data=of_run(2)),
-            a_cost("d", "4", event_id="e2", data=of_run(3)),
+            failed("error-1", 1, "HTTP_503"),
+            failed("error-2", 2, "HTTP_400"),
+            failed("of-another", 1, "HTTP_500", tool_id="other"),
+            a_fact("undo", type="error", subtype="step_not_undone", **of_run(3, error_code="X")),
+            a_cost("a", "1.5", **of_run(1)),
+            a_cost("b", "0.25", **of_run(1)),
+            a_cost("c", "2", **of_run(2)),
+            a_cost("d", "4", **of_run(3)),
+            a_cost("f", "16", **(of_run(1, replay=1) | {"event_id": "e2"})),
             a_cost("e", "8", event_id="e3", config_id="pricing", config_version="3"),
         )
         one, two, four = Decimal("1.75"), Decimal(2), Decimal(4)
         assert reader.costs(EVERY, [CAUSE]) == [
-            CostSum((None,), "EUR", Decimal(12), 2),
+            CostSum((None,), "EUR", Decimal(28), 3),
             CostSum(("HTTP_400",), "EUR", two, 1, two, 1),
             CostSum(("HTTP_503",), "EUR", one, 2, one, 2),
         ]
         assert reader.costs(FactQuery(event_ids=("e1", "e2")), []) == [
-            CostSum((), "EUR", Decimal("7.75"), 4, Decimal("3.75"), 3)
+            CostSum((), "EUR", Decimal("23.75"), 5, Decimal("3.75"), 3)
         ]
-        assert reader.costs(FactQuery(event_ids=("e2",)), [OPERATION, CONFIG]) == [
-            CostSum(("charge", None), "EUR", two + four, 2, two, 1)
+        assert reader.costs(FactQuery(event_ids=("e1",)), [OPERATION, CONFIG]) == [
+            CostSum(("charge", None), "EUR", one + two + four, 4, one + two, 3)
         ]
+        costs = reader.find(FactQuery(type="cost")).facts
+        told = {cost: error.id for cost, error in reader.failures(costs).items()}
+        assert told == {"a": "error-1", "b": "error-1", "c": "error-2"}
         assert reader.costs(FactQuery(event_ids=("e3",)), [CONFIG]) == [
             CostSum(("pricing 3",), "EUR", Decimal(8), 1)
         ]
         with pytest.raises(ValueError, match="it belongs to costs"):
             reader.stats(EVERY, [CAUSE])
-        assert len(reader.find(FactQuery(event_ids=("e1",))).facts) == 2
+        assert len(reader.find(FactQuery(event_ids=("e1",), type="cost")).facts) == 4

@@ -19,7 +19,7 @@ from angzarr.dashboard.paging import no_cursor
 from angzarr.dashboard.problem import asking, away, not_found
 from angzarr.errors import AngzarrError, ConfigurationError, StoreUnavailable, Unavailable
 from angzarr.facts.fact import Fact
-from angzarr.facts.fact_json import FactDetail, detail_of
+from angzarr.facts.fact_json import FactDetail, detail_of, links_of
 from angzarr.facts.query import (
     CostSum,
     FactCount,
@@ -43,7 +43,7 @@ class FactsFound(NamedTuple):
     """A page of facts, and the facts that resolved errors among them, by the errors' ids."""
 
     page: FactPage
-    resolutions: Mapping[str, Fact]
+    links: Mapping[str, Fact]
 
 
 class RunsFound(NamedTuple):
@@ -94,7 +94,7 @@ class FactServices:
                 page = store.find(wanted, order=order, limit=limit, after=after)
             except ValueError:
                 raise no_cursor() from None
-            return FactsFound(page, store.resolutions(page.facts))
+            return FactsFound(page, links_of(store, page.facts))
 
     def detail(self, fact_id: str) -> FactDetail:
         """A fact, and all about it."""

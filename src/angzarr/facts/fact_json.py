@@ -1,18 +1,28 @@
 """Facts as JSON and as a line of text: the command line, the HTTP API and the pages say the same.
 
 Field names are those of spec F1 and do not change. An error fact says in its data whether it is
-resolved, and by which fact: that is found when it is asked for, whatever it was written with.
+resolved, and by which fact; a cost fact, whether its run failed, and by which error. Both are found
+when they are asked for, whatever was written with the fact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from angzarr.facts.cost import total
 from angzarr.facts.fact import Fact
-from angzarr.facts.query import FactCount, FactField, FactPage, FactReader
-from angzarr.facts.resolution import ERROR
+from angzarr.facts.query import (
+    LONGEST_PAGE,
+    FactCount,
+    FactField,
+    FactPage,
+    FactQuery,
+    FactReader,
+)
+from angzarr.facts.resolution import COST, ERROR
 
 _NAMES: Final = (
     "tenant_id", "entity_id", "tool_id", "event_id", "trace_id", "asset_id", "config_id",
@@ -21,12 +31,23 @@ _NAMES: Final = (
 #: The keys of data by which an error fact says what became of it.
 RESOLVED: Final = "resolved"
 RESOLUTION: Final = "resolution_fact_id"
-#: Facts whose resolutions are asked for at once.
+#: Those by which a cost fact says whether its run failed.
+FAILED: Final = "failed"
+FAILURE: Final = "error_fact_id"
+#: Facts whose links are asked for at once.
 _AT_ONCE: Final = 500
 
 
-def fact_json(fact: Fact, resolution: Fact | None = None) -> dict[str, Any]:
-    """*fact* as a JSON object; *resolution* is the fact that resolved it, if one did."""
+def links_of(reader: FactReader, facts: Sequence[Fact]) -> Mapping[str, Fact]:
+    """By the id of a fact: what resolved an error, and the error of the run of a cost.
+
+    Raises Unavailable.
+    """
+    return {**reader.resolutions(facts), **reader.failures(facts)}
+
+
+def fact_json(fact: Fact, link: Fact | None = None) -> dict[str, Any]:
+    """*fact* as a JSON object; *link* is its link, if it has one (see `links_of`)."""
     cost = fact.cost
     return {
         "id": fact.id,
@@ -38,26 +59,28 @@ def fact_json(fact: Fact, resolution: Fact | None = None) -> dict[str, Any]:
         "currency": cost and cost.currency,
         "from_entity": cost and cost.from_entity,
         "to_entity": cost and cost.to_entity,
-        "data": shown_data(fact, resolution),
+        "data": shown_data(fact, link),
     }
 
 
-def shown_data(fact: Fact, resolution: Fact | None) -> dict[str, Any]:
-    """The data of *fact*; of an error fact with what became of it."""
+def shown_data(fact: Fact, link: Fact | None) -> dict[str, Any]:
+    """The data of *fact*; of an error with what became of it, of a cost with what failed."""
     data = dict(fact.data)
     if fact.type == ERROR:
-        data |= {RESOLVED: resolution is not None, RESOLUTION: resolution and resolution.id}
+        data |= {RESOLVED: link is not None, RESOLUTION: link and link.id}
+    if fact.type == COST:
+        data |= {FAILED: link is not None, FAILURE: link and link.id}
     return data
 
 
-def facts_json(facts: Sequence[Fact], resolutions: Mapping[str, Fact]) -> list[dict[str, Any]]:
+def facts_json(facts: Sequence[Fact], links: Mapping[str, Fact]) -> list[dict[str, Any]]:
     """*facts* as JSON objects, in their order."""
-    return [fact_json(one, resolutions.get(one.id)) for one in facts]
+    return [fact_json(one, links.get(one.id)) for one in facts]
 
 
-def fact_page_json(page: FactPage, resolutions: Mapping[str, Fact]) -> dict[str, Any]:
+def fact_page_json(page: FactPage, links: Mapping[str, Fact]) -> dict[str, Any]:
     """*page* as a JSON object; `next` is the cursor of the next one, or null."""
-    return {"facts": facts_json(page.facts, resolutions), "next": page.next or None}
+    return {"facts": facts_json(page.facts, links), "next": page.next or None}
 
 
 class FactDetail(NamedTuple):
@@ -76,20 +99,44 @@ def detail_of(reader: FactReader, fact: Fact) -> FactDetail:
     page = FactPage()
     if fact.event_id is not None:
         page = reader.history(fact.event_id, fact.tool_id)
-    resolutions = reader.resolutions([fact, *page.facts])
-    told = fact_json(fact, resolutions.get(fact.id)) | {
+    links = links_of(reader, [fact, *page.facts])
+    told = fact_json(fact, links.get(fact.id)) | {
         "resolved_facts": [one.id for one in reader.resolved_by(fact.id)],
-        "runs": facts_json(page.facts, resolutions),
+        "runs": facts_json(page.facts, links),
         "earlier_runs": page.more,
     }
+    if fact.type == ERROR:
+        told["data"] |= incurred_json(incurred_by(reader, fact))
     return FactDetail(fact, page.facts, told)
+
+
+def incurred_by(reader: FactReader, error: Fact) -> dict[str, Decimal]:
+    """What the run that ended with *error* has cost, by currency; raises Unavailable."""
+    if error.event_id is None:
+        return {}
+    wanted = FactQuery(type=COST, event_id=error.event_id, tool_id=error.tool_id)
+    costs = reader.find(wanted, limit=LONGEST_PAGE).facts
+    failures = reader.failures(costs)
+    return total(
+        one.cost
+        for one in costs
+        if one.cost is not None and one.id in failures and failures[one.id].id == error.id
+    )
+
+
+def incurred_json(sums: Mapping[str, Decimal]) -> dict[str, Any]:
+    """What an error fact says of its costs; several currencies stand in a list."""
+    if not sums:
+        return {}
+    told = [{"cost_incurred": f"{sums[one]:f}", "currency": one} for one in sorted(sums)]
+    return dict(told[0]) if len(told) == 1 else {"costs_incurred": told}
 
 
 def resolved_lines(reader: FactReader, facts: Iterable[Fact]) -> Iterator[dict[str, Any]]:
     """*facts* as JSON objects, a few at a time; raises Unavailable."""
     taken = iter(facts)
     while some := list(islice(taken, _AT_ONCE)):
-        yield from facts_json(some, reader.resolutions(some))
+        yield from facts_json(some, links_of(reader, some))
 
 
 def counts_json(counts: Sequence[FactCount], by: Sequence[FactField]) -> list[dict[str, Any]]:

@@ -193,6 +193,9 @@ class FactReader(Protocol):
         The rule is that of `resolution.resolve`.
         """
 
+    def failures(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
+        """Of each cost fact in *facts* whose run failed: the error fact of that run, by its id."""
+
     def resolved_by(self, fact_id: str, /) -> Sequence[Fact]:
         """The error facts that this fact resolved, oldest first, at most `LONGEST_PAGE`."""
 

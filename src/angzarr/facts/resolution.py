@@ -1,4 +1,6 @@
-"""Which fact resolved an error fact. Pure: facts are never changed, so it is found when asked.
+"""Which fact resolved an error fact, and which costs are of failed runs. Pure.
+
+Facts are never changed, so both are found when they are asked for.
 
 A fact that names an error fact in `resolves` resolved it. A fact that handles or skips an event, or
 that names one of its error facts, ends the event for its handler: it resolved every error fact of
@@ -18,6 +20,12 @@ COST: Final = "cost"
 #: Of lifecycle facts, the subtypes by which an event ends well for its handler.
 ENDED_WELL: Final = ("handled", "skipped")
 
+#: Outcomes, as error facts say them, of runs that failed.
+FAILED_RUNS: Final = ("retried", "dead_lettered")
+#: What tells the runs of one event and handler from each other, in the data of facts.
+OF_RUN: Final = ("retry_attempt", "replay")
+#: The cause of a failure that names none.
+UNKNOWN_CODE: Final = "UNKNOWN"
 #: The id of an event, and the handler.
 Work: TypeAlias = tuple[str, str | None]
 
@@ -42,6 +50,34 @@ def ends_well(fact: Fact) -> bool:
 def work_of(fact: Fact) -> Work | None:
     """The event and handler of *fact*; None: it is about no event."""
     return None if fact.event_id is None else (fact.event_id, fact.tool_id)
+
+
+def failures_of(costs: Iterable[Fact], errors: Iterable[Fact]) -> dict[str, Fact]:
+    """Of each cost fact among *costs* whose run failed: the error fact of that run, by its id."""
+    failed = {
+        run: one
+        for one in errors
+        if one.data.get("outcome") in FAILED_RUNS and (run := _run_of(one)) is not None
+    }
+    found = {}
+    for one in costs:
+        run = _run_of(one) if one.type == COST else None
+        if run in failed:
+            found[one.id] = failed[run]
+    return found
+
+
+def cause_of(error: Fact | None) -> str | None:
+    """The error code of a failed run; None: it did not fail."""
+    return None if error is None else str(error.data.get("error_code") or UNKNOWN_CODE)
+
+
+def _run_of(fact: Fact) -> tuple[object, ...] | None:
+    """What names the run of *fact*; None: it is of no run."""
+    run = [fact.data.get(name) for name in OF_RUN]
+    if fact.event_id is None or not all(isinstance(one, int) for one in run):
+        return None
+    return (fact.event_id, fact.tool_id, *run)
 
 
 def resolves_any(fact: Fact) -> bool:

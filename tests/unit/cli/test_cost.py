@@ -21,10 +21,10 @@ from apps import module_with
 NOW = datetime.now(UTC)
 
 
-def a_cost(id, amount, currency="EUR", *, failed="", at=NOW, **changes):
-    data = {"operation": "charge"} | ({"error_fact_id": failed} if failed else {})
+def a_cost(id, amount, currency="EUR", *, attempt=2, at=NOW, **changes):
+    data = {"operation": "charge", "retry_attempt": attempt, "replay": 0}
     return Fact(
-        id=id, type="cost", subtype="tool_usage", at=at, data=data,
+        id=id, type="cost", subtype="tool_usage", at=at, data=data, event_id="e1",
         cost=Cost(amount=Decimal(amount), currency=currency), **changes,
     )  # fmt: skip
 
@@ -62,11 +62,19 @@ def run():
 @pytest.fixture
 def spent(make, book):
     make()
-    code = {"error_code": "HTTP_503"}
+    code = {"error_code": "HTTP_503", "outcome": "retried", "retry_attempt": 1, "replay": 0}
     for fact in (
-        Fact(id="error-1", type="error", subtype="external", at=NOW, data=code),
-        a_cost("a", "1.10", tenant_id="acme", tool_id="shop.llm", failed="error-1"),
-        a_cost("b", "2.20", tenant_id="acme", tool_id="shop.llm", failed="error-2"),
+        Fact(
+            id="error-1",
+            type="error",
+            subtype="external",
+            at=NOW,
+            data=code,
+            event_id="e1",
+            tool_id="shop.llm",
+        ),
+        a_cost("a", "1.10", tenant_id="acme", tool_id="shop.llm", attempt=1),
+        a_cost("b", "2.20", tenant_id="acme", tool_id="shop.llm"),
         a_cost("c", "100", "JPY", tenant_id="=evil()", tool_id="shop.llm"),
         a_cost("d", "9", tenant_id="acme", tool_id="old", at=NOW - timedelta(days=40)),
     ):

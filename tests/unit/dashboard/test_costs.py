@@ -31,7 +31,7 @@ def entry(world):
 
 
 def spend(world, entry, amount="1.10", id="a", **changes):
-    data = {"error_fact_id": "run:0", "operation": "charge"}
+    data = {"retry_attempt": 0, "replay": 0, "operation": "charge"}
     given = {"event_id": entry.event_id, "tool_id": entry.handler_name, "data": data}
     fact = a_cost(id, amount, at=world.clock.now(), **(given | changes))
     assert world.facts.add(fact) is None
@@ -90,7 +90,9 @@ def test_a_group_is_shown_all_the_same_where_costs_cannot_be_asked(world, person
 
 
 def test_the_page_shows_costs_and_obeys_none_of_them(world, person, entry):
-    world.facts.add(an_error("run:0", data={"error_code": EVIL}))
+    run = {"retry_attempt": 0, "replay": 0, "outcome": "retried", "error_code": EVIL}
+    error = an_error("x", event_id=entry.event_id, tool_id=entry.handler_name, data=run)
+    assert world.facts.add(error) is None
     spend(world, entry, tenant_id=EVIL)
     shown = person.get("/costs").text
     assert "1.10" in shown

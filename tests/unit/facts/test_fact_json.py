@@ -34,7 +34,8 @@ def test_a_fact_has_all_its_fields():
         "id": "f-1", "type": "cost", "subtype": "handled", "timestamp": AT, "tenant_id": "t",
         "entity_id": None, "tool_id": None, "event_id": None, "trace_id": None, "asset_id": None,
         "config_id": None, "config_version": None, "resolves": None, "amount": "1000",
-        "currency": "EUR", "from_entity": "us", "to_entity": "them", "data": {"n": 1},
+        "currency": "EUR", "from_entity": "us", "to_entity": "them",
+        "data": {"n": 1, "failed": False, "error_fact_id": None},
     }  # fmt: skip
     assert json.loads(json_text(told))["amount"] == "1000"
 
@@ -45,6 +46,26 @@ def test_an_error_tells_by_which_fact_it_is_resolved_whatever_it_was_written_wit
     told = fact_json(error, an_end("end", 1))
     assert told["data"] == {"resolved": True, "resolution_fact_id": "end", "n": 1}
     assert "resolved" not in fact_json(an_end("end", 1))["data"]
+
+
+def test_a_failed_run_tells_what_it_cost_and_its_cost_tells_the_error():
+    run = {"retry_attempt": 1, "replay": 0}
+    error = an_error("error", data={"outcome": "retried", **run})
+    costs = [
+        a_cost(name, amount, currency, event_id="e", tool_id="shop.sync", data=run)
+        for name, amount, currency in (
+            ("a", "0.10", "EUR"),
+            ("b", "0.20", "EUR"),
+            ("c", "3", "USD"),
+        )
+    ]
+    told = detail_of(reader_of(error, *costs[:2]), error).told["data"]
+    assert (told["cost_incurred"], told["currency"]) == ("0.30", "EUR")
+    both = detail_of(reader_of(error, *costs), error).told["data"]["costs_incurred"]
+    assert [one["cost_incurred"] for one in both] == ["0.30", "3"]
+    shown = detail_of(reader_of(error, *costs), costs[0]).told["data"]
+    assert (shown["failed"], shown["error_fact_id"]) == (True, "error")
+    assert "cost_incurred" not in detail_of(reader_of(error), error).told["data"]
 
 
 def test_a_detail_has_both_ways_and_all_runs():

@@ -29,7 +29,9 @@ from angzarr.facts.query import (
 from angzarr.facts.resolution import (
     ERROR,
     WorkEnding,
+    cause_of,
     endings_of,
+    failures_of,
     is_run,
     resolve,
     resolves_any,
@@ -90,6 +92,10 @@ class MemoryFactReader:
         able = [one for one in self._oldest_first() if resolves_any(one)]
         return resolve(facts, [one for one in able if one.resolves in ids], self._endings(able))
 
+    def failures(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
+        """Of each cost fact whose run failed: its error fact."""
+        return failures_of(facts, [one for one in self._log.read() if one.type == ERROR])
+
     def resolved_by(self, fact_id: str, /) -> Sequence[Fact]:
         """The error facts that this fact resolved."""
         errors = [one for one in self._oldest_first() if one.type == ERROR]
@@ -110,11 +116,12 @@ class MemoryFactReader:
         self, wanted: FactQuery, by: Sequence[FactField], /, *, limit: int = LONGEST_PAGE
     ) -> Sequence[CostSum]:
         """The sums of costs by currency."""
-        failures = {one.id: one for one in self._log.read() if one.type == ERROR}
+        rows = self._rows(wanted)
+        failures = self.failures([fact for _, fact in rows])
         sums: defaultdict[tuple[tuple[str | None, ...], str], list[_Spent]] = defaultdict(list)
-        for _, fact in self._rows(wanted):
+        for _, fact in rows:
             if fact.cost is not None:
-                failure = failures.get(str(fact.data.get("error_fact_id")))
+                failure = failures.get(fact.id)
                 values = _values(fact, by, failure)
                 sums[values, fact.cost.currency].append(_Spent(fact.cost.amount, failure))
         found = [_cost_sum(values, currency, spent) for (values, currency), spent in sums.items()]
@@ -168,7 +175,7 @@ def _values(
     fact: Fact, by: Sequence[FactField], failure: Fact | None = None
 ) -> tuple[str | None, ...]:
     return tuple(
-        _code_of(failure) if field is FactField.CAUSE else _value(fact, field) for field in by
+        cause_of(failure) if field is FactField.CAUSE else _value(fact, field) for field in by
     )
 
 

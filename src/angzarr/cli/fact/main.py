@@ -23,6 +23,7 @@ from angzarr.facts.fact_json import (
     counts_json,
     detail_of,
     fact_page_json,
+    links_of,
     resolved_lines,
 )
 from angzarr.facts.follower import FactFollower
@@ -60,11 +61,11 @@ def list_(
     with opened_reader(app_name) as reader:
         asked = FactQuery(**wanted)
         page = page_of(reader, asked, order=FactOrder(order), limit=limit, after=after)
-        resolutions = reader.resolutions(page.facts)
+        links = links_of(reader, page.facts)
     if as_json:
-        print_json(fact_page_json(page, resolutions))
+        print_json(fact_page_json(page, links))
     else:
-        print_page(page, resolutions)
+        print_page(page, links)
 
 
 @fact.command()

@@ -26,7 +26,7 @@ _WHOLE: Final = ("when", "kind")
 _COLOURS: Final = {ERROR: "red", "cost": "yellow"}
 
 
-def print_page(page: FactPage, resolutions: Mapping[str, Fact]) -> None:
+def print_page(page: FactPage, links: Mapping[str, Fact]) -> None:
     """Print a page of facts."""
     out = console()
     if not page.facts:
@@ -37,7 +37,7 @@ def print_page(page: FactPage, resolutions: Mapping[str, Fact]) -> None:
         if out.width >= _ROOMY or name not in _LEFT_OUT:
             table.add_column(name, no_wrap=name in _WHOLE, overflow="fold")
     for fact in page.facts:
-        cells = _cells(fact, resolutions)
+        cells = _cells(fact, links)
         table.add_row(*(cells[str(column.header)] for column in table.columns))
     out.print(table)
     if page.next:
@@ -90,7 +90,7 @@ def _brief(fact: Fact) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
-def _cells(fact: Fact, resolutions: Mapping[str, Fact]) -> dict[str, Text]:
+def _cells(fact: Fact, links: Mapping[str, Fact]) -> dict[str, Text]:
     return {
         "when": safe(moment(fact.at)),
         "kind": safe(kind_of(fact), _COLOURS.get(fact.type, "")),
@@ -98,15 +98,15 @@ def _cells(fact: Fact, resolutions: Mapping[str, Fact]) -> dict[str, Text]:
         "event": safe(fact.event_id or ""),
         "tenant": safe(fact.tenant_id or ""),
         "what": safe(_brief(fact)),
-        "resolved": safe(_resolved(fact, resolutions)),
+        "resolved": safe(_resolved(fact, links)),
         "fact": safe(fact.id),
     }
 
 
-def _resolved(fact: Fact, resolutions: Mapping[str, Fact]) -> str:
+def _resolved(fact: Fact, links: Mapping[str, Fact]) -> str:
     if fact.type != ERROR:
         return ""
-    by = resolutions.get(fact.id)
+    by = links.get(fact.id)
     return "no" if by is None else kind_of(by)
 
 

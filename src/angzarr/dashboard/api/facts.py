@@ -93,7 +93,7 @@ def list_facts(
     """List facts, the newest first."""
     order = FactOrder(asked.order)
     found = services.facts.page(asked.wanted(), order=order, limit=asked.limit, after=asked.cursor)
-    told = fact_page_json(found.page, found.resolutions)
+    told = fact_page_json(found.page, found.links)
     told |= {"next": sealed(found.page.next) or None}
     return answer(told, headers=next_link(request, found.page.next))
 

@@ -42,7 +42,7 @@ def list_facts(request: Request, services: ServicesHere) -> Response:
         "facts.html",
         asked=asked,
         facts=found.page.facts,
-        resolutions=found.resolutions,
+        links=found.links,
         summary_of=summary_of,
         types=_TYPES,
         orders=(FactOrder.NEWEST, FactOrder.OLDEST),

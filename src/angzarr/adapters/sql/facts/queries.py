@@ -16,7 +16,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Float,
-    FromClause,
     RowMapping,
     Select,
     Text,
@@ -47,7 +46,10 @@ from angzarr.facts.query import (
 from angzarr.facts.resolution import (
     ENDED_WELL,
     ERROR,
+    FAILED_RUNS,
     LIFECYCLE,
+    OF_RUN,
+    UNKNOWN_CODE,
     Work,
     WorkEnding,
     endings_of,
@@ -65,8 +67,6 @@ _COLUMNS: Final = {
 }
 #: Fields that few facts share, the fewest first: their index is always the one to read.
 _RARE: Final = ("event_id", "trace_id", "entity_id")
-#: The error fact of the run that a cost is of.
-_FAILURE: Final = facts.alias("failure")
 #: How a sum of amounts is called in SQLite, which has no exact numbers.
 _SUM: Final = "angzarr_exact_sum"
 
@@ -249,15 +249,18 @@ def sum_costs(
     connection: Connection, wanted: FactQuery, by: Sequence[FactField], limit: int
 ) -> list[CostSum]:
     """The sums of costs by currency, the largest of each first."""
-    values, currency = _values(connection, by), facts.c.currency
-    total, size = _total(connection, facts.c.amount)
-    has_failed = _FAILURE.c.id.is_not(None)
-    failed, _ = _total(connection, case((has_failed, facts.c.amount)))
-    is_cost = facts.c.amount.is_not(None), currency.is_not(None)
+    own = [field for field in by if field is not FactField.CAUSE]
+    costs = (
+        select(*_values(connection, own), facts.c.amount, facts.c.currency, _cause(connection))
+        .where(*conditions_of(wanted), *_of_events(connection, wanted))
+        .where(facts.c.amount.is_not(None), facts.c.currency.is_not(None))
+        .subquery()
+    )
+    values, currency = [costs.c[field.value] for field in by], costs.c.currency
+    total, size = _total(connection, costs.c.amount)
+    failed, _ = _total(connection, case((costs.c.cause.is_not(None), costs.c.amount)))
     asked = (
-        select(*values, currency, total, func.count(), failed, func.count(_FAILURE.c.id))
-        .select_from(_with_failures(connection))
-        .where(*conditions_of(wanted), *_of_events(connection, wanted), *is_cost)
+        select(*values, currency, total, func.count(), failed, func.count(costs.c.cause))
         .group_by(*values, currency)
         .order_by(currency, size.desc(), *values)
         .limit(limit)
@@ -265,10 +268,31 @@ def sum_costs(
     return [_sum_of(tuple(row)) for row in connection.execute(asked)]
 
 
-def _with_failures(connection: Connection) -> FromClause:
-    """Facts, and beside each cost of a failed run its error fact."""
-    named = _text_in(connection, facts.c.data, "error_fact_id")
-    return facts.outerjoin(_FAILURE, and_(_FAILURE.c.id == named, _FAILURE.c.type == ERROR))
+def _cause(connection: Connection) -> ColumnElement[Any]:
+    """The error code of the run that a cost is of; NULL: it did not fail."""
+    failure = facts.alias("failure")
+    of_run = [
+        _text_in(connection, failure.c.data, name) == _text_in(connection, facts.c.data, name)
+        for name in OF_RUN
+    ]
+    code = func.coalesce(_text_in(connection, failure.c.data, "error_code"), UNKNOWN_CODE)
+    found = (
+        select(code)
+        .where(failure.c.event_id == facts.c.event_id, failure.c.type == ERROR, *of_run)
+        .where(failure.c.tool_id.is_not_distinct_from(facts.c.tool_id))
+        .where(_text_in(connection, failure.c.data, "outcome").in_(FAILED_RUNS))
+        .limit(1)
+    )
+    return found.correlate(facts).scalar_subquery().label(FactField.CAUSE.value)
+
+
+def errors_of_runs(connection: Connection, costs: Sequence[Fact]) -> list[Fact]:
+    """The error facts of runs of the events of *costs*."""
+    events = {one.event_id for one in costs if one.event_id is not None}
+    if not events:
+        return []
+    by_event = among(connection, facts.c.event_id, events)
+    return _facts_of(connection, select(facts).where(by_event, facts.c.type == ERROR))
 
 
 def _sum_of(row: Sequence[Any]) -> CostSum:
@@ -289,8 +313,6 @@ def _value(connection: Connection, field: FactField) -> ColumnElement[Any]:
             return func.strftime("%Y-%m-%d", _AT, type_=Text)
         case FactField.ERROR_CODE | FactField.OPERATION:
             return _text_in(connection, facts.c.data, field.value)
-        case FactField.CAUSE:
-            return _text_in(connection, _FAILURE.c.data, "error_code")
         case FactField.CONFIG:
             return facts.c.config_id + " " + func.coalesce(facts.c.config_version, "")
         case _:

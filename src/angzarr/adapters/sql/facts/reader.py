@@ -24,7 +24,7 @@ from angzarr.facts.query import (
     checked_count,
     read_fact_cursor,
 )
-from angzarr.facts.resolution import ERROR, resolve, resolves_any, work_of
+from angzarr.facts.resolution import COST, ERROR, failures_of, resolve, resolves_any, work_of
 
 
 class SqlFactReader:
@@ -70,6 +70,13 @@ class SqlFactReader:
     def resolutions(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
         """Of each error fact that is resolved: the fact that resolved it."""
         return self._database.read(lambda one: _resolutions(one, facts))
+
+    def failures(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
+        """Of each cost fact whose run failed: its error fact."""
+        costs = [one for one in facts if one.type == COST]
+        if not costs:
+            return {}
+        return failures_of(costs, self._database.read(lambda c: queries.errors_of_runs(c, costs)))
 
     def resolved_by(self, fact_id: str, /) -> Sequence[Fact]:
         """The error facts that this fact resolved."""
