@@ -14,6 +14,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from angzarr.dashboard.api.shapes import Asked, Moment, Text
 from angzarr.dashboard.paging import text_after
+from angzarr.errors import InvalidCost
+from angzarr.facts.currencies import checked_currency
 from angzarr.facts.fact import Cost, Fact
 from angzarr.facts.query import (
     COUNT_FIELDS,
@@ -139,6 +141,14 @@ def _sound(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _known(currency: str) -> str:
+    """*currency*, if it is one; else ValueError."""
+    try:
+        return checked_currency(currency)
+    except InvalidCost as error:
+        raise ValueError(str(error)) from error
+
+
 class NewFact(Asked):
     """A fact to append. `id` is its key: the same id and body again changes nothing."""
 
@@ -158,7 +168,7 @@ class NewFact(Asked):
     amount: Annotated[str, Field(pattern=r"^[0-9]{1,18}(\.[0-9]{1,18})?$")] | None = Field(
         default=None, description="What it cost, of a fact of type cost.", examples=["0.10"]
     )
-    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")] | None = Field(
+    currency: Annotated[str, AfterValidator(_known)] | None = Field(
         default=None, description="ISO 4217.", examples=["EUR"]
     )
     from_entity: Text | None = None

@@ -106,6 +106,7 @@ def conditions_of(wanted: FactQuery) -> list[ColumnElement[bool]]:
     """The conditions of *wanted*."""
     asked = {name: value for name in EQUAL if (value := getattr(wanted, name)) is not None}
     leads = next((name for name in _RARE if name in asked), None)
+    leads = "event_ids" if wanted.event_ids else leads
     found = [
         _equals(facts.c[name], value, leads=leads in {None, name}) for name, value in asked.items()
     ]
