@@ -20,7 +20,7 @@ from angzarr.facts.cost import day_of, month_of
 EACH: Final = "*"
 
 
-class Span(StrEnum):
+class BudgetPeriod(StrEnum):
     """How long a budget lasts, in UTC."""
 
     DAY = "day"
@@ -47,7 +47,7 @@ class CostBudget:
     name: str
     amount: Decimal
     currency: str
-    per: Span = Span.MONTH
+    per: BudgetPeriod = BudgetPeriod.MONTH
     tenant: str | None = None
     tool: str | None = None
 
@@ -67,7 +67,7 @@ class CostBudget:
     def since(self, now: datetime) -> datetime:
         """When the day or month of *now* began, in UTC."""
         moment = now.astimezone(UTC)
-        return day_of(moment) if self.per is Span.DAY else month_of(moment)
+        return day_of(moment) if self.per is BudgetPeriod.DAY else month_of(moment)
 
     def check(self, scope: BudgetScope, spent: Decimal) -> None:
         """Raise CostBudgetSpentError where *spent* in *scope* has reached the amount."""

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from angzarr.facts.cost import amount_of
-from angzarr.facts.cost_budget import CostBudget, Span
+from angzarr.facts.cost_budget import BudgetPeriod, CostBudget
 from angzarr.facts.currencies import checked_currency
 from angzarr.settings.base import Section, said
 
@@ -27,7 +27,7 @@ class CostBudgetSection(Section):
 
     amount: Annotated[Decimal, BeforeValidator(_exact)] = Field(gt=0)
     currency: Annotated[str, BeforeValidator(_currency)]
-    per: Span = Span.MONTH
+    per: BudgetPeriod = BudgetPeriod.MONTH
     #: A tenant, or ``*``: each tenant has a budget of its own.
     tenant: str | None = None
     #: A handler, or a pattern with * and ?: each such handler has a budget of its own.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from angzarr.errors import CostBudgetSpentError, InvalidCost
 from angzarr.facts.cost import amount_of, cost_of, exact_sum, total, units_of
-from angzarr.facts.cost_budget import BudgetScope, CostBudget, Span, scopes_of
+from angzarr.facts.cost_budget import BudgetPeriod, BudgetScope, CostBudget, scopes_of
 from angzarr.facts.currencies import CURRENCIES
 
 AMOUNTS = st.decimals(0, 10**17, places=6)
@@ -111,7 +111,9 @@ def budget(**changes):
 
 
 def test_a_budget_lasts_a_day_or_a_month_of_utc():
-    assert budget(per=Span.DAY).scope("t", "h", NOON).since == datetime(2026, 11, 29, tzinfo=UTC)
+    assert budget(per=BudgetPeriod.DAY).scope("t", "h", NOON).since == datetime(
+        2026, 11, 29, tzinfo=UTC
+    )
     assert budget().scope("t", "h", NOON).since == datetime(2026, 11, 1, tzinfo=UTC)
 
 
