@@ -105,8 +105,9 @@ def read_history(connection: Connection, work: Work, limit: int) -> FactPage:
 def conditions_of(wanted: FactQuery) -> list[ColumnElement[bool]]:
     """The conditions of *wanted*."""
     asked = {name: value for name in EQUAL if (value := getattr(wanted, name)) is not None}
-    leads = next((name for name in _RARE if name in asked), None)
-    leads = "event_ids" if wanted.event_ids else leads
+    leads: str | None = next((name for name in _RARE if name in asked), None)
+    if wanted.event_ids:
+        leads = "event_ids"
     found = [
         _equals(facts.c[name], value, leads=leads in {None, name}) for name, value in asked.items()
     ]
