@@ -5,6 +5,9 @@ AngzarrError
 │   ├── UnsafeSetting               a Celery setting under which messages would be lost
 │   ├── MissingExtra                an optional dependency is not installed
 │   ├── DuplicateHandler            two functions registered under one task name
+│   ├── ConfigurationVersionMissing a version that an event is pinned to, or that was named
+│   ├── ConfigurationVersionExists  a version that never changes would
+│   ├── ConfigurationUnfit          a value that is no JSON, or breaks its schema; a bad name
 │   └── InvalidDomainName           not ``[a-z][a-z0-9.-]*``, or two domains share a name
 ├── PublishError                    not everything was sent, for certain
 │   ├── NoSubscriber                no handler takes this event type
@@ -100,6 +103,18 @@ class MissingExtra(ConfigurationError):
 
 class DuplicateHandler(ConfigurationError):
     """Two different functions registered under one task name."""
+
+
+class ConfigurationVersionMissing(ConfigurationError):
+    """A version of a configuration that is not in its store; another one never stands in."""
+
+
+class ConfigurationVersionExists(ConfigurationError):
+    """A version of that name is there and has another body: versions never change."""
+
+
+class ConfigurationUnfit(ConfigurationError):
+    """What cannot be put: it is no JSON, breaks its schema, or has a name that cannot be kept."""
 
 
 class InvalidDomainName(ConfigurationError):

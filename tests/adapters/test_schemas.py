@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import inspect
 from tests.adapters.revisions import indexes
 
+from angzarr.adapters.sql.configuration.tables import CONFIG
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.engine.schema import Schema
 from angzarr.adapters.sql.event_store.tables import BOOKS
@@ -15,7 +16,7 @@ from angzarr.adapters.sql.ordering.tables import ORDERING
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding
 from angzarr.wiring.ledger import NAMES
 
-SCHEMAS = (LEDGER, BOOKS, ORDERING, FACTS)
+SCHEMAS = (LEDGER, BOOKS, ORDERING, FACTS, CONFIG)
 
 
 def test_all_that_the_command_line_names_are_there():

@@ -96,6 +96,8 @@ _SOURCES: dict[tuple[Category, str], str] = {
         angzarr.errors.DecodeError angzarr.errors.UnserializableEvent""",
     # what a reference names is gone or another: in vain however often it is fetched
     (_C, "PAYLOAD"): "angzarr.errors.PayloadGone angzarr.errors.PayloadCorrupt",
+    # a version that an event is pinned to: in vain until a person puts it back
+    (_C, "CONFIGURATION"): "angzarr.errors.ConfigurationVersionMissing",
     (_C, "REJECTED"): """
         xmlrpc.client.Fault
         angzarr.errors.CommandRejectedError angzarr.errors.GiveUp angzarr.errors.Skip""",

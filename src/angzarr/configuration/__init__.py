@@ -1,0 +1,1 @@
+"""Configurations whose versions never change, and which version an event sees."""
