@@ -22,7 +22,7 @@ from angzarr.adapters.sql.configuration.tables import (
     configuration_choices,
     configuration_versions,
 )
-from angzarr.adapters.sql.delivery.pins import METADATA, SqlPinStore, configuration_pins
+from angzarr.adapters.sql.delivery.pins import _READY, METADATA, SqlPinStore, configuration_pins
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import StoreUnavailable
 
@@ -54,7 +54,13 @@ class SqlPinsContract(PinStoreContract):
     @pytest.fixture
     def make_pins(self, engine):
         METADATA.drop_all(engine)  # what another test of this session left in its database
+        _READY.discard(engine)
         return partial(SqlPinStore, engine)
+
+    def test_who_reads_no_configuration_has_no_table(self, make_pins, engine, key):
+        pins = make_pins()
+        assert (pins.read(key), pins.sweep()) == ({}, 0)
+        assert configuration_pins.name not in inspect(engine).get_table_names()
 
     def test_those_that_have_ended_are_swept(self, make_pins, engine, let_pass):
         pins, kept = make_pins(life=SHORT), make_pins()

@@ -178,11 +178,12 @@ class Angzarr(Celery):
         """Make the parts; they get what they need of each other, and never the app."""
         self._celery_tasks = tasks = CeleryTasks(self)
         self._context = context
-        self._publisher = EventPublisher(context, CelerySender(self, Angzarr.send_task))
         self._async_publisher = AsyncPublisher()
         self._escalations = Escalations(context, self.publish)
         outbox = CeleryOutbox(self, self.publish_many, self.escalate)
         self._parts = parts = ProcessParts(context, self, outbox)
+        sender = CelerySender(self, Angzarr.send_task)
+        self._publisher = EventPublisher(context, sender, parts.configuration.get)
         self._registry = registry = HandlerRegistry(context, tasks)
         self._sagas = SagaRegistry(parts, registry, tasks, self.handler)
         self._projections = ProjectionRegistry(parts, registry, tasks)

@@ -169,6 +169,7 @@ def _command(
         correlation_id=correlation_id or flow or id,
         causation_id=None if cause is None else cause.id,
         depth=0 if cause is None else cause.depth + 1,
+        config_pins={} if cause is None else dict(cause.config_pins),
         **said,
     )
     return Command(event=event)

@@ -19,6 +19,7 @@ from angzarr.adapters.celery.publish.outgoing_event import UNSENDABLE, OutgoingE
 from angzarr.adapters.celery.publish.publisher import AWAY, is_refusal, unconfirmed
 from angzarr.adapters.celery.publish.wires import OutgoingMessage
 from angzarr.clock import SystemClock
+from angzarr.configuration.reader import ConfigurationReader
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.handlers import (
     Subscription,
@@ -37,7 +38,7 @@ from angzarr.errors import (
 )
 from angzarr.events.event import Event, Priority, task_id_for
 from angzarr.events.headers import DOMAIN, EVENT_ID, OwnHeaders, to_headers
-from angzarr.events.publication import Publication, refuse_sequence
+from angzarr.events.publication import Pins, Publication, refuse_sequence
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.context import AppContext
 
@@ -52,9 +53,15 @@ _BEFORE_TASK_ID = 4
 class EventPublisher:
     """Sends events to their handlers by way of *sender*."""
 
-    def __init__(self, context: AppContext, sender: CelerySender) -> None:
+    def __init__(
+        self,
+        context: AppContext,
+        sender: CelerySender,
+        configuration: Callable[[], ConfigurationReader],
+    ) -> None:
         self._context = context
         self._sender = sender
+        self._configuration = configuration
 
     def publish(
         self,
@@ -71,7 +78,7 @@ class EventPublisher:
         causation_id: str | None = None,
         tenant_id: str | None = None,
         priority: Priority | str = Priority.DEFAULT,
-        config_pins: Mapping[str, str] | None = None,
+        config_pins: Pins | None = None,
         occurred_at: datetime | None = None,
         allow_no_subscriber: bool = False,
         check: bool = True,
@@ -81,10 +88,13 @@ class EventPublisher:
 
         An event published by a handler continues its event's flow: the same correlation id, and
         that event as its cause. *options* go to Celery's ``send_task`` (countdown, expires, …).
-        Publishing again with the same *id* is safe. Ordered handlers get every event of their
+        Publishing again with the same *id* is safe. *config_pins* says which versions of which
+        configurations its handlers see, or names configurations whose current versions they see;
+        what its flow is pinned to stays. Ordered handlers get every event of their
         domain, which needs *root* and *sequence*. That, and bare JSON, is checked against the
         handlers known here, unless *check* is false. Raises UnserializableEvent, EventDoesNotFit
-        or NoSubscriber before anything is sent, BrokerUnavailable if the broker confirmed nothing,
+        NoSubscriber, ConfigurationVersionMissing or StoreUnavailable (the last two where something
+        is to be pinned) before anything is sent, BrokerUnavailable if the broker confirmed nothing,
         PublishIncomplete if it did not confirm everybody's; both have the `event_id`.
         """
         if options:
@@ -95,6 +105,7 @@ class EventPublisher:
             priority=priority, config_pins=config_pins, occurred_at=occurred_at,
         )  # fmt: skip
         published = in_domain(said.as_event(_cause(), SystemClock().now()), self._context.handlers)
+        published = self._pinned(published, said.unpinned)
         found = self._subscriptions(published, allow_no_subscriber)
         if check:
             self._check_fit(published, is_bare=said.is_bare)
@@ -117,7 +128,7 @@ class EventPublisher:
         causation_id: str | None = None,
         tenant_id: str | None = None,
         priority: Priority | str | None = None,
-        config_pins: Mapping[str, str] | None = None,
+        config_pins: Pins | None = None,
         occurred_at: datetime | None = None,
         allow_no_subscriber: bool = False,
         check: bool = True,
@@ -158,8 +169,10 @@ class EventPublisher:
         takers: dict[tuple[str, str | None], Sequence[Subscription]] = {}
         for number, given in enumerate(events):
             try:
-                made, is_bare = _event_of(given, common, cause, now)
+                made, is_bare, unpinned = _event_of(given, common, cause, now)
                 event = in_domain(made, self._context.handlers)
+                if unpinned is not None:
+                    event = self._pinned(event, unpinned)
                 key = (event.type, event.domain)
                 if key not in takers:
                     takers[key] = self._subscriptions(event, allow_no_subscriber)
@@ -170,6 +183,22 @@ class EventPublisher:
                 msg = f"event {number} of the batch, and so none of it, was not sent: {error}"
                 raise type(error)(msg) from error
             yield OutgoingEvent(event, [OutgoingMessage(taker) for taker in takers[key]], text)
+
+    def _pinned(self, event: Event, unpinned: Sequence[str]) -> Event:
+        """*event*, pinned to the current versions of what it is to be pinned to and is not.
+
+        Asks nothing where there is nothing to pin.
+        """
+        always = self._context.settings.configuration.pin_at_publish
+        if not unpinned and not always:  # nearly all
+            return event
+        wanted = (*unpinned, *always.get(event.type, ()))
+        pins = {
+            name: self._configuration().current(name).version
+            for name in wanted
+            if name not in event.config_pins
+        }
+        return replace(event, config_pins={**event.config_pins, **pins}) if pins else event
 
     def _subscriptions(
         self,
@@ -290,11 +319,14 @@ def _cause() -> Event | None:
 
 def _event_of(
     given: object, common: Mapping[str, Any], cause: Event | None, now: datetime
-) -> tuple[Event, bool]:
-    """The event, and whether its data is bare JSON that was never checked."""
+) -> tuple[Event, bool, Sequence[str] | None]:
+    """The event, whether its data is bare JSON that was never checked, and what is to be pinned.
+
+    None: an event that goes as it is.
+    """
     if isinstance(given, Event):
         refuse_sequence(given.sequence)
-        return given, True
+        return given, True, None
     said = given if isinstance(given, Publication) else Publication(given)
     said = said.with_common(common)
-    return said.as_event(cause, now), said.is_bare
+    return said.as_event(cause, now), said.is_bare, said.unpinned

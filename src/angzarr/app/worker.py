@@ -163,11 +163,11 @@ class WorkerLife:
             msg = f"{task.name} is not registered with this app"
             raise ConfigurationError(msg)
         headers = {**(task.request.headers or {}), "id": task.request.id}
-        judge = build_judge(context, SystemClock())
-        in_place = InPlace(failure_policy=judge, stopping=context.stopping)
+        policy = build_judge(context, SystemClock())
+        tries = InPlace(failure_policy=policy, stopping=context.stopping)
         breaker = partial(guard_of, context, lambda: self._parts.flow, handler)
-        log = wiring.bound_logger()
-        return run_eagerly(handler, in_place, context.undos, headers, args, kwargs, log, breaker)
+        log, read = wiring.bound_logger(), self._parts.configuration.get
+        return run_eagerly(handler, tries, context.undos, headers, args, kwargs, log, breaker, read)
 
     @cached_property
     def owner(self) -> str:

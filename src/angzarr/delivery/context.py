@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from angzarr.delivery.compensation import CompensationAction
+from angzarr.delivery.configuration import ConfigurationReads, NoConfiguration
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Event
@@ -126,6 +127,7 @@ class Context:
     make_breaker: Callable[[str], BreakerGuard] = no_breaker
     make_retries: Callable[[Policy | str], StepRetries] = no_retries
     steps: FinishedSteps = field(default_factory=NoSteps)
+    configuration: ConfigurationReads = field(default_factory=NoConfiguration)
     make_final: Callable[[Exception], bool] = lambda _error: True
     costs: Costs = field(default_factory=NoCosts)
     #: The event's turn in its lane; None: its handler takes events as they come, or runs eagerly.
@@ -139,6 +141,28 @@ class Context:
         Refused, it raises CircuitOpenError, which postpones the event without using an attempt.
         """
         return self.make_breaker(keyed(name, key))
+
+    def config(self, id: str) -> Any:
+        """The value of configuration *id* in the version that the event is pinned to.
+
+        Every run of the event sees the same version: retries, postponed runs, replays weeks later.
+        It was pinned when it was published, or it is by this read, to the current version. The
+        value is the reader's own. Raises ConfigurationVersionMissing if the version is not in the
+        store, which no retry cures; StoreUnavailable; ConfigurationError within an event loop.
+        """
+        return self.configuration.read(id).value
+
+    def config_version(self, id: str) -> str:
+        """The version of configuration *id* that `config` gives; raises what that raises."""
+        return self.configuration.read(id).version
+
+    async def aconfig(self, id: str) -> Any:
+        """The value that `config` gives; other coroutines go on meanwhile."""
+        return (await self.configuration.aread(id)).value
+
+    async def aconfig_version(self, id: str) -> str:
+        """The version that `config_version` gives; other coroutines go on meanwhile."""
+        return (await self.configuration.aread(id)).version
 
     def retry(
         self,

@@ -6,9 +6,9 @@ Outcome: what becomes of it (spec D6), a closed union; settle makes it true.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import text_of
@@ -75,6 +75,24 @@ class Delivery:
     def held_for(self, now: datetime) -> timedelta:
         """How long it has been held back."""
         return now - self.held_since if self.held_since is not None else timedelta(0)
+
+    def pin(self, pins: Mapping[str, str]) -> None:
+        """Pin its event to *pins* as well; what it is pinned to already stays.
+
+        The one thing about it that changes while it runs: whatever is made of the event afterwards
+        carries the pins, as if its publisher had said so.
+        """
+        own = cast("dict[str, str]", self.event.config_pins)  # which `read` made for it alone
+        for name, version in pins.items():
+            own.setdefault(name, version)
+
+    @property
+    def pinned_message(self) -> Message:
+        """Its message, with a header for all that its event is pinned to."""
+        pins, message = self.event.config_pins, self.message
+        if not pins or names.pins_of(message.headers) == pins:
+            return message
+        return replace(message, headers={**message.headers, **names.pin_headers(pins)})
 
     @property
     def fingerprint(self) -> str:

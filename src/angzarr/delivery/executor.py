@@ -19,6 +19,7 @@ from angzarr.delivery.admission import FREE, Admission
 from angzarr.delivery.async_runner import Interrupt
 from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation_runner import CompensationRunner
+from angzarr.delivery.configuration import PinnedConfiguration
 from angzarr.delivery.context import Context, ContextTools
 from angzarr.delivery.delivery import (
     Delivery,
@@ -69,6 +70,7 @@ class DeliveryExecutor:
     clock: Clock
     context_tools: ContextTools
     in_place: InPlace
+    configuration: PinnedConfiguration
     compensation_runner: CompensationRunner
     last_starts: LastStarts
     unsettled: UnsettledOutcomes
@@ -213,6 +215,7 @@ class DeliveryExecutor:
                     costs=self.context_tools.costs,
                     make_retries=retries,
                     steps=run.steps,
+                    configuration=self.configuration.of(delivery),
                     make_final=partial(self.failure_policy.is_final, delivery, handler),
                     turn=run.turn,
                 )
@@ -263,8 +266,7 @@ class DeliveryExecutor:
 
     def _is_last_start(self, run: DeliveryRun) -> bool:
         """True if it was started and not settled so often that one more start is the last."""
-        before = run.claimed.starts if run.delivery.claimed_with_fetch else run.claimed.starts - 1
-        return before >= self.most_starts - 1
+        return run.claimed.starts + run.delivery.claimed_with_fetch >= self.most_starts
 
     @staticmethod
     def _pass_over(run: DeliveryRun) -> Outcome | None:
@@ -272,12 +274,13 @@ class DeliveryExecutor:
         return None if run.skip is None else Skipped(reason=skipped_by_person(run.skip))
 
     def _check_claim(self, run: DeliveryRun) -> Outcome | None:
-        """Its lease may have ended since; and earlier runs may have left finished steps."""
+        """Its lease may have ended since; and earlier runs may have left steps, or pins."""
         claimed, delivery = run.claimed, run.delivery
         if run.failed is None and not self.claimer.holds(delivery, claimed):
             return Postponed(delay=IN_PROGRESS_WAIT, why="taken over", claimed=False)
         if run.steps and (claimed.steps or delivery.redelivered):
             self.compensation_runner.meet(run.steps, left_some=claimed.steps)
+        self.configuration.recall(delivery, began=run.failed is not None or claimed.starts > 1)
         return None
 
     def _run_last_start_alone(self, run: DeliveryRun) -> Outcome | None:
@@ -377,11 +380,8 @@ class DeliveryExecutor:
 
     def complete(self, delivery: Delivery, completion: claims.Complete) -> None:
         """End the claim of a success that no acknowledgement ends; raises as `take`."""
-        self.retry.until_done(
-            lambda: self.settler.complete(delivery, completion),
-            what="complete it",
-            delivery=delivery,
-        )
+        step = partial(self.settler.complete, delivery, completion)
+        self.retry.until_done(step, what="complete it", delivery=delivery)
 
     def close(self) -> None:
         """Write what is held back and close connections."""

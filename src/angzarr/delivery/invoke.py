@@ -19,6 +19,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from angzarr.configuration.reader import ConfigurationReader
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.async_runner import INTERRUPTER
 from angzarr.delivery.async_runner import run as run_coroutine
@@ -26,6 +27,7 @@ from angzarr.delivery.batch import BatchItem
 from angzarr.delivery.claims import Results
 from angzarr.delivery.compensation import Undos, to_undo
 from angzarr.delivery.compensation_runner import POLICY, Steps, call_undo
+from angzarr.delivery.configuration import DeliveryConfiguration
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import Delivery, Handled, Outcome, Postponed, Skipped, read
 from angzarr.delivery.failure_policy import GIVEN_UP, FailurePolicy, cause_of, too_old
@@ -319,6 +321,7 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
     kwargs: Mapping[str, Any],
     make_log: Callable[[Mapping[str, Any]], Any],
     make_breaker: Callable[[str], BreakerGuard],
+    reader: Callable[[], ConfigurationReader],
 ) -> Any:
     """The handler's value: decoded as in a worker, but neither claimed nor retried.
 
@@ -343,6 +346,7 @@ def run_eagerly(  # noqa: PLR0917 - what a delivery has and a call has not
         make_breaker=make_breaker,
         make_retries=retries,
         steps=steps,
+        configuration=DeliveryConfiguration(delivery, reader, None),
     )
     running = RUNNING.set(delivery)
     try:

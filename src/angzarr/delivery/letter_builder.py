@@ -73,7 +73,7 @@ class DeadLetterBuilder:
             handler=delivery.handler,
             reason=reason,
             explanation=_explain(reason, delivery, error),
-            message=delivery.message,
+            message=delivery.pinned_message,
             event=delivery.event,
             error_type=_name(error),
             error_code=seen.code or "UNKNOWN",

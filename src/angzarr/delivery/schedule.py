@@ -123,9 +123,11 @@ def rest_headers(left: timedelta) -> dict[str, int]:
 def copy_of(delivery: Delivery, *, attempt: int, hop: int, requeued: bool | None = None) -> Message:
     """*delivery*'s message to be published again, raw but for what one try adds.
 
+    That is also what its event was pinned to by a first read.
+
     *requeued* tells whether its run gave it back to its queue; None: it has not run.
     """
-    message = delivery.message
+    message = delivery.pinned_message
     kept = {name: value for name, value in message.headers.items() if name not in _DROPPED}
     kept |= {
         "retries": attempt - 1,

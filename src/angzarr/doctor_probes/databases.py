@@ -14,6 +14,7 @@ from angzarr.doctor.finding import Finding, Probe
 from angzarr.doctor_probes import DoctorTarget
 from angzarr.fleet import Member
 from angzarr.maintenance.schema_versions import Revision
+from angzarr.wiring import configuration as configuration_wiring
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import event_store as ordering_wiring
 from angzarr.wiring import ledger as ledger_wiring
@@ -78,6 +79,7 @@ def _urls(target: DoctorTarget) -> dict[str, str | None]:
         "ledger": ledger_wiring.ledger_url(settings, broker),
         "books": books_wiring.books_url(settings, broker),
         "ordering": ordering_wiring.ordering_url(settings, broker),
+        "config": configuration_wiring.configuration_url(settings, broker),
         "store": settings.store,
         "facts": settings.facts.url,
     }
@@ -123,6 +125,7 @@ def _tables(target: DoctorTarget, schema: str) -> Iterator[TablesSeen]:
         "ledger": settings.ledger_migrate,
         "books": settings.books_migrate,
         "ordering": settings.ordering.migrate,
+        "config": settings.configuration.migrate,
     }
     revision = standing(target, schema)
     if revision is not None:

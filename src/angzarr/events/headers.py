@@ -202,10 +202,20 @@ def to_headers(event: Event) -> dict[str, Any]:
     if event.priority is not Priority.DEFAULT:
         headers[PRIORITY] = event.priority.value
     if event.config_pins:
-        headers[CONFIG_PINS] = json.dumps(dict(event.config_pins), sort_keys=True)
+        headers |= pin_headers(event.config_pins)
     if event.occurred_at is not None:
         headers[OCCURRED_AT] = event.occurred_at.isoformat()
     return headers
+
+
+def pin_headers(pins: Mapping[str, str]) -> dict[str, str]:
+    """The header that carries *pins*, version by id."""
+    return {CONFIG_PINS: json.dumps(dict(pins), sort_keys=True)}
+
+
+def pins_of(headers: Mapping[str, Any]) -> dict[str, str]:
+    """The pins that *headers* carry; none where they are malformed."""
+    return _pins(headers.get(CONFIG_PINS))
 
 
 def event_id_of(headers: Mapping[str, Any]) -> str:

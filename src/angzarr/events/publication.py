@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from angzarr.errors import (
     BrokerUnavailable,
@@ -84,6 +84,10 @@ def _celery_headers(task: str, task_id: str, args: list[Any], origin: str) -> di
 _TEXTS: Final = ("type", "edition", "correlation_id", "causation_id", "tenant_id")
 
 
+#: What a publisher says of configurations: their versions, or that the current ones are meant.
+Pins: TypeAlias = Mapping[str, str] | Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Publication:
     """An event to be published and what its publisher says of it; None: nothing said."""
@@ -100,7 +104,8 @@ class Publication:
     causation_id: str | None = None
     tenant_id: str | None = None
     priority: Priority | str | None = None
-    config_pins: Mapping[str, str] | None = None
+    #: Versions by configuration; or configurations to be pinned to their current versions.
+    config_pins: Pins | None = None
     occurred_at: datetime | None = None
 
     def with_common(self, common: Mapping[str, Any]) -> Publication:
@@ -137,10 +142,16 @@ class Publication:
             causation_id=self.causation_id or causing,
             tenant_id=self.tenant_id,
             priority=_priority(self.priority),
-            config_pins=_pins(self.config_pins),
+            config_pins=_pins(self.config_pins, cause),
             occurred_at=self.occurred_at or now,
             depth=0 if cause is None else cause.depth + 1,
         )
+
+    @property
+    def unpinned(self) -> Sequence[str]:
+        """The configurations that are to be pinned to their current versions."""
+        said = self.config_pins
+        return () if said is None or isinstance(said, Mapping) else said
 
     @property
     def is_bare(self) -> bool:
@@ -163,14 +174,17 @@ def _priority(said: Priority | str | None) -> Priority:
         raise _unfit("priority", said, f"one of {known}") from error
 
 
-def _pins(said: Mapping[str, str] | None) -> dict[str, str]:
+def _pins(said: Pins | None, cause: Event | None) -> dict[str, str]:
+    """The pins of an event in the flow of *cause*, whose own hold where nothing else is *said*."""
+    inherited = {} if cause is None else dict(cause.config_pins)
     if not said:
-        return {}
-    if not isinstance(said, Mapping) or not all(
-        isinstance(x, str) for x in chain(said, said.values())
-    ):
-        raise _unfit("config_pins", said, "a mapping of strings to strings")
-    return dict(said)
+        return inherited
+    if isinstance(said, Mapping):
+        if all(isinstance(x, str) for x in chain(said, said.values())):
+            return inherited | dict(said)
+    elif isinstance(said, list | tuple) and all(isinstance(one, str) for one in said):
+        return inherited
+    raise _unfit("config_pins", said, "a mapping of strings to strings, or a list of strings")
 
 
 def refuse_sequence(sequence: object) -> None:

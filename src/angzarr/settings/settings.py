@@ -23,6 +23,7 @@ from angzarr.runtime.text import unknown
 from angzarr.runtime.yaml import read_yaml
 from angzarr.settings.analysis import AnalysisSettings
 from angzarr.settings.base import HealthSettings, Span, kept
+from angzarr.settings.configuration import ConfigurationSettings
 from angzarr.settings.costs import CostSettings
 from angzarr.settings.dashboard import DashboardSettings
 from angzarr.settings.dead_letters import DeadLetterSettings
@@ -71,6 +72,7 @@ class Settings(BaseSettings):
     #: A database for the event books of aggregates and process managers.
     books: str | None = Field(default=None, repr=False)
     ordering: OrderingSettings = OrderingSettings()
+    configuration: ConfigurationSettings = ConfigurationSettings()
     #: Migrate the schema of event books automatically.
     books_migrate: bool = True
     #: How long it is known what was decided of a cause, and what became of a rejected command that

@@ -44,6 +44,7 @@ def embedded(settings: Settings, broker: str, ledger: str) -> Settings:
             "dlq": settings.dlq.model_copy(update=dlq),
             "facts": settings.facts.model_copy(update={"url": broker, "log": False}),
             "flow": settings.flow.model_copy(update={"store": None}),
+            "configuration": settings.configuration.model_copy(update={"url": _MEMORY}),
             "ordering": settings.ordering.model_copy(update={"url": _MEMORY}),
             "analysis": settings.analysis.model_copy(
                 update={"alerts": settings.analysis.alerts.model_copy(update={"enabled": False})}

@@ -32,6 +32,7 @@ from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.admission import Admission, SwitchGate
 from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation_runner import CompensationRunner
+from angzarr.delivery.configuration import PinnedConfiguration
 from angzarr.delivery.context import ContextTools
 from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.failure_policy import FailurePolicy
@@ -124,6 +125,9 @@ def _new_executor(
             costs=open_recorder(context, settler.facts, clock),
         ),
         in_place=in_place,
+        configuration=PinnedConfiguration(
+            reader=parts.configuration.get, pins=parts.claims.pins, retry=hold
+        ),
         compensation_runner=undoing,
         last_starts=LastStarts(store=parts.claims.store, retry=hold),
         unsettled=UnsettledOutcomes(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from angzarr.errors import ConfigurationError
 from angzarr.maintenance.schema_versions import TablesUpkeep
 from angzarr.settings.settings import Settings
+from angzarr.wiring import configuration as configuration_wiring
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import event_store as ordering_wiring
 from angzarr.wiring.stores import EMBEDDED, extra, facts_url, is_embedded
@@ -137,6 +138,20 @@ def _open_facts(settings: Settings, broker: str) -> TablesUpkeep:
     return _opened(url, "angzarr.adapters.sql.facts.tables", "FACTS")
 
 
+def _config_url(settings: Settings, broker: str) -> str | None:
+    """The URL of the configurations where they are in a database; None: they are not."""
+    url = configuration_wiring.configuration_url(settings, broker)
+    return url if url is not None and url.startswith(("sqlite", "postgresql", "memory")) else None
+
+
+def _open_config(settings: Settings, broker: str) -> TablesUpkeep:
+    url = configuration_wiring.check_configuration(settings, broker)
+    if url.startswith("redis"):
+        msg = "configurations are kept in Redis, where there are no tables to look after"
+        raise ConfigurationError(msg)
+    return _opened(url, "angzarr.adapters.sql.configuration.tables", "CONFIG")
+
+
 def _opened(url: str, module: str, schema: str) -> TablesUpkeep:
     """The upkeep of *schema* in the database at *url*; connects when first used."""
     if url.startswith("memory"):
@@ -156,5 +171,6 @@ _DOORS: Final[Mapping[str, _Door]] = {
     "books": _Door(books_wiring.books_url, _open_books),
     "ordering": _Door(ordering_wiring.ordering_url, _open_ordering),
     "facts": _Door(facts_url, _open_facts),
+    "config": _Door(_config_url, _open_config),
 }
 NAMES: Final = tuple(_DOORS)

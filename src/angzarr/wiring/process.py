@@ -17,6 +17,7 @@ from angzarr.runtime.processes import OncePerProcess
 from angzarr.sagas.outbox import Outbox
 from angzarr.settings.sagas import SECTION, SagaCompensationSettings
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.configuration import open_reader
 from angzarr.wiring.context import AppContext
 from angzarr.wiring.delivery import (
     build_chains,
@@ -50,6 +51,8 @@ class ProcessParts:
         self._claims = OncePerProcess(
             lambda: wiring.open_claims(context.settings, context.broker_url)
         )
+        #: What reads configurations; raises ConfigurationError where they have no store.
+        self.configuration = OncePerProcess(lambda: open_reader(context))
         self._tenure = OncePerProcess(lambda: Tenure(self.claims.leases, span=lease_of(celery)))
         self._flow = OncePerProcess(lambda: open_flow(context, lambda: self.facts))
         self._facts = OncePerProcess(
@@ -96,7 +99,7 @@ class ProcessParts:
         """Close what was opened; a later use opens it again."""
         closed: tuple[OncePerProcess[Any], ...] = (
             self.executor, self.chains, self.salvage, self._flow, self._facts, self.poster,
-            self._ordering,
+            self._ordering, self.configuration,
         )  # fmt: skip
         for made in (kept.forget() for kept in closed):
             if made is not None:

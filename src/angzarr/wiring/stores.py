@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from celery import signals
 
+from angzarr.configuration.pins import PinStore
 from angzarr.delivery.compensation import StepLog
 from angzarr.delivery.invoke import Hook
 from angzarr.errors import ConfigurationError, MissingExtra
@@ -52,6 +53,8 @@ class Claims(NamedTuple):
     fleet: Fleet
     #: Logs of the steps that handlers have finished.
     steps: StepLog
+    #: Which versions of configurations events are pinned to.
+    pins: PinStore
     #: Deletes some expired records, where the store does not do it by itself.
     sweep: Callable[[], object] | None = None
     #: Makes what our Redis transport takes to end a claim with an acknowledgement; None: cannot.
@@ -135,6 +138,9 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
             leases,
             fleet,
             steps,
+            redis_adapter("angzarr.adapters.redis.configuration").RedisPinStore(
+                client, prefix=prefix
+            ),
             make_ending=partial(
                 _redis_ending, store, adapter("angzarr.adapters.redis.step", "redis").Ending
             ),
@@ -148,13 +154,15 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         # A claim that a power cut forgets is made again, a finished step is not undone.
         safe = sql_engine(url) if scheme.startswith("sqlite") else engine
         steps = importlib.import_module("angzarr.adapters.sql.delivery.steps").SqlStepLog(safe)
-        swept = (store, owners, steps)
+        pins = importlib.import_module("angzarr.adapters.sql.delivery.pins").SqlPinStore(engine)
+        swept = (store, owners, steps, pins)
         shared = scheme.startswith("postgresql")
         return Claims(
             store,
             owners,
             fleet,
             steps,
+            pins,
             lambda: [one.sweep(_SWEPT) for one in swept],
             time=partial(_sql_time, engine) if shared else None,
         )
@@ -164,7 +172,8 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         fleet = importlib.import_module("angzarr.adapters.memory.idempotency").MemoryFleet(leases)
         store = claims.MemoryIdempotencyStore(leases)
         steps = importlib.import_module("angzarr.adapters.memory.idempotency").MemoryStepLog(store)
-        return Claims(store, leases, fleet, steps)
+        pins = importlib.import_module("angzarr.adapters.memory.configuration").MemoryPinStore()
+        return Claims(store, leases, fleet, steps, pins)
     msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
     raise ConfigurationError(msg)
 

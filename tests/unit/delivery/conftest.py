@@ -12,6 +12,7 @@ import pytest
 from tests.hand_clock import HandClock, seldom_by
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.configuration import MemoryConfigurationStore, MemoryPinStore
 from angzarr.adapters.memory.idempotency import (
     MemoryIdempotencyStore,
     MemoryOwnerLeases,
@@ -19,10 +20,12 @@ from angzarr.adapters.memory.idempotency import (
 )
 from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.adapters.memory.switches import InProcessSwitches
+from angzarr.configuration.reader import ConfigurationReader
 from angzarr.delivery.admission import Admission, SwitchGate
 from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation import Undos
 from angzarr.delivery.compensation_runner import CompensationRunner
+from angzarr.delivery.configuration import PinnedConfiguration
 from angzarr.delivery.context import ContextTools
 from angzarr.delivery.costs import CostRecorder
 from angzarr.delivery.delivery import read
@@ -175,6 +178,9 @@ class World:
         self.store.journal = self.journal
         self.undos = Undos()
         self.log = MemoryStepLog(self.store, clock=self.clock)
+        self.configurations = MemoryConfigurationStore()
+        self.reader = ConfigurationReader(self.configurations, self.clock)
+        self.pins = MemoryPinStore(self.clock)
         self.here = True
         self.stop = self.closed = False
         self.handlers = Handlers()
@@ -261,6 +267,9 @@ class World:
                 costs=CostRecorder(facts=facts, clock=self.clock, budgets=self.cost_budgets),
             ),
             in_place=in_place, compensation_runner=compensations,
+            configuration=PinnedConfiguration(
+                reader=lambda: self.reader, pins=self.pins, retry=retry
+            ),
             last_starts=LastStarts(store=self.store, retry=retry),
             unsettled=UnsettledOutcomes(
                 handlers=self.handlers, failure_policy=policy, compensation_runner=compensations,

@@ -27,7 +27,7 @@ POLICY = Policy(
 )  # fmt: skip
 
 
-def run(call, *args, headers=None, undos=None, **kwargs):
+def run(call, *args, headers=None, undos=None, reader=None, **kwargs):
     def bind(delivery, context):
         return lambda: call(delivery, context)
 
@@ -38,7 +38,7 @@ def run(call, *args, headers=None, undos=None, **kwargs):
     return run_eagerly(
         handler, InPlace(failure_policy=policy, stopping=lambda: False), undos or Undos(),
         headers or {"id": "task-1"}, args, kwargs,
-        lambda fields: (logging.getLogger("test"), fields), no_breaker,
+        lambda fields: (logging.getLogger("test"), fields), no_breaker, lambda: reader,
     )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ class MemoryConfigurationStore:
 
     def ids(self) -> list[str]:
         """All configurations."""
-        return sorted(id for id, known in list(self._versions.items()) if known)
+        return sorted(name for name, known in list(self._versions.items()) if known)
 
     def close(self) -> None:
         """Do nothing."""

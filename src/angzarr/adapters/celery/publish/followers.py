@@ -21,6 +21,7 @@ from kombu.exceptions import OperationalError
 from angzarr.adapters.celery.publish.publisher import unconfirmed
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DeliveryError, Unavailable, UnserializableEvent, text_of
+from angzarr.events.headers import OwnHeaders, pin_headers, without_ours
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -58,12 +59,12 @@ class CeleryFollowers:
         options = self._options(delivery, request)
         try:
             for index, link in enumerate(request.callbacks or ()):
-                self._send(link, value, f"{delivery.message.id}:{index}", options)
+                self._send(link, value, f"{delivery.message.id}:{index}", options, delivery)
             if request.chain:
                 *later, following = request.chain
                 step = signature(following, app=self._app)
                 identify(step, f"{delivery.message.id}:chain")
-                step.apply_async((value,), chain=later, **options)
+                step.apply_async((value,), chain=later, **options, **_pinned(step, delivery))
         except (OperationalError, OSError) as error:
             msg = f"the broker did not confirm what follows task {delivery.message.id}: {error}"
             raise unconfirmed(msg, error) from error
@@ -107,13 +108,15 @@ class CeleryFollowers:
             cause = cause.__cause__
         return False
 
-    def _send(self, link: Any, value: Any, seed: str, options: dict[str, Any]) -> None:
+    def _send(
+        self, link: Any, value: Any, seed: str, options: dict[str, Any], delivery: Delivery
+    ) -> None:
         if not isinstance(link, dict):
             msg = f"the link {link!r:.100} is not a task"
             raise TypeError(msg)
         step = signature(link, app=self._app)
         identify(step, seed)
-        step.apply_async((value,), **options)
+        step.apply_async((value,), **options, **_pinned(step, delivery))
 
     def _options(self, delivery: Delivery, request: Any) -> dict[str, Any]:
         inherit = self._app.conf.task_inherit_parent_priority
@@ -122,6 +125,15 @@ class CeleryFollowers:
             "root_id": request.root_id or delivery.message.id,
             "priority": delivery.message.priority if inherit else None,
         }
+
+
+def _pinned(step: Any, delivery: Delivery) -> dict[str, Any]:
+    """The option by which *step* sees the configurations that *delivery* is pinned to; or none."""
+    pins = delivery.event.config_pins
+    if not pins:
+        return {}
+    given = without_ours(step.options.get("headers") or {})
+    return {"headers": OwnHeaders({**given, **pin_headers(pins)})}
 
 
 def identify(step: Any, seed: str) -> None:

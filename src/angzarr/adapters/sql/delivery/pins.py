@@ -7,9 +7,9 @@ a configuration.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
+    inspect,
     select,
     tuple_,
     update,
@@ -33,8 +34,6 @@ from angzarr.adapters.sql.engine.statements import (
     insert_into,
 )
 from angzarr.configuration.pins import PIN_LIFE
-
-_Answer = TypeVar("_Answer")
 
 METADATA = MetaData()
 
@@ -91,7 +90,10 @@ class SqlPinStore:
             connection.execute(self._renew, named | self._span)
             return _by_id(connection.execute(self._read, named).all())
 
-        return self._in_transaction(self._engine, step)
+        if self._engine not in _READY:
+            create_missing(self._engine, METADATA)
+            _READY.add(self._engine)
+        return in_transaction(self._engine, step)
 
     def read(self, key: str, /) -> Mapping[str, str]:
         """All pins under *key*."""
@@ -99,20 +101,27 @@ class SqlPinStore:
         def step(connection: Connection) -> Mapping[str, str]:
             return _by_id(connection.execute(self._read, {"key_": key}).all())
 
-        return self._in_transaction(reading(self._engine), step)
+        if self._engine not in _READY and not self._is_there():
+            return {}
+        return in_transaction(reading(self._engine), step)
 
     def sweep(self, limit: int = 1000) -> int:
         """Delete at most *limit* pins whose time is over, and return how many."""
-        return self._in_transaction(
-            self._engine,
-            lambda connection: connection.execute(self._sweep, {"most": limit}).rowcount,
-        )
 
-    def _in_transaction(self, engine: Engine, step: Callable[[Connection], _Answer]) -> _Answer:
-        if self._engine not in _READY:
-            create_missing(self._engine, METADATA)
+        def step(connection: Connection) -> int:
+            return connection.execute(self._sweep, {"most": limit}).rowcount
+
+        if self._engine not in _READY and not self._is_there():
+            return 0
+        return in_transaction(self._engine, step)
+
+    def _is_there(self) -> bool:
+        """True if its table is there; who reads no configuration has none, and needs no right."""
+        name = configuration_pins.name
+        found = in_transaction(reading(self._engine), lambda one: inspect(one).has_table(name))
+        if found:
             _READY.add(self._engine)
-        return in_transaction(engine, step)
+        return found
 
 
 def _by_id(rows: Iterable[Any]) -> dict[str, str]:
