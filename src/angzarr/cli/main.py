@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "breaker": "angzarr.cli.breaker:breaker",
     "completion": "angzarr.cli.application:completion",
     "cost": "angzarr.cli.cost:cost",
+    "config": "angzarr.cli.configuration:config",
     "dashboard": "angzarr.cli.dashboard:dashboard",
     "database": "angzarr.cli.database:database",
     "demo": "angzarr.demo.command:demo",

@@ -16,10 +16,9 @@ from angzarr.configuration.version import (
     LONGEST_VERSION,
     ConfigurationSource,
     is_name,
+    no_version,
     version_missing,
 )
-from angzarr.errors import ConfigurationVersionMissing
-from angzarr.runtime.text import printable
 
 #: Bytes of values that a process keeps, by default.
 CACHED: Final = 64 * 1024 * 1024
@@ -121,12 +120,7 @@ class ConfigurationReader:
         asked_at = self._clock.now()
         found = self._source.current(id) if is_name(id) else None
         if found is None:
-            shown = printable(id[:100])
-            msg = (
-                f"configuration {shown!r} has no version: put one with"
-                f" `angzarr config put {shown} <file>`, or correct the name"
-            )
-            raise ConfigurationVersionMissing(msg)
+            raise no_version(id)
         self._current[id] = (found.version, asked_at)
         return self._keep(PinnedVersion(id, found.version, found.body.value))
 

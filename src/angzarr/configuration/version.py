@@ -83,6 +83,16 @@ class ConfigurationBody(NamedTuple):
     value: str
     schema: str | None = None
 
+    @property
+    def parsed(self) -> Any:
+        """The value, made anew each time: a reader may change what it gets."""
+        return json.loads(self.value)
+
+    @property
+    def parsed_schema(self) -> Any:
+        """The schema, made anew each time; None: there is none."""
+        return None if self.schema is None else json.loads(self.schema)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationDraft:
@@ -125,12 +135,12 @@ class ConfigurationVersion:
     @property
     def value(self) -> Any:
         """Its JSON value, made anew each time: a reader may change what it gets."""
-        return json.loads(self.body.value)
+        return self.body.parsed
 
     @property
     def schema(self) -> Any:
         """Its JSON schema, made anew each time; None: it has none."""
-        return None if self.body.schema is None else json.loads(self.body.schema)
+        return self.body.parsed_schema
 
 
 class PutVersion(NamedTuple):
@@ -232,4 +242,13 @@ def version_missing(id: str, version: str) -> ConfigurationVersionMissing:
     return ConfigurationVersionMissing(
         f"version {shown[1]!r} of configuration {shown[0]!r} is not in the store: put it back under"
         " that name, or replay the event with the newest version"
+    )
+
+
+def no_version(id: str) -> ConfigurationVersionMissing:
+    """The error of a configuration that has no version; the text may come from a queue."""
+    shown = printable(id[:LONGEST_ID])
+    return ConfigurationVersionMissing(
+        f"configuration {shown!r} has no version: put one with"
+        f" `angzarr config put {shown} <file>`, or correct the name"
     )

@@ -7,12 +7,13 @@ import weakref
 from typing import Final
 
 from angzarr.clock import SystemClock
+from angzarr.configuration.editor import ConfigurationEditor, SchemaChecker
 from angzarr.configuration.reader import ConfigurationReader
 from angzarr.configuration.version import ConfigurationStore
 from angzarr.errors import ConfigurationError
 from angzarr.settings.settings import Settings
 from angzarr.wiring.context import AppContext
-from angzarr.wiring.stores import check_shared, extra, redis_adapter, store_url
+from angzarr.wiring.stores import adapter, check_shared, extra, redis_adapter, store_url
 
 _MEMORY: Final = "memory://"
 #: Those in memory, by the identity of their settings: all that an app opens are the same.
@@ -54,8 +55,8 @@ def open_configuration(settings: Settings, broker: str) -> ConfigurationStore:
     store: ConfigurationStore
     if scheme in {"redis", "rediss"}:
         client = redis_adapter("angzarr.adapters.redis.link").RedisClient(url)
-        adapter = redis_adapter("angzarr.adapters.redis.configuration")
-        store = adapter.RedisConfigurationStore(client, prefix=settings.prefix)
+        redis = redis_adapter("angzarr.adapters.redis.configuration")
+        store = redis.RedisConfigurationStore(client, prefix=settings.prefix)
         return store
     if scheme.startswith(("sqlite", "postgresql")):
         engines = importlib.import_module("angzarr.adapters.sql.engine.engine").ENGINES
@@ -72,6 +73,18 @@ def open_configuration(settings: Settings, broker: str) -> ConfigurationStore:
     raise ConfigurationError(msg)
 
 
+def editor_of(store: ConfigurationStore) -> ConfigurationEditor:
+    """What people change *store* by."""
+    return ConfigurationEditor(store=store, checker=open_checker, clock=SystemClock())
+
+
+def open_checker() -> SchemaChecker:
+    """What checks values against JSON schemas; raises MissingExtra."""
+    module = adapter("angzarr.adapters.jsonschema.checker", "jsonschema")
+    checker: SchemaChecker = module.JsonSchemaChecker()
+    return checker
+
+
 def open_reader(context: AppContext) -> ConfigurationReader:
     """What one process reads by; raises what `open_configuration` does."""
     given = context.settings.configuration
@@ -86,7 +99,7 @@ def open_reader(context: AppContext) -> ConfigurationReader:
 def _in_memory(settings: Settings) -> ConfigurationStore:
     key = id(settings)
     if key not in _IN_MEMORY:
-        adapter = importlib.import_module("angzarr.adapters.memory.configuration")
+        memory = importlib.import_module("angzarr.adapters.memory.configuration")
         weakref.finalize(settings, _IN_MEMORY.pop, key, None)
-        _IN_MEMORY[key] = adapter.MemoryConfigurationStore()
+        _IN_MEMORY[key] = memory.MemoryConfigurationStore()
     return _IN_MEMORY[key]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from angzarr.adapters.celery.publish.publisher import CeleryPublisher
+from angzarr.configuration.version import ConfigurationStore
 from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox
@@ -28,6 +29,7 @@ from angzarr.resilience.switches import SwitchControls
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.sagas.outbox import Outbox
 from angzarr.settings.settings import Settings
+from angzarr.wiring import configuration as configuration_wiring
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import ledger as ledger_wiring
@@ -103,6 +105,10 @@ class Operations:
     def open_gathering(self, replayer: Replayer) -> EvidenceCollector:
         """The collector of all evidence about failures; its `peers` must be closed."""
         return self._rules.open_gathering(replayer)
+
+    def open_configurations(self) -> ConfigurationStore:
+        """The store of configurations, to be closed; raises ConfigurationError."""
+        return configuration_wiring.open_configuration(self.settings, self.broker_url)
 
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """A new connection to the dead-letter queue."""

@@ -59,7 +59,10 @@ def in_task(app):
 def delivery_of():
     """A delivery as far as followers look at it."""
 
-    def make(task_id="task-1", priority=None):
-        return SimpleNamespace(message=SimpleNamespace(id=task_id, priority=priority))
+    def make(task_id="task-1", priority=None, pins=None):
+        return SimpleNamespace(
+            message=SimpleNamespace(id=task_id, priority=priority),
+            event=SimpleNamespace(config_pins=pins or {}),
+        )
 
     return make

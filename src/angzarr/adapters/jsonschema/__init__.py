@@ -1,0 +1,1 @@
+"""Values checked against JSON schemas."""
