@@ -128,6 +128,10 @@ class ConfigurationReader:
         """Ask anew what is current: this process has changed it."""
         self._current.clear()
 
+    def close(self) -> None:
+        """Let connections go; it can still be used."""
+        self._source.close()
+
     def _keep(self, read: PinnedVersion) -> PinnedVersion:
         self._cache.keep(read)
         return read

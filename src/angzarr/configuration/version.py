@@ -168,6 +168,9 @@ class ConfigurationSource(Protocol):
     def current(self, id: str, /) -> ConfigurationVersion | None:
         """The version that was put or chosen last; None: the configuration has none."""
 
+    def close(self) -> None:
+        """Let connections go; safe to call twice, and it can still be used."""
+
 
 class ConfigurationStore(ConfigurationSource, Protocol):
     """What people change. Nothing that was put is ever changed or removed.
@@ -197,9 +200,6 @@ class ConfigurationStore(ConfigurationSource, Protocol):
 
     def ids(self) -> list[str]:
         """All configurations that have a version, sorted."""
-
-    def close(self) -> None:
-        """Let connections go; safe to call twice, and it can still be used."""
 
 
 def same_version(

@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -18,9 +18,11 @@ from angzarr.adapters.celery.memory_transport import memory_broker
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.app.angzarr import Angzarr
+from angzarr.configuration.json_text import canonical
 from angzarr.testing.clock import FakeClock
 from angzarr.testing.in_process import Hangs, InProcess, alarm, on_main_thread
 from angzarr.testing.settled import Recorder, Settled, WaitingMessage, waiting_of
+from angzarr.wiring.configuration import editor_of
 from angzarr.wiring.dead_letters import channel_of
 
 #: Seconds of the machine that a run may take, and how much of the clock's time.
@@ -80,6 +82,23 @@ class InProcessWorker:
         """Publish *event* as `app.publish` does and return how all of it ended, retries too."""
         self.app.publish(event, **said)
         return self.run_until_settled(timeout=timeout, within=within)
+
+    def put_config(self, id: str, value: object, *, version: str | None = None) -> str:
+        """Put *value* as a version of configuration *id*, and return its name; it is current now.
+
+        Raises ConfigurationVersionExists, ConfigurationUnfit.
+        """
+        with closing(self.app.ops.open_configurations()) as store:
+            text = canonical(value)
+            put = editor_of(store).put(id, text, version=version, author="test")
+        self.app.ops.forget_current_configurations()
+        return put.version.version
+
+    def pin_config(self, id: str, version: str) -> None:
+        """Make *version* of configuration *id* the current one."""
+        with closing(self.app.ops.open_configurations()) as store:
+            editor_of(store).choose(id, version, author="test")
+        self.app.ops.forget_current_configurations()
 
     def run_due(self, *, timeout: float | None = None) -> list[Settled]:
         """Handle the messages due now and return how they ended; later ones wait on."""

@@ -110,6 +110,12 @@ class Operations:
         """The store of configurations, to be closed; raises ConfigurationError."""
         return configuration_wiring.open_configuration(self.settings, self.broker_url)
 
+    def forget_current_configurations(self) -> None:
+        """Let this process ask anew which versions are current: it has changed that."""
+        reader = self._parts.configuration.made()
+        if reader is not None:
+            reader.forget_current()
+
     def open_dead_letter_queue(self) -> DeadLetterQueue:
         """A new connection to the dead-letter queue."""
         return letter_wiring.open_dead_letters(self.settings, self.broker_url)
