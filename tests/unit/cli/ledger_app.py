@@ -9,6 +9,7 @@ from tests.contracts.ledger import HOLD, letter_of, message_of
 from tests.hand_clock import START
 from tests.judging import classifier
 
+from angzarr.adapters.memory.configuration import MemoryConfigurationStore
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.ledger.alerts import SqlAlerts
@@ -117,6 +118,10 @@ class FakeApp:
         self.look = None
         self.protect = Protection()
         self.handlers = {}
+        self.configurations = MemoryConfigurationStore()
+
+    def open_configurations(self):
+        return self.configurations
 
     def clearance(self):
         return self.clear

@@ -35,6 +35,9 @@ class ReplayOrder:
     to_queue: str = ""
     to_handler: str = ""
     sequence: Expectation = Expectation.AS_IS
+    #: Version by configuration, sorted: what stands in for what the letter is pinned to. Fixed
+    #: when a person chose it; empty: as pinned.
+    config: tuple[tuple[str, str], ...] = ()
     #: The letter with the data that a person gave it, protected as any letter is that is kept.
     letter: DeadLetter | None = None
     #: The letter as it was before; kept, since a failure of the edited replay takes its place.
@@ -50,7 +53,7 @@ class ReplayOrder:
         handler = f"by handler {self.to_handler}" if self.to_handler else ""
         fresh = _SAID.get(self.sequence, str(self.sequence))
         edited = f"edited: {self.said}" if self.letter else ""
-        return ", ".join(filter(None, (handler, queue, fresh, edited)))
+        return ", ".join(filter(None, (handler, queue, fresh, _versions(self.config), edited)))
 
 
 AS_IT_IS = ReplayOrder()
@@ -58,6 +61,19 @@ _SAID: Final = {
     Expectation.AS_IS: "",
     Expectation.FRESH_SEQUENCE: "with a fresh sequence",
 }
+#: Configurations that the history names.
+_MOST_SAID: Final = 5
+
+
+def _versions(config: tuple[tuple[str, str], ...]) -> str:
+    """What the history says of versions that a person chose."""
+    if not config:
+        return ""
+    said = " and ".join(f"{name} {version}" for name, version in config[:_MOST_SAID])
+    more = f" and {len(config) - _MOST_SAID} more" if len(config) > _MOST_SAID else ""
+    return f"with configuration {said}{more} where it was pinned to another"
+
+
 #: Begins what the history says of an edit that is sent again.
 AGAIN: Final = "as before: "
 
@@ -116,3 +132,17 @@ def expecting(letter: DeadLetter, order: ReplayOrder) -> DeadLetter | Refusal:
         )
     headers = {name: value for name, value in message.headers.items() if name != names.SEQUENCE}
     return replace(letter, message=replace(message, headers=headers))
+
+
+def repinned(letter: DeadLetter, order: ReplayOrder) -> DeadLetter:
+    """*letter* with its message pinned to the versions of *order*, where it is pinned at all.
+
+    What it was never pinned to is read anew, and needs no pin.
+    """
+    chosen, before = dict(order.config), names.pins_of(letter.message.headers)
+    after = {name: chosen.get(name, version) for name, version in before.items()}
+    if after == before:
+        return letter
+    headers = {**letter.message.headers, **names.pin_headers(after)}
+    event = letter.event and replace(letter.event, config_pins=after)
+    return replace(letter, message=replace(letter.message, headers=headers), event=event)

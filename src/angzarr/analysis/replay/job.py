@@ -127,6 +127,7 @@ class JobPlan:
     to_queue: str = ""
     to_handler: str = ""
     sequence: Expectation = Expectation.AS_IS
+    config: tuple[tuple[str, str], ...] = ()
     #: Whether an edit that got no answer is left out, which a replay else sends again.
     original: bool = False
 
@@ -149,7 +150,10 @@ class JobPlan:
     def order(self) -> ReplayOrder:
         """Where each of its replays goes, and how."""
         return ReplayOrder(
-            to_queue=self.to_queue, to_handler=self.to_handler, sequence=self.sequence
+            to_queue=self.to_queue,
+            to_handler=self.to_handler,
+            sequence=self.sequence,
+            config=self.config,
         )
 
 
@@ -164,6 +168,7 @@ def plan_for(order: ReplayOrder, *, original: bool = False) -> JobPlan:
         to_queue=order.to_queue,
         to_handler=order.to_handler,
         sequence=order.sequence,
+        config=order.config,
         original=original,
     )
 

@@ -110,7 +110,7 @@ def _problem(editor: Editor, edit: JobEdit) -> str:
 def _mark(job: ReplayJob, edit: JobEdit, told: EditChanges) -> str:
     """A digest of both letters, of their way, and of all that is shown of them."""
     plan = job.plan
-    where = (plan.to_queue, plan.to_handler, plan.sequence)
+    where = (plan.to_queue, plan.to_handler, plan.sequence, plan.config)
     shown = (job.id, edit.sha256, *where, told.changes, told.sides)
     return hashlib.sha256(json.dumps(shown, default=str).encode()).hexdigest()[:16]
 

@@ -24,6 +24,7 @@ from angzarr.analysis.ledger.replay_options import (
     continued,
     expecting,
     redirected,
+    repinned,
 )
 from angzarr.analysis.ledger.transition import replayable
 from angzarr.clock import Clock
@@ -123,7 +124,9 @@ class ReplayTargets:
                 " let go on: replay it as it is, or skip it and publish the event anew"
             )
         sendable = self._sendable(redirected(letter, order, self._home(letter, order)))
-        return sendable if isinstance(sendable, Refusal) else expecting(sendable, order)
+        if isinstance(sendable, Refusal):
+            return sendable
+        return expecting(repinned(sendable, order), order)
 
     def _strands(self, letter: DeadLetter, order: ReplayOrder) -> bool:
         """True if *order* would leave a lane behind that nothing would move any more.

@@ -24,6 +24,7 @@ from angzarr.analysis.replay.job import Selection, job_edit, plan_for
 from angzarr.analysis.replay.job_view import job_json
 from angzarr.cli.application import entry_ids, load_application
 from angzarr.cli.dlq import replay as job_start
+from angzarr.cli.dlq.configuration import chosen_versions, tell_differences
 from angzarr.cli.dlq.entries import print_results
 from angzarr.cli.dlq.job_view import whole_lines
 from angzarr.cli.dlq.selection import bulk, chosen, find, over
@@ -202,6 +203,7 @@ def edit(
     to_queue: str,
     to_handler: str,
     fresh_sequence: bool,
+    config: str,
     note: str,
     dry_run: bool,
     yes: bool,
@@ -228,6 +230,8 @@ def edit(
         if problem := closed or barred or over(detail.entry, cap, cure):
             raise click.ClickException(problem)
         where = job_start.order_of(to_queue, to_handler, fresh_sequence=fresh_sequence)
+        where = replace(where, config=chosen_versions(ops, config))
+        tell_differences(ops, [detail.failure], where.config)
         if why := editor.replayer.targets.unknown(where):
             raise click.UsageError(why)
         draft = _draft(editor, detail, file, where, original=original)

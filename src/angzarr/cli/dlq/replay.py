@@ -27,6 +27,12 @@ from angzarr.analysis.replay.job_view import MOST_COUNTED, dry_run, job_json
 from angzarr.analysis.replay.replay import Replayer
 from angzarr.cli.application import entry_ids, load_application
 from angzarr.cli.dlq import job_view
+from angzarr.cli.dlq.configuration import (
+    CONFIG,
+    MOST_LOOKED_AT,
+    chosen_versions,
+    tell_differences,
+)
 from angzarr.cli.dlq.entries import print_results
 from angzarr.cli.dlq.jobs import watch_job
 from angzarr.cli.dlq.selection import STATUS, filter_of, filtered, find, over, status_of
@@ -57,6 +63,7 @@ _ORDERS: Final = (
     click.option("--to-handler", default="", help="Have this handler take it, and not its own."),
     click.option("--fresh-sequence", is_flag=True,
                  help="Let a command expect no sequence any more: decide it on what is there now."),
+    CONFIG,
 )  # fmt: skip
 _OPTIONS: Final = (
     click.option(
@@ -115,6 +122,7 @@ def plan_of(stages: str, rate: float, halt: str, in_flight: int, order: ReplayOr
         to_queue=order.to_queue,
         to_handler=order.to_handler,
         sequence=order.sequence,
+        config=order.config,
     )
 
 
@@ -148,6 +156,7 @@ def replay(
     to_queue: str,
     to_handler: str,
     fresh_sequence: bool,
+    config: str,
     note: str,
     watch: bool,
     dry_run: bool,
@@ -168,6 +177,7 @@ def replay(
         raise click.UsageError("say which: either entries by id, or a filter such as --group")
     ops = load_application(app_name)
     order = order_of(to_queue, to_handler, fresh_sequence=fresh_sequence)
+    order = replace(order, config=chosen_versions(ops, config))
     plan = replace(plan_of(stages, rate, halt, in_flight, order), original=original)
     with ExitStack() as doors:
         replayer = open_replayer(ops, doors, shows=False)
@@ -190,6 +200,7 @@ def replay(
             if now:
                 _check(len(chosen), ops.settings.analysis.approvals.jobs_over)
             cap = None if force else ops.settings.analysis.most_replays
+            _tell_versions(ops, replayer, chosen, order)
             _send(
                 replayer, chosen, order, cap,
                 original=original, dry_run=dry_run, yes=yes, as_json=as_json,
@@ -201,6 +212,9 @@ def replay(
                 "--force is for one entry, or with --now: a job keeps to the cap"
             )
         else:
+            if order.config:
+                looked = _chosen(replayer, jobs, replace(selection, limit=MOST_LOOKED_AT))
+                _tell_versions(ops, replayer, looked, order)
             ask = "" if yes else _question(jobs, selection, order)
             _begin(ops, jobs, selection, plan, note=note, ask=ask, watch=watch, as_json=as_json)
 
@@ -215,6 +229,16 @@ def _chosen(replayer: Replayer, jobs: ReplayJobs, selection: Selection) -> list[
         opened = (replayer.ledger.open(one) for one in named)
         return [detail.entry for detail in opened if detail]
     return [one.entry for one in jobs.would_choose(selection, limit=_MOST_NOW + 1)]
+
+
+def _tell_versions(
+    ops: Operations, replayer: Replayer, entries: Sequence[Entry], order: ReplayOrder
+) -> None:
+    """Tell how the versions of *order* differ from what the first *entries* are pinned to."""
+    if order.config:
+        opened = (replayer.ledger.open(one.id) for one in entries[:MOST_LOOKED_AT])
+        letters = [one.unanswered.letter or one.failure for one in opened if one]
+        tell_differences(ops, letters, order.config)
 
 
 def _check(count: int, approval_over: int | None) -> None:

@@ -55,12 +55,16 @@ class Edit:
     to_queue: str = ""
     to_handler: str = ""
     sequence: Expectation = Expectation.AS_IS
+    config: tuple[tuple[str, str], ...] = ()
 
     @property
     def plan(self) -> JobPlan:
         """The plan of its job."""
         order = ReplayOrder(
-            to_queue=self.to_queue, to_handler=self.to_handler, sequence=self.sequence
+            to_queue=self.to_queue,
+            to_handler=self.to_handler,
+            sequence=self.sequence,
+            config=self.config,
         )
         return plan_for(order)
 
@@ -226,6 +230,7 @@ def edit_entry(
         to_queue=asked.to_queue,
         to_handler=asked.to_handler,
         sequence=asked.sequence,
+        config=tuple(sorted(asked.config.items())),
     )
     if asked.dry_run:
         _, draft = draft_of(services, edit)

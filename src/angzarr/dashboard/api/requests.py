@@ -20,6 +20,8 @@ from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE, Verb
 from angzarr.analysis.ledger.replay_options import Expectation
 from angzarr.analysis.replay.job import DEFAULT_STAGES, ItemState, JobPlan, JobStatus, Selection
+from angzarr.configuration.pins import MOST_PINS
+from angzarr.configuration.version import LONGEST_ID, LONGEST_VERSION
 from angzarr.dashboard.api.shapes import Asked, EntryId, Moment, Text
 from angzarr.dashboard.preconditions import Precondition
 from angzarr.errors import ConfigurationError
@@ -173,6 +175,16 @@ class Amended(Asked):
         return Amendment(**self.model_dump())
 
 
+#: Versions by configuration: names as `angzarr config` takes them.
+Versions = Annotated[
+    dict[
+        Annotated[str, Field(max_length=LONGEST_ID)],
+        Annotated[str, Field(min_length=1, max_length=LONGEST_VERSION)],
+    ],
+    Field(max_length=MOST_PINS),
+]
+
+
 class JobPlanRequest(Asked):
     """How a replay job goes about it: entries replayed by the end of each stage, then the rest."""
 
@@ -185,6 +197,8 @@ class JobPlanRequest(Asked):
     to_handler: Text = ""
     #: `fresh_sequence`: commands are decided on whatever is there now.
     sequence: Expectation = _AS_IS
+    #: Versions of configurations that stand in for those that letters are pinned to, by id.
+    config: Versions = Field(default_factory=dict)
     #: Leaves out an edit that got no answer, which a replay else sends again.
     original: bool = False
 
@@ -194,7 +208,7 @@ class JobPlanRequest(Asked):
 
     def plan(self) -> JobPlan:
         """The plan."""
-        return JobPlan(**self.model_dump())
+        return JobPlan(**self.model_dump() | {"config": tuple(sorted(self.config.items()))})
 
 
 class NewJob(Conditional):
@@ -237,6 +251,7 @@ class NewEdit(Asked):
     to_queue: Text = ""
     to_handler: Text = ""
     sequence: Expectation = _AS_IS
+    config: Versions = Field(default_factory=dict)
     dry_run: bool = False
 
 

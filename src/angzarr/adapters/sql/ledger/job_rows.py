@@ -89,6 +89,7 @@ def _order(row: Row[Any]) -> ReplayOrder:
         to_queue=row.to_queue,
         to_handler=row.to_handler,
         sequence=read_word(Expectation, row.sequence or Expectation.AS_IS),
+        config=_pairs(json.loads(row.config or "[]")),
         **letters_of(row),
     )
 
@@ -100,7 +101,13 @@ def _row(entry: Entry, order: ReplayOrder) -> dict[str, Any]:
         "to_queue": order.to_queue,
         "to_handler": order.to_handler,
         "sequence": None if order.sequence is Expectation.AS_IS else order.sequence.value,
+        "config": json.dumps(order.config) if order.config else None,
     }
+
+
+def _pairs(written: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    """Versions by configuration, as JSON has them."""
+    return tuple((name, version) for name, version in written)
 
 
 def letters_row(order: ReplayOrder) -> dict[str, Any]:
@@ -133,7 +140,7 @@ _PLAN: Final = frozenset(field.name for field in fields(JobPlan))
 _WANTED: Final = frozenset(field.name for field in fields(EntryFilter))
 _JSON: Final = ("selection", "plan", "handlers")
 #: What workers of before do not know: left out of a plan where it asks for nothing.
-_NEW: Final = {"original": False, "sequence": Expectation.AS_IS}
+_NEW: Final = {"original": False, "sequence": Expectation.AS_IS, "config": ()}
 _TIMES: Final = ("since", "until")
 
 
@@ -165,6 +172,7 @@ def job_from(row: Row[Any]) -> ReplayJob:
     values["handlers"] = tuple(json.loads(values["handlers"]))
     plan = {name: said for name, said in json.loads(values["plan"]).items() if name in _PLAN}
     plan["sequence"] = read_word(Expectation, plan.get("sequence", Expectation.AS_IS))
+    plan["config"] = _pairs(plan.get("config", ()))
     values["plan"] = JobPlan(**plan | {"stages": tuple(plan["stages"])})
     return ReplayJob(**values)
 

@@ -170,6 +170,8 @@ replay_orders = Table(
     a_text("said"),
     # How the expected sequence travels; NULL: as it is, also in rows of older releases.
     Column("sequence", Text),
+    # Versions of configurations that a person chose, as JSON; NULL: as pinned, the same.
+    Column("config", Text),
     PrimaryKeyConstraint("entry_id", "replay"),
 )
 
