@@ -82,7 +82,7 @@ def test_the_history_says_who_chose_which_versions(app, ledger, run):
     history = json.loads(run("dlq", "show", entry.id, "--json").output)["history"]
     told = [one for one in history if "with configuration pricing 2 and tax 1" in json.dumps(one)]
     assert told
-    assert told[0]["actor"]
+    assert told[0]["who"]
 
 
 def test_many_are_a_job_that_keeps_to_the_versions_that_were_shown(app, ledger, run):
