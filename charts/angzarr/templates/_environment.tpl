@@ -31,7 +31,7 @@ with one name the API server takes the last, or none at all: it depends on who a
   value: "true"
 {{- end }}
 {{- if and $root.Values.migrations.exclusive (ne $key "migrations") }}
-{{- range list "ANGZARR_LEDGER_MIGRATE" "ANGZARR_BOOKS_MIGRATE" "ANGZARR_ORDERING__MIGRATE" }}
+{{- range list "ANGZARR_LEDGER_MIGRATE" "ANGZARR_BOOKS_MIGRATE" "ANGZARR_ORDERING__MIGRATE" "ANGZARR_CONFIGURATION__MIGRATE" }}
 - name: {{ . }}
   value: "false"
 {{- end }}

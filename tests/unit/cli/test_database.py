@@ -13,6 +13,7 @@ from tests.apps import apps
 from tests.contracts.books import deciding, event
 from tests.contracts.rejections import a_case
 
+from angzarr.adapters.sql.configuration.tables import HEAD as CONFIG_HEAD
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.tables import HEAD, book_decisions, books_version
 from angzarr.adapters.sql.facts.tables import HEAD as FACTS_HEAD
@@ -36,7 +37,7 @@ def make(tmp_path, monkeypatch):
 
         def made():
             url = f"sqlite:///{tmp_path / 'all.db'}"
-            app = make(ledger=url, books=url)
+            app = make(ledger=url, books=url, configuration={"url": url})
             monkeypatch.setitem(sys.modules, "shop_for_tables", module_with(app=app))
             return app
 
@@ -75,6 +76,7 @@ def test_all_tables_are_upgraded_by_one_command(app, run):
         f"books upgraded from nothing to {HEAD}",
         f"ordering upgraded from nothing to {ORDERING_HEAD}",
         f"facts upgraded from nothing to {FACTS_HEAD}",
+        f"config upgraded from nothing to {CONFIG_HEAD}",
     ]
     assert run("database", "upgrade").count("nothing to do") == len(NAMES)
     assert run("database", "version").count("as this release needs it") == len(NAMES)

@@ -24,11 +24,14 @@ def names(broker=REDIS, **said):
 
 
 def test_all_that_have_a_database_are_looked_after():
-    assert names(MEMORY) == ["ledger", "books", "ordering", "facts"]
+    assert names(MEMORY) == ["ledger", "books", "ordering", "facts", "config"]
     assert names(ledger=POSTGRES) == ["ledger"]
     assert names(books=POSTGRES) == ["books", "ordering"]
     assert names(ordering={"url": POSTGRES}) == ["ordering"]
-    assert names(MEMORY, books="memory://") == ["ledger", "facts"]
+    assert names(MEMORY, books="memory://") == ["ledger", "facts", "config"]
+    assert names(configuration={"url": POSTGRES}) == ["config"]
+    without = names(MEMORY, store="memory://")
+    assert without == ["ledger", "books", "ordering", "facts"]
 
 
 def test_none_at_all_is_said_with_what_to_set():
@@ -44,6 +47,8 @@ def test_none_at_all_is_said_with_what_to_set():
         ("ordering", REDIS, {}, r"set ordering\.url, e\.g\."),
         ("facts", REDIS, {}, r"set facts\.url or ANGZARR_FACTS__URL to a database"),
         ("facts", REDIS, {"facts": {"url": "memory://x"}}, "in memory, where there are no tables"),
+        ("config", REDIS, {}, "configurations are kept in Redis, where there are no tables"),
+        ("config", "amqp://h", {}, r"set configuration\.url, e\.g\."),
         ("books", MEMORY, {"books": "memory://"}, "in memory, where there are no tables"),
     ],
 )
