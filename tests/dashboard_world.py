@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import cached_property
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.configuration import MemoryConfigurationStore
 from angzarr.adapters.memory.event_store import (
     MemoryEventBooks,
     MemoryEventStore,
@@ -93,6 +94,8 @@ class World:
         self.registered = [SALES]
         self.members = []
         #: What is raised where lanes, books or the fleet are asked, if anything.
+        self.configurations = MemoryConfigurationStore()
+        self.configurations_away = None
         self.lanes_away = self.books_away = self.fleet_away = None
         self.facts = MemoryFactReader(MemoryFactLog())
         #: What is raised where facts are asked, and how often the page of an entry asked.
@@ -189,6 +192,11 @@ class World:
 
         return FactServices(store=store, hasty=hasty, clock=self.clock)
 
+    def open_configurations(self):
+        if self.configurations_away:
+            raise self.configurations_away
+        return self.configurations
+
     def services(self):
         return Services(
             ledger=self.ledger,
@@ -221,6 +229,7 @@ class World:
             clock=self.clock,
             behind=self.behind,
             ordered=self.ordered,
+            configurations=self.open_configurations,
             surveyor=Surveyor(self.ordered, self.clock, lambda count: count()),
             rejected=self.rejected,
             facts=self.fact_services,

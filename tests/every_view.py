@@ -55,7 +55,7 @@ def ask_the_api(client, entry_ids):
     walked = _walked(client, "entries")
     assert {one["id"] for one in walked} == set(entry_ids)
     for entry_id in entry_ids:
-        for more in ("", "/explanation"):
+        for more in ("", "/configuration", "/explanation"):
             answer = client.get(f"{PREFIX}/entries/{entry_id}{more}")
             assert answer.status_code == 200, answer.text
             answer.json()

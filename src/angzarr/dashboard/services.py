@@ -29,6 +29,7 @@ from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.replay.skip import Skips
 from angzarr.clock import Clock
+from angzarr.configuration.version import ConfigurationSource
 from angzarr.dashboard.fact_services import FactServices
 from angzarr.dashboard.ordered_handlers import BOOKS, OrderedServices, Surveyor
 from angzarr.dashboard.paging import no_cursor, position_after
@@ -110,6 +111,8 @@ class Services:
     surveyor: Surveyor
     rejected: RejectedServices
     facts: FactServices
+    #: Raises ConfigurationError where none are configured.
+    configurations: Callable[[], ConfigurationSource]
     #: What dead-letter queues said lately of letters that nobody has read, by domain.
     unread: Callable[[], Mapping[str, QueueDepth]]
     #: Replays of one entry that no job goes beyond.

@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from angzarr._version import __version__
 from angzarr.adapters.memory.limits import InProcessLimits
-from angzarr.dashboard import alerts, brake, breakers, costs, groups, sagas
+from angzarr.dashboard import alerts, brake, breakers, configurations, costs, groups, sagas
 from angzarr.dashboard.access import Access, Auth, Sessions, start_token
 from angzarr.dashboard.api import edits, entries, facts, jobs, projections
 from angzarr.dashboard.api.route import PREFIX, CallerHere, answer, seeing
@@ -56,7 +56,7 @@ async def live() -> Response:
     return answer({"status": "ok"})
 
 
-_NOUNS: Final = (entries, edits, groups, jobs, facts, breakers, brake, alerts)
+_NOUNS: Final = (entries, configurations, edits, groups, jobs, facts, breakers, brake, alerts)
 _PAGES: Final = (
     *(session, groups, entry_pages, edit_pages, job_pages, projection_pages, sagas),
     *(fact_pages, costs, breakers, brake, alerts),

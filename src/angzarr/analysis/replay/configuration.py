@@ -39,6 +39,11 @@ class ConfigurationDifference:
             yield from (f"  {one}" for one in self.changes)
 
 
+def versions_in(failure: Failure) -> dict[str, str]:
+    """The versions that *failure* is pinned to, by configuration; they may be anything."""
+    return pins_of(failure.message.headers) if isinstance(failure, DeadLetter) else {}
+
+
 def configuration_differences(
     failures: Iterable[Failure],
     chosen: Mapping[str, str],
@@ -47,8 +52,7 @@ def configuration_differences(
     """The differences of *chosen*, version by configuration, from what *failures* are pinned to."""
     counted: dict[tuple[str, str, str], int] = {}
     for failure in failures:
-        pins = pins_of(failure.message.headers) if isinstance(failure, DeadLetter) else {}
-        for name, version in pins.items():
+        for name, version in versions_in(failure).items():
             if (after := chosen.get(name, version)) != version:
                 key = (name, version, after)
                 counted[key] = counted.get(key, 0) + 1

@@ -25,6 +25,7 @@ from angzarr.dashboard.api.entries import EXPORTED, ExportQuery, export_stream
 from angzarr.dashboard.api.requests import MOST_AT_ONCE, EntryQuery, Filter
 from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.api.shapes import EntryId, Fingerprint
+from angzarr.dashboard.configurations import chosen_in, shown_configuration
 from angzarr.dashboard.pages.edits import both
 from angzarr.dashboard.pages.forms import (
     filled,
@@ -275,6 +276,7 @@ def ask_replay(request: Request, services: ServicesHere, entry_id: EntryId) -> R
         elsewhere=isinstance(problem, NoTarget),
         targets=services.replayer.targets,
         plan=order_in({}),
+        **shown_configuration(services, detail),
         mismatch=detail.mismatch,
         over=detail.entry.replays >= services.most_replays,
     )
@@ -284,7 +286,8 @@ def ask_replay(request: Request, services: ServicesHere, entry_id: EntryId) -> R
 def replay_entry(request: Request, services: ServicesHere, entry_id: EntryId) -> Response:
     """Begin the replay of one entry; the same form twice is one job."""
     form = form_of(request)
-    order, original = ReplayOrder(**order_in(form)), form.get("original") == "yes"
+    order = ReplayOrder(**order_in(form), config=chosen_in(form))
+    original = form.get("original") == "yes"
     job = actions.replay_one(
         services,
         entry_id,
