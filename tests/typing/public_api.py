@@ -26,7 +26,7 @@ from angzarr import (
     Skip,
 )
 from angzarr.delivery import Batch, BatchContext, BatchResult
-from angzarr.errors import BrokerUnavailable
+from angzarr.errors import BrokerUnavailable, ConfigurationVersionMissing
 from angzarr.events import NotAllPublished, Priority
 from angzarr.resilience import Jitter, Verdict, VerdictRule
 from angzarr.resilience.switches import Selector, SwitchAction
@@ -204,3 +204,21 @@ def index(orders: list[OrderPlaced], ctx: BatchContext) -> BatchResult | None:
 
 @app.handler(OrderPlaced, batch=Batch(size=100, wait=0.05))
 async def index_async(orders: list[OrderPlaced]) -> None: ...
+
+
+@app.handler(OrderPaid, domain="billing")
+def bill(_event: OrderPaid, ctx: Context) -> None:
+    try:
+        prices = ctx.config("pricing")
+    except ConfigurationVersionMissing as error:
+        raise GiveUp(str(error)) from error
+    assert_type(ctx.config_version("pricing"), str)
+    app.publish({"net": prices["net"]}, type="Billed", config_pins=["pricing"])
+    app.publish({"net": prices["net"]}, type="Billed", config_pins={"pricing": "1"})
+    app.publish_many([Publication({}, type="Billed", config_pins=("pricing",))])
+
+
+@app.handler(OrderPaid, domain="billing", name="abill")
+async def abill(_event: OrderPaid, ctx: Context) -> str:
+    prices = await ctx.aconfig("pricing")
+    return f"{prices} of {await ctx.aconfig_version('pricing')}"

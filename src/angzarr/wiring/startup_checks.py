@@ -16,6 +16,7 @@ from angzarr.settings.sagas import SECTION, SagaCompensationSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.configuration import open_configuration
 from angzarr.wiring.event_store import orders_of
 from angzarr.wiring.process import ProcessParts, open_poster
 
@@ -39,6 +40,8 @@ def check_configured(settings: Settings, broker: str) -> None:
     """Refuse servers that settings cannot make one of, or that would lose messages; asks none."""
     wiring.open_claims(settings, broker)
     letter_wiring.open_letterbox(settings, broker).close()
+    if settings.configuration.url:
+        open_configuration(settings, broker).close()
     if wiring.is_embedded(broker):
         return
     if settings.dlq.backend == "channel":
