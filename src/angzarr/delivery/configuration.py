@@ -43,7 +43,7 @@ class NoConfiguration:
         return self.read(id)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeliveryConfiguration:
     """Made for each delivery, so it is light: nothing is asked unless the handler reads.
 

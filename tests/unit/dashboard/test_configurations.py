@@ -87,7 +87,10 @@ def test_the_page_of_a_replay_shows_what_changes_and_escapes_it(person, world):
 )
 def test_it_is_replayed_from_its_page_as_its_person_said(person, world, chosen, config):
     path = f"/entries/{file(world).id}/replay"
-    assert job_of(world, person.submit(path, path, **chosen)).plan.config == config
+    job = job_of(world, person.submit(path, path, **chosen))
+    assert job.plan.config == config
+    shown = person.get(f"/jobs/{job.id}").text
+    assert ("<dt>Configurations</dt><dd>pricing 2</dd>" in shown) is bool(chosen)
 
 
 @pytest.mark.parametrize("config", ["{", "[1]", "7", '{"a b": "1"}', '{"a": 1}', "[" * 9000])
