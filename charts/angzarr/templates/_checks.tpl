@@ -278,6 +278,7 @@ ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- $found = cat $found (include "angzarr.says" (dict "root" $root "path" (list (index . 0)) "variable" (index . 1))) -}}
 {{- end -}}
 {{- $found = cat $found (include "angzarr.says" (dict "root" $root "path" (list "ordering" "url") "variable" "ANGZARR_ORDERING__URL")) -}}
+{{- $found = cat $found (include "angzarr.says" (dict "root" $root "path" (list "configuration" "url") "variable" "ANGZARR_CONFIGURATION__URL")) -}}
 {{- if not (trim $found) -}}
 {{ fail "migrations need a database: name its Secret in secretEnv.ANGZARR_LEDGER, ANGZARR_BOOKS or ANGZARR_ORDERING__URL, or set migrations.enabled: false" }}
 {{- end -}}

@@ -61,7 +61,7 @@ def test_what_is_named_and_has_no_database_is_said_with_what_to_set(name, broker
 @pytest.mark.parametrize("name", ledger_wiring.NAMES)
 def test_tables_are_made_and_closed_twice(tmp_path, name):
     url = f"sqlite:///{tmp_path / 'all.db'}"
-    said = {"ledger": url, "books": url, "facts": {"url": url}}
+    said = {"ledger": url, "books": url, "facts": {"url": url}, "configuration": {"url": url}}
     upkeep = ledger_wiring.openers(load(said, None), MEMORY, [name])[name]()
     assert upkeep.revision().standing is SchemaStanding.MISSING
     assert upkeep.upgrade().standing is SchemaStanding.MISSING
