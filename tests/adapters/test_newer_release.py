@@ -253,6 +253,7 @@ def test_a_plan_says_only_what_it_asks_for_so_that_the_release_before_takes_its_
         json.loads(row(replay_jobs.c.plan, replay_jobs.c.id == one.id)) for one in (novel, fresh)
     ]
     assert [one.get("sequence") for one in said] == [None, "fresh_sequence"]
+    assert [one.keys() & {"config", "original"} for one in said] == [set(), set()]
     assert jobs.open_job(fresh.id).plan == plan
 
 

@@ -935,6 +935,22 @@ class LedgerContract:
         assert ledger.mark_retrying(entry.id, 2, revision=again.revision, by="me", lease=LEASE)
         assert ledger.open(entry.id).order == AS_IT_IS
 
+    def test_chosen_configurations_are_kept_with_the_number_of_their_replay(self, ledger):
+        entry = ledger.add_failed_event(letter_of())
+        order = ReplayOrder(config=(("pricing", "3"), ("tax", "2026-Q1")))
+        begun = ledger.mark_retrying(
+            entry.id, 1, revision=entry.revision, by="me", lease=LEASE, order=order
+        )
+        detail = ledger.open(entry.id)
+        assert detail.order == order
+        told = "with configuration pricing 3 and tax 2026-Q1 where it was pinned to another"
+        assert detail.history[-1].detail == f"replay 1 {told}"
+        held = Decided(entry_id=entry.id, revision=begun.revision, decision=HOLD)
+        assert ledger.decide([held], by="me") == [True]
+        again = ledger.open(entry.id).entry
+        assert ledger.mark_retrying(entry.id, 2, revision=again.revision, by="me", lease=LEASE)
+        assert ledger.open(entry.id).order == AS_IT_IS
+
     def test_the_letter_before_the_newest_edit_is_kept_whatever_is_replayed_since(self, ledger):
         entry = ledger.add_failed_event(letter_of())
         assert ledger.open(entry.id).before is None

@@ -104,6 +104,12 @@ def test_an_edit_may_see_the_newest_too(app, ledger, run):
     assert json.loads(sent(app)[0])["pricing"] == "2"
 
 
+def test_an_edit_is_sent_as_pinned_unless_a_person_says_otherwise(app, ledger, run):
+    edit = ("dlq", "edit", pinned(ledger).id, "--file", "-", "--yes")
+    assert run(*edit, input='{"total": 4}').exit_code == 0
+    assert json.loads(sent(app)[0]) == {"pricing": "1", "other": "5"}
+
+
 def test_bad_input_is_one_sentence(app, ledger, fails):
     entry = pinned(ledger)
     assert "'as-pinned', 'newest'" in fails(
