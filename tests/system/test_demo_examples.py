@@ -109,3 +109,14 @@ def leftovers(redis_url):
 
     with redis.Redis.from_url(redis_url) as client:
         return list(client.scan_iter("*angzarr-demo-*"))
+
+
+def test_a_replay_bills_by_the_old_price_and_the_costs_add_up(tmp_path):
+    done = demo("--example", "billing", "--count", "50", "--seed", "1", tmp_path=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "Everything adds up."
+    replayed = re.search(r"^(\d+) were dead letters meanwhile", done.stdout, re.MULTILINE)
+    assert int(replayed[1]) > 0
+    for told in ("by pricing 1 in runs that failed: GIVEN_UP", "by pricing 2 in runs that ended"):
+        assert told in done.stdout
+    assert done.stderr == ""

@@ -22,6 +22,7 @@ from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.cli.terminal import draws
 from angzarr.demo import run as demo_run
 from angzarr.demo import workers as demo_servers
+from angzarr.demo.billing import BillingScript
 from angzarr.demo.chains import ChainScript
 from angzarr.demo.run import Places, Run, check_name
 from angzarr.demo.script import DemoScript, EventScript, Item, ScriptResult, of_examples, of_file
@@ -134,13 +135,14 @@ COMMANDS: Final = 100
 @click.option(
     "--count",
     type=click.IntRange(1),
-    help=f"Events to publish  [default: {COUNT}, or all of --events], or commands of --example"
-    f" to send  [default: {COMMANDS}]",
+    help=f"Events to publish  [default: {COUNT}, or all of --events], or commands or invoices"
+    f" of --example  [default: {COMMANDS}]",
 )
 @click.option(
     "--example",
     metavar="NAME",
-    help="Run an example of commands, sagas and compensations instead: poker or orders.",
+    help="Run another example instead: poker or orders (commands, sagas and compensations), or"
+    " billing (pinned prices, and what failures cost).",
 )
 @click.option(
     "--events",
@@ -254,7 +256,8 @@ def _check(
     if kill and embedded:
         msg = "--kill needs a worker process to kill: name a real broker with --broker"
         raise click.UsageError(msg)
-    if not embedded and (books is None or books.startswith(("sqlite", "memory"))):
+    has_books = demo_run.EXAMPLES[example].books
+    if has_books and not embedded and (books is None or books.startswith(("sqlite", "memory"))):
         msg = (
             "workers on a real broker share their event books, which SQLite and memory cannot:"
             " say --books postgresql+psycopg://host/database"
@@ -267,7 +270,8 @@ def _script(run: Run, items: list[Item], count: int | None) -> DemoScript:
     app = importlib.import_module("angzarr.demo.app").app
     app.journal.create()
     if run.example:
-        return ChainScript(app, count or COMMANDS)
+        script = ChainScript if demo_run.EXAMPLES[run.example].books else BillingScript
+        return script(app, count or COMMANDS)
     return EventScript(app, items or of_examples(run.id, count or COUNT, run.seed))
 
 

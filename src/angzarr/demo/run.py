@@ -41,7 +41,7 @@ _ANALYSIS: Final = {
 class Run:
     """One run. `types` are the event types of a file; empty: the examples' own events.
 
-    `example` names an example with event books, which is run instead.
+    `example` names an example with an app of its own, which is run instead.
     """
 
     id: str
@@ -122,6 +122,9 @@ def settings(run: Run, places: Places) -> dict[str, Any]:
         "facts": {"url": run.facts, "log": False},
         "retry": {"policies": {name: dict(_POLICY) for name in _POLICIES}},
         "analysis": _ANALYSIS,
+        "configuration": {"url": f"sqlite:///{run.path / 'configuration.db'}"}
+        if run.embedded
+        else {},
         "routes": {taken: [{"handler": name} for name in FOREIGN] for taken in run.types},
     }
     return {name: value for name, value in chosen.items() if value}
@@ -155,15 +158,17 @@ def environment(run: Run, outer: Mapping[str, str] = os.environ) -> dict[str, st
 class Example(NamedTuple):
     """Modules in the folder of the examples.
 
-    `script` has ``opening(prefix)``, ``wishes(prefix, count, seed)`` and ``reckon(asks)``, and
-    names in STORY a command of a saga.
+    With event books `script` has ``opening(prefix)``, ``wishes(prefix, count, seed)`` and
+    ``reckon(asks)``, and names in STORY a command of a saga; without, ``invoices(count, seed)``.
     """
 
     app: str
     script: str
+    books: bool = True
 
 
 EXAMPLES: Final = {
+    "billing": Example("billing", "billing_month", books=False),
     "orders": Example("order_desk", "order_desk_day"),
     "poker": Example("card_room", "card_room_evening"),
 }
@@ -172,7 +177,7 @@ EXAMPLES: Final = {
 def check_name(name: str) -> str:
     """The given *name* if it is an example; raises ConfigurationError with all that are."""
     if name not in EXAMPLES:
-        msg = f"there is no example {name!r}: use {' or '.join(sorted(EXAMPLES))}"
+        msg = f"there is no example {name!r}: use {', '.join(sorted(EXAMPLES))}"
         raise ConfigurationError(msg)
     return name
 

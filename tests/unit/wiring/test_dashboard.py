@@ -116,7 +116,7 @@ def test_a_dashboard_asks_the_facts_that_workers_append(tmp_path, doors):
         services = open_fact_services(app.ops, SystemClock(), doors)
         found = services.page(EVERY, order=FactOrder.NEWEST, limit=10, after="")
         assert [one.id for one in found.page.facts] == ["end", "one"]
-        assert found.resolutions["one"].id == "end"
+        assert found.links["one"].id == "end"
         entry = filed(letter_of("e", handler="shop.sync"), START).entry
         assert [one.id for one in services.runs_of(entry).facts] == ["one", "end"]
 
