@@ -39,7 +39,7 @@ def charge(invoice: InvoiceDue, ctx: Context) -> None:
         prices["request"], CURRENCY, to=gateway.name, operation="charge",
         units={"requests": 1}, config=PRICING,
     )  # fmt: skip
-    gateway.request(ctx.event.id)
+    gateway.request(ctx.event.id.partition(":")[2])
     if invoice.card_blocked and not desk.is_unblocked(invoice.customer):
         raise GiveUp("the card is blocked")
     desk.bill(ctx.event.id, version, invoice.minutes * Decimal(prices["minute"]))
