@@ -22,8 +22,8 @@ from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.cli.terminal import draws
 from angzarr.demo import run as demo_run
 from angzarr.demo import workers as demo_servers
-from angzarr.demo.billing import BillingScript
 from angzarr.demo.chains import ChainScript
+from angzarr.demo.invoices import BillingScript
 from angzarr.demo.run import Places, Run, check_name
 from angzarr.demo.script import DemoScript, EventScript, Item, ScriptResult, of_examples, of_file
 from angzarr.demo.view import View

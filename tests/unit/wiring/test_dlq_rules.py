@@ -27,6 +27,11 @@ class Order(BaseModel):
     total: int
 
 
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # an embedded app keeps its database here
+
+
 @pytest.fixture
 def app(tmp_path):
     app = Angzarr(
