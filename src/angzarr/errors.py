@@ -33,6 +33,7 @@ AngzarrError
 ├── DecodeError                     bytes that are not what they claim to be
 │   └── BookUnreadable              an event or a snapshot of a book does not fit its type
 ├── PayloadGone                     not in the payload store: in vain however often it is fetched
+│   └── PayloadElsewhere            its reference leads out of the store: nothing was read
 ├── PayloadCorrupt                  not of the size or SHA-256 that its reference names; the same
 ├── PayloadTooLarge                 not opened for people; a worker takes it
 ├── InvalidCost                     an amount, a currency or units that no report could add up
@@ -283,6 +284,10 @@ class NotAnEvent(CommandError):
 
 class PayloadGone(AngzarrError):
     """A payload that is not in its store: fetching it again is in vain."""
+
+
+class PayloadElsewhere(PayloadGone):
+    """A reference that leads out of the payload store of this app: nothing was read."""
 
 
 class PayloadCorrupt(AngzarrError):

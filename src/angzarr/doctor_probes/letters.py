@@ -20,10 +20,8 @@ from angzarr.doctor_probes import DoctorTarget, rabbitmq
 from angzarr.errors import DeadLetterQueueUnavailable
 from angzarr.settings.dead_letters import (
     DeadLetterSettings,
-    PayloadPlace,
-    PayloadSettings,
-    place_of,
 )
+from angzarr.settings.payloads import PayloadPlace, PayloadSettings, place_of
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.ledger import ledger_url

@@ -18,7 +18,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, Protocol
 
-from angzarr.errors import PayloadCorrupt, PayloadGone, PayloadsBusy, PayloadTooLarge
+from angzarr.errors import PayloadCorrupt, PayloadElsewhere, PayloadsBusy, PayloadTooLarge
 from angzarr.runtime.text import printable
 
 #: Characters of somebody's URI that a sentence repeats.
@@ -37,7 +37,10 @@ class StorageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadReference:
-    """Where a payload is and what it must be: `size` in bytes, `sha256` in hexadecimal digits."""
+    """Where a payload is and what it must be: `size` in bytes, `sha256` in hexadecimal digits.
+
+    Both are those of what lies in the store, which may be packed.
+    """
 
     kind: StorageKind
     uri: str
@@ -45,6 +48,15 @@ class PayloadReference:
     size: int
     #: When the store confirmed it; None where somebody else's reference does not tell.
     stored_at: datetime | None = None
+    #: The name of what it is packed by; empty: it lies there as it is.
+    encoding: str = ""
+    #: Its bytes once it is unpacked, of one that is packed.
+    unpacked_size: int = 0
+
+    @property
+    def body_size(self) -> int:
+        """The bytes of the payload itself, be it packed or not."""
+        return self.unpacked_size if self.encoding else self.size
 
     def __str__(self) -> str:
         return f"{printable(self.uri[:_LONGEST_SHOWN])} ({self.size} bytes)"
@@ -79,10 +91,10 @@ def sha256_of(payload: bytes) -> str:
 
 
 def check_place(reference: PayloadReference, uri: str, store: object) -> None:
-    """Raise PayloadGone unless *reference* lies at *uri*, where *store* puts what has its hash."""
+    """Raise PayloadElsewhere unless *reference* lies where *store* puts it, at *uri*."""
     if reference.uri != uri or not _SHA256.fullmatch(reference.sha256):
         msg = f"the body lies at {reference}, which is not in the payload store {store}"
-        raise PayloadGone(msg)
+        raise PayloadElsewhere(msg)
 
 
 def check_size(reference: PayloadReference, size: int) -> None:
@@ -161,7 +173,7 @@ class PayloadReadLimit:
         Raises PayloadTooLarge, whose caller says who takes it all the same, and PayloadsBusy where
         so many requests have payloads in hand.
         """
-        if reference.size > self._most:
+        if max(reference.size, reference.body_size) > self._most:
             msg = (
                 f"its body lies at {reference}, and no more than {self._most} bytes are opened for"
                 " people (dlq.payloads.largest_opened)"

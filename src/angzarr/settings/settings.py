@@ -9,7 +9,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -37,6 +44,7 @@ from angzarr.settings.delivery import (
     Route,
     checked_routes,
 )
+from angzarr.settings.payloads import MessagePayloadSettings, with_store_of_letters
 from angzarr.settings.sagas import SECTION as SAGA
 from angzarr.settings.sagas import VARIABLES, SagaCompensationSettings, with_short
 
@@ -87,6 +95,8 @@ class Settings(BaseSettings):
     analysis: AnalysisSettings = AnalysisSettings()
     dashboard: DashboardSettings = DashboardSettings()
     message: MessageSettings = MessageSettings()
+    #: Where bodies go that are too large for the broker; nowhere without a URL.
+    payloads: MessagePayloadSettings = MessagePayloadSettings()
     poison_wave: PoisonWaveSettings = PoisonWaveSettings()
     flow: FlowSettings = FlowSettings()
     saga_compensation: SagaCompensationSettings = SagaCompensationSettings()
@@ -108,6 +118,11 @@ class Settings(BaseSettings):
     logs: Literal["structured", "celery"] = "structured"
     #: Unsettled starts before an event counts as poison (spec D4).
     most_starts: int = Field(default=3, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_payload_store(cls, given: Any) -> Any:
+        return with_store_of_letters(given)
 
     @classmethod
     def settings_customise_sources(  # type: ignore[override]

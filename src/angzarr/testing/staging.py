@@ -20,7 +20,8 @@ from angzarr.clock import Clock, standing_in
 from angzarr.errors import ConfigurationError
 from angzarr.runtime.processes import OncePerProcess
 from angzarr.runtime.text import unknown
-from angzarr.settings.dead_letters import PayloadSettings, SpoolSettings
+from angzarr.settings.dead_letters import SpoolSettings
+from angzarr.settings.payloads import MessagePayloadSettings, PayloadSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring.dead_letters import channel_of
 
@@ -39,6 +40,7 @@ def embedded(settings: Settings, broker: str, ledger: str) -> Settings:
     return settings.model_copy(
         update={
             "store": _MEMORY,
+            "payloads": MessagePayloadSettings(),
             "books": _MEMORY,
             "ledger": ledger,
             "dlq": settings.dlq.model_copy(update=dlq),

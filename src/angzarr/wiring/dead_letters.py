@@ -20,16 +20,15 @@ from angzarr.dead_letters.names import domain_of_app, queue_name
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox, LettersByReason
 from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.errors import ConfigurationError
-from angzarr.payloads.store import PayloadStore
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.dead_letters import (
     DeadLetterSettings,
-    PayloadSettings,
     SpoolSettings,
-    place_of,
 )
 from angzarr.settings.dlq_urls import read_url
+from angzarr.settings.payloads import PayloadSettings
 from angzarr.settings.settings import DEFAULT_PREFIX, Settings
+from angzarr.wiring import payloads as payload_wiring
 from angzarr.wiring import protection as protection_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.context import AppContext
@@ -252,26 +251,9 @@ def _named(context: AppContext) -> list[str]:
     return [*context.handlers.domains(), *others]
 
 
-def open_payloads(given: PayloadSettings) -> PayloadStore | None:
-    """The payload store, None where none is configured; connects when it is first used."""
-    if given.url is None:
-        return None
-    place = place_of(given.url)
-    store: PayloadStore
-    if place.scheme == "file":
-        files = importlib.import_module("angzarr.adapters.files.payloads")
-        store = files.FilePayloadStore(Path(place.path))
-    else:
-        s3 = wiring.adapter("angzarr.adapters.s3.payloads", "boto3", brought_by="s3")
-        store = s3.S3PayloadStore(
-            place.bucket, place.path, region=given.region, endpoint_url=given.endpoint_url
-        )
-    return store
-
-
 def offloading(queue: DeadLetterQueue, given: PayloadSettings) -> DeadLetterQueue:
     """*queue*, which is that of one backend, with the payload store beside it if any."""
-    store = open_payloads(given)
+    store = payload_wiring.open_store(given)
     if store is None:
         return queue
     module = importlib.import_module("angzarr.dead_letters.offloading_queue")

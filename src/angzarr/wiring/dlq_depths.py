@@ -18,8 +18,8 @@ from angzarr.dead_letters.queue import DeadLetterQueue
 from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.runtime.text import printable
-from angzarr.settings.dead_letters import PayloadSettings
 from angzarr.settings.dlq_urls import read_url
+from angzarr.settings.payloads import PayloadSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring

@@ -33,6 +33,7 @@ from angzarr.wiring import configuration as configuration_wiring
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import ledger as ledger_wiring
+from angzarr.wiring import payloads as payload_wiring
 from angzarr.wiring import protection as protection_wiring
 from angzarr.wiring import startup_checks as checks
 from angzarr.wiring import stores as wiring
@@ -129,8 +130,8 @@ class Operations:
         return letter_wiring.open_compensation_letters(self.settings, self.broker_url)
 
     def open_payload_store(self) -> PayloadStore | None:
-        """The store for bodies of large letters; None where none is configured."""
-        return letter_wiring.open_payloads(self.settings.dlq.payloads)
+        """The store from which bodies of large letters are fetched; None: none is configured."""
+        return payload_wiring.open_for_letters(self.settings)
 
     def open_forwarder(self, path: Path | None = None) -> Forwarder:
         """A forwarder that empties the spool, or the one at *path*; else ConfigurationError."""

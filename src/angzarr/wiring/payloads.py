@@ -1,0 +1,107 @@
+"""From settings to payload stores: that of large messages, and that of large letters.
+
+Imports only the technologies that the settings name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from angzarr.errors import ConfigurationError, MissingExtra
+from angzarr.payloads.packed_store import PackedStore, Packing
+from angzarr.payloads.store import PayloadStore
+from angzarr.payloads.store_chain import StoreChain
+from angzarr.settings.payloads import PayloadPlace, PayloadStoreSettings, place_of
+from angzarr.settings.settings import Settings
+from angzarr.wiring import stores as wiring
+
+#: Schemes whose file system is a package of its own, as fsspec names it.
+_SYSTEMS: Final = {
+    "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
+    "sftp": "paramiko", "ssh": "paramiko", "oci": "ocifs",
+}  # fmt: skip
+
+
+def open_store(given: PayloadStoreSettings) -> PayloadStore | None:
+    """The store that *given* names, None where it names none; connects when it is first used.
+
+    Raises MissingExtra, or ConfigurationError for a scheme that fsspec does not know.
+    """
+    if given.url is None:
+        return None
+    place = place_of(given.url)
+    store: PayloadStore
+    if place.scheme == "file":
+        files = importlib.import_module("angzarr.adapters.files.payloads")
+        store = files.FilePayloadStore(Path(place.path))
+    elif place.scheme == "s3":
+        s3 = wiring.adapter("angzarr.adapters.s3.payloads", "boto3", brought_by="s3")
+        store = s3.S3PayloadStore(
+            place.bucket, place.path, region=given.region, endpoint_url=given.endpoint_url
+        )
+    else:
+        store = _open_fsspec(place, given.options)
+    return store
+
+
+def _open_fsspec(place: PayloadPlace, options: Mapping[str, Any]) -> PayloadStore:
+    adapter = wiring.adapter("angzarr.adapters.fsspec.payloads", "fsspec", brought_by="fsspec")
+    try:
+        adapter.check_scheme(place.scheme)
+    except ValueError:
+        msg = f"payloads cannot be kept on {place.scheme}://: fsspec knows no such file system"
+        raise ConfigurationError(msg) from None
+    except ImportError as error:
+        package = _SYSTEMS.get(place.scheme, "its file system")
+        msg = f"payloads on {place.scheme}:// need {package}: pip install {package}"
+        raise ConfigurationError(msg) from error
+    root = "/".join(filter(None, (place.bucket, place.path)))
+    store: PayloadStore = adapter.FsspecPayloadStore(place.scheme, root, options=options)
+    return store
+
+
+def open_for_messages(settings: Settings) -> PayloadStore | None:
+    """The store of the bodies of messages; None: messages are sent whole, whatever their size.
+
+    Raises MissingExtra where bodies are to be packed and cannot be.
+    """
+    store = open_store(settings.payloads)
+    if store is None:
+        return None
+    packing = None
+    if settings.payloads.compression == "zstd":
+        packing = packings().get("zstd")
+        if packing is None:
+            raise MissingExtra("backports.zstd", "zstd")
+    return PackedStore(
+        store, most=settings.message.most_unpacked, packing=packing, known=packings()
+    )
+
+
+def open_for_letters(settings: Settings) -> PayloadStore | None:
+    """The store from which the bodies of letters are fetched; None: this app has none.
+
+    A letter's body lies where its queue has put it, or where its message has left it.
+    """
+    given = {one.url: one for one in (settings.dlq.payloads, settings.payloads) if one.url}
+    stores = [store for one in given.values() if (store := open_store(one)) is not None]
+    if not stores:
+        return None
+    chain = StoreChain(stores) if len(stores) > 1 else stores[0]
+    return PackedStore(chain, most=settings.message.most_unpacked, known=packings())
+
+
+@cache
+def packings() -> Mapping[str, Packing]:
+    """The packings that are installed here, by name."""
+    try:
+        zstd = importlib.import_module("angzarr.adapters.zstd.codec").ZstdPacking()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "backports":
+            raise
+        return {}
+    return {zstd.name: zstd}
