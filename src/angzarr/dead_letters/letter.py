@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from angzarr.events.event import Event, Message
 from angzarr.payloads.store import PayloadReference
@@ -75,6 +75,12 @@ class Mismatch(NamedTuple):
         }
 
 
+#: The errors of a body that is gone from its store, corrupt, or in no store of this app.
+PAYLOAD_LOST: Final = frozenset(
+    f"angzarr.errors.Payload{how}" for how in ("Gone", "Elsewhere", "Corrupt")
+)
+
+
 class ForeignCover(NamedTuple):
     """The facts in a letter of others about its event or command, which is not an event of ours."""
 
@@ -129,6 +135,11 @@ class DeadLetter:
     #: The canonical JSON that it was read from, if that says no more and no less; a changed copy
     #: has none. Its code sets it: `own_json`.
     canonical: bytes = field(default=b"", init=False, repr=False, compare=False)
+
+    @property
+    def lacks_payload(self) -> bool:
+        """True if it failed because its body, which lies elsewhere, cannot be had from there."""
+        return self.payload is not None and self.error_type in PAYLOAD_LOST
 
     @property
     def holds_up(self) -> bool:

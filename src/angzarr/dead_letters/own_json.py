@@ -16,7 +16,6 @@ Microseconds of CPU for a letter of 3 kB, and of 12 kB (329 webhooks of GitHub),
 
 from __future__ import annotations
 
-import base64
 import operator
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -28,10 +27,15 @@ import orjson
 from angzarr.dead_letters.bounds import check_texts
 from angzarr.dead_letters.letter import MAX_MESSAGE, DeadLetter, Mismatch, cut_message
 from angzarr.dead_letters.metadata import derived, is_restated, read_facts, write_metadata
+from angzarr.dead_letters.payload_json import (
+    base64_json,
+    reference_json,
+    retrieval_json,
+    stamp_json,
+)
 from angzarr.dead_letters.task_message import (
     EVENT_TEXTS,
     MAX_UINT32,
-    STORAGE_NUMBERS,
     Body,
     data_apart,
     first_arg,
@@ -43,14 +47,10 @@ from angzarr.dead_letters.task_message import (
 from angzarr.dead_letters.text import from_json_text, to_json_text, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Message, Priority
-from angzarr.payloads.store import PayloadReference
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.wire.book_pb2 import MergeStrategy, PayloadStorageType
+from angzarr.wire.book_pb2 import MergeStrategy
 
 _SHORTEST_UUID: Final = 32
-#: Characters of a time in ISO 8601 up to its seconds, and of its offset.
-_SECONDS: Final = len("2026-01-02T03:04:05")
-_OFFSET: Final = len("+00:00")
 #: The texts of a message, each with the name of its field in TaskMessage.
 MESSAGE_TEXTS: Final[Mapping[str, str]] = {
     "task": "task",
@@ -69,7 +69,7 @@ def write_own(letter: DeadLetter) -> dict[str, Any]:
     """*letter*, which has no envelope, as a JSON object; its texts may be no valid UTF-8."""
     task_message = _task_message(letter.message, letter.event)
     if letter.payload is not None:
-        task_message["payload"] = _reference(letter.payload)
+        task_message |= reference_json(letter.payload)
     written = payload_of(letter, task_message)
     written["metadata"] = write_metadata(letter)
     if letter.explanation:
@@ -90,10 +90,10 @@ def payload_of(letter: DeadLetter, task_message: Mapping[str, Any]) -> dict[str,
         if event.sequence is not None and 0 <= event.sequence < MAX_UINT32:
             page["header"] = {"sequence": event.sequence}
         if event.occurred_at is not None:
-            page["createdAt"] = _stamp(event.occurred_at)
+            page["createdAt"] = stamp_json(event.occurred_at)
     return {
         "cover": cover,
-        "occurredAt": _stamp(letter.sent_to_dlq_at),
+        "occurredAt": stamp_json(letter.sent_to_dlq_at),
         "rejectedEvents": {"cover": cover, "pages": [page]},
         **_details(letter),
     }
@@ -115,7 +115,7 @@ def event_facts(event: Event, data: str | None) -> dict[str, Any]:
     if event.sequence is not None and in_uint64(event.sequence):
         facts["sequence"] = str(event.sequence)
     if event.occurred_at is not None:
-        facts["occurredAt"] = _stamp(event.occurred_at)
+        facts["occurredAt"] = stamp_json(event.occurred_at)
     if event.config_pins:
         facts["configPins"] = {str(key): str(value) for key, value in event.config_pins.items()}
     if data is not None:
@@ -134,7 +134,7 @@ def _cover(domain: str, event: Event | None) -> dict[str, Any]:
     if event.edition:
         cover["edition"] = {"name": event.edition}
     if event.root and (root := _uuid(event.root)):
-        cover["root"] = {"value": _base64(root.bytes)}
+        cover["root"] = {"value": base64_json(root.bytes)}
     return cover
 
 
@@ -142,6 +142,8 @@ def _details(letter: DeadLetter) -> dict[str, Any]:
     """The details of the failure, of one kind."""
     if letter.mismatch is not None:
         return {"sequenceMismatch": _mismatch(letter.mismatch)}
+    if letter.payload is not None and letter.lacks_payload:
+        return {"payloadRetrievalFailed": retrieval_json(letter.payload, letter.error_message)}
     details: dict[str, Any] = {}
     if letter.error_message:
         details["error"] = cut_message(letter.error_message)
@@ -173,7 +175,7 @@ def _task_message(message: Message, event: Event | None) -> dict[str, Any]:
     if split:
         written["args"], written["kwargs"], written["embed"] = split.body
     elif message.body:
-        written["rawBody"] = _base64(message.body)
+        written["rawBody"] = base64_json(message.body)
     texts = zip(MESSAGE_TEXTS.values(), _message_texts(message), strict=True)
     written.update((key, text) for key, text in texts if text)
     written["headers"] = to_json_text(dict(message.headers))
@@ -186,28 +188,6 @@ def _task_message(message: Message, event: Event | None) -> dict[str, Any]:
     return written
 
 
-def _reference(payload: PayloadReference) -> dict[str, Any]:
-    written: dict[str, Any] = {}
-    if number := STORAGE_NUMBERS.get(payload.kind):
-        written["storageType"] = PayloadStorageType.Name(number)
-    if payload.uri:
-        written["uri"] = payload.uri
-    if payload.sha256:
-        written["contentHash"] = _base64(bytes.fromhex(payload.sha256))
-    if payload.size:
-        written["originalSize"] = str(payload.size)
-    if payload.stored_at is not None:
-        written["storedAt"] = _stamp(payload.stored_at)
-    return written
-
-
-def _stamp(moment: datetime) -> str:
-    """*moment* as JSON has a Timestamp: UTC, with as few digits as say it, by threes."""
-    text = (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()
-    fraction = text[_SECONDS:-_OFFSET].removesuffix("000")
-    return f"{text[:_SECONDS]}{fraction}Z"
-
-
 def _uuid(text: str) -> UUID | None:
     if len(text) < _SHORTEST_UUID:
         return None
@@ -215,10 +195,6 @@ def _uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
-
-
-def _base64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode("ascii")
 
 
 #: Fields of TaskMessage that hold text.

@@ -22,6 +22,7 @@ from angzarr.events.event import Event, Message, Priority
 from angzarr.payloads.store import PayloadReference, StorageKind
 from angzarr.runtime.json_bounds import Bounds
 from angzarr.wire import book_pb2
+from angzarr.wire.dead_letter_pb2 import PayloadRetrievalFailedDetails
 from angzarr.wire.worker_pb2 import EventFacts, TaskMessage
 
 _MAX_INT32: Final = 2**31
@@ -103,6 +104,10 @@ def write_message(
         written.event.CopyFrom(_write_event(event, split.first if split else None))
     if payload is not None:
         written.payload.CopyFrom(_write_payload(payload))
+        if payload.encoding:
+            written.payload_encoding = payload.encoding
+            written.unpacked_size = payload.unpacked_size
+            written.unpacked_hash = bytes.fromhex(payload.unpacked_sha256)
     return written
 
 
@@ -122,7 +127,7 @@ def read_message(written: TaskMessage, bounds: Bounds = LETTER) -> Held:
         properties=_json_object(written.properties, "properties"),
     )
     event = _read_event(written.event, body) if written.HasField("event") else None
-    payload = _read_payload(written.payload) if written.HasField("payload") else None
+    payload = _read_payload(written) if written.HasField("payload") else None
     return Held(message, event, payload)
 
 
@@ -169,13 +174,30 @@ def _write_payload(payload: PayloadReference) -> book_pb2.PayloadReference:
     return written
 
 
-def _read_payload(written: book_pb2.PayloadReference) -> PayloadReference:
+def write_retrieval(
+    details: PayloadRetrievalFailedDetails, payload: PayloadReference, error: str
+) -> None:
+    """Write into *details* that the body at *payload* could not be fetched, and why."""
+    details.storage_type = STORAGE_NUMBERS.get(
+        payload.kind, book_pb2.PAYLOAD_STORAGE_TYPE_UNSPECIFIED
+    )
+    details.uri = valid_text(payload.uri)
+    details.content_hash = bytes.fromhex(payload.sha256)
+    details.original_size = payload.size
+    details.error = valid_text(error)
+
+
+def _read_payload(message: TaskMessage) -> PayloadReference:
+    written = message.payload
     return PayloadReference(
         kind=_KINDS.get(written.storage_type, StorageKind.UNSPECIFIED),
         uri=written.uri,
         sha256=written.content_hash.hex(),
         size=written.original_size,
         stored_at=time_in(written.stored_at) if written.HasField("stored_at") else None,
+        encoding=message.payload_encoding,
+        unpacked_size=message.unpacked_size,
+        unpacked_sha256=message.unpacked_hash.hex(),
     )
 
 

@@ -23,7 +23,13 @@ from angzarr.dead_letters.letter import (
 )
 from angzarr.dead_letters.metadata import derived, read_facts, write_metadata
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN
-from angzarr.dead_letters.task_message import Held, read_message, time_in, write_message
+from angzarr.dead_letters.task_message import (
+    Held,
+    read_message,
+    time_in,
+    write_message,
+    write_retrieval,
+)
 from angzarr.dead_letters.text import valid_mapping, valid_text
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event
@@ -67,6 +73,10 @@ def _write_payload(wire: AngzarrDeadLetter, letter: DeadLetter) -> None:
     wire.occurred_at.FromDatetime(letter.sent_to_dlq_at)
     if letter.mismatch is not None:
         _write_mismatch(wire.sequence_mismatch, letter.mismatch)
+        return
+    if letter.payload is not None and letter.lacks_payload:
+        error = cut_message(letter.error_message)
+        write_retrieval(wire.payload_retrieval_failed, letter.payload, error)
         return
     wire.event_processing_failed.error = valid_text(cut_message(letter.error_message))
     wire.event_processing_failed.retry_count = min(max(letter.attempts, 0), _MAX_UINT32 - 1)

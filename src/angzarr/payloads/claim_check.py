@@ -49,7 +49,11 @@ def write_check(check: ClaimCheck) -> str:
         "digest": check.digest,
     }
     if reference.encoding:
-        told |= {"encoding": reference.encoding, "unpacked_size": reference.unpacked_size}
+        told |= {
+            "encoding": reference.encoding,
+            "unpacked_size": reference.unpacked_size,
+            "unpacked_sha256": reference.unpacked_sha256,
+        }
     if check.follows:
         told["follows"] = True
     return json.dumps(told)
@@ -72,19 +76,22 @@ def check_in(headers: Mapping[str, Any]) -> ClaimCheck | None:
         raise _malformed("it names no place")
     if not isinstance(encoding, str) or not _NAME.fullmatch(encoding):
         raise _malformed("its encoding is not a name")
-    hashes = [told.get(name) for name in ("sha256", "digest")]
+    names = ("sha256", "digest", "unpacked_sha256") if encoding else ("sha256", "digest")
+    hashes = [told.get(name) for name in names]
     if not all(isinstance(one, str) and _SHA256.fullmatch(one) for one in hashes):
         raise _malformed("its hashes are not SHA-256")
+    sha256, digest, *unpacked = map(str, hashes)
     reference = PayloadReference(
         kind=_kind(told.get("kind")),
         uri=uri,
-        sha256=str(hashes[0]),
+        sha256=sha256,
         size=sizes[0],
         encoding=encoding,
         unpacked_size=sizes[1],
+        unpacked_sha256="".join(unpacked),
     )
     follows = told.get("follows") is True
-    return ClaimCheck(reference=reference, digest=str(hashes[1]), follows=follows)
+    return ClaimCheck(reference=reference, digest=digest, follows=follows)
 
 
 def digest_in(headers: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from angzarr.errors import PayloadCorrupt
-from angzarr.payloads.store import PayloadReference, PayloadStore
+from angzarr.payloads.store import PayloadReference, PayloadStore, sha256_of
 
 #: The share of its size that a payload must lose, or it is kept as it is.
 WORTH: Final = 0.1
@@ -72,7 +72,12 @@ class PackedStore:
             packed = self._packing.pack(payload)
             if len(packed) <= len(payload) * (1 - WORTH):
                 reference = self._store.put(packed)
-                return replace(reference, encoding=self._packing.name, unpacked_size=len(payload))
+                return replace(
+                    reference,
+                    encoding=self._packing.name,
+                    unpacked_size=len(payload),
+                    unpacked_sha256=sha256_of(payload),
+                )
         return self._store.put(payload)
 
     def fetch(self, reference: PayloadReference, /) -> bytes:
@@ -101,7 +106,7 @@ class PackedStore:
         except ValueError as error:
             msg = f"the payload at {reference} is corrupt: it cannot be unpacked: {error}"
             raise PayloadCorrupt(msg) from error
-        if len(body) != reference.unpacked_size:
+        if len(body) != reference.unpacked_size or sha256_of(body) != reference.unpacked_sha256:
             msg = (
                 f"the payload at {reference} is corrupt: it does not unpack to the"
                 f" {reference.unpacked_size} bytes that its reference names"

@@ -50,13 +50,19 @@ class PayloadReference:
     stored_at: datetime | None = None
     #: The name of what it is packed by; empty: it lies there as it is.
     encoding: str = ""
-    #: Its bytes once it is unpacked, of one that is packed.
+    #: Its bytes and its SHA-256 once it is unpacked, of one that is packed.
     unpacked_size: int = 0
+    unpacked_sha256: str = ""
 
     @property
     def body_size(self) -> int:
         """The bytes of the payload itself, be it packed or not."""
         return self.unpacked_size if self.encoding else self.size
+
+    @property
+    def body_sha256(self) -> str:
+        """The SHA-256 of the payload itself, be it packed or not."""
+        return self.unpacked_sha256 if self.encoding else self.sha256
 
     def __str__(self) -> str:
         return f"{printable(self.uri[:_LONGEST_SHOWN])} ({self.size} bytes)"

@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TaskMessage(_message.Message):
-    __slots__ = ("task", "args", "kwargs", "embed", "raw_body", "content_type", "content_encoding", "headers", "queue", "exchange", "routing_key", "priority", "properties", "event", "payload")
+    __slots__ = ("task", "args", "kwargs", "embed", "raw_body", "content_type", "content_encoding", "headers", "queue", "exchange", "routing_key", "priority", "properties", "event", "payload", "payload_encoding", "unpacked_size", "unpacked_hash")
     TASK_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     KWARGS_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,9 @@ class TaskMessage(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_ENCODING_FIELD_NUMBER: _ClassVar[int]
+    UNPACKED_SIZE_FIELD_NUMBER: _ClassVar[int]
+    UNPACKED_HASH_FIELD_NUMBER: _ClassVar[int]
     task: str
     args: str
     kwargs: str
@@ -42,7 +45,10 @@ class TaskMessage(_message.Message):
     properties: str
     event: EventFacts
     payload: _book_pb2.PayloadReference
-    def __init__(self, task: _Optional[str] = ..., args: _Optional[str] = ..., kwargs: _Optional[str] = ..., embed: _Optional[str] = ..., raw_body: _Optional[bytes] = ..., content_type: _Optional[str] = ..., content_encoding: _Optional[str] = ..., headers: _Optional[str] = ..., queue: _Optional[str] = ..., exchange: _Optional[str] = ..., routing_key: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[str] = ..., event: _Optional[_Union[EventFacts, _Mapping]] = ..., payload: _Optional[_Union[_book_pb2.PayloadReference, _Mapping]] = ...) -> None: ...
+    payload_encoding: str
+    unpacked_size: int
+    unpacked_hash: bytes
+    def __init__(self, task: _Optional[str] = ..., args: _Optional[str] = ..., kwargs: _Optional[str] = ..., embed: _Optional[str] = ..., raw_body: _Optional[bytes] = ..., content_type: _Optional[str] = ..., content_encoding: _Optional[str] = ..., headers: _Optional[str] = ..., queue: _Optional[str] = ..., exchange: _Optional[str] = ..., routing_key: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[str] = ..., event: _Optional[_Union[EventFacts, _Mapping]] = ..., payload: _Optional[_Union[_book_pb2.PayloadReference, _Mapping]] = ..., payload_encoding: _Optional[str] = ..., unpacked_size: _Optional[int] = ..., unpacked_hash: _Optional[bytes] = ...) -> None: ...
 
 class EventFacts(_message.Message):
     __slots__ = ("id", "type", "data", "domain", "root", "edition", "sequence", "correlation_id", "causation_id", "tenant_id", "priority", "config_pins", "occurred_at", "traceparent", "depth")

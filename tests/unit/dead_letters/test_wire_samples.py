@@ -195,6 +195,13 @@ def test_the_payload_of_an_offloaded_letter_is_read():
     assert payload.sha256 == bytes(range(224, 256)).hex()
 
 
+def test_a_packed_payload_is_read_with_what_it_unpacks_to():
+    payload = letter_of("AngzarrDeadLetter-packed").payload
+    assert payload is not None
+    assert (payload.encoding, payload.unpacked_size) == ("zstd", 2**53 + 3)
+    assert payload.unpacked_sha256 == bytes(range(32)).hex()
+
+
 def test_a_letter_that_was_read_carries_what_is_added_to_it():
     for name in LETTERS:
         letter = replace(letter_of(name), replay=3, worker="w1")

@@ -23,7 +23,7 @@ from angzarr.payloads.store import PayloadReference, StorageKind
 CHECK = ClaimCheck(
     reference=PayloadReference(
         kind=StorageKind.S3, uri="s3://bucket/ab/cd", sha256="ab" * 32, size=7,
-        encoding="zstd", unpacked_size=70,
+        encoding="zstd", unpacked_size=70, unpacked_sha256="ef" * 32,
     ),
     digest="cd" * 32,
     follows=True,
@@ -40,6 +40,7 @@ checks = st.builds(
         size=st.integers(0, 2**53),
         encoding=st.just("zstd"),
         unpacked_size=st.integers(0, 2**53),
+        unpacked_sha256=st.binary(min_size=32, max_size=32).map(bytes.hex),
     ),
     digest=st.binary(min_size=32, max_size=32).map(bytes.hex),
     follows=st.booleans(),

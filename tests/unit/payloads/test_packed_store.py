@@ -34,7 +34,7 @@ def test_a_reference_names_what_lies_in_the_store_and_what_it_unpacks_to():
     assert len(stored) < len(TEXT) / 10
     assert (reference.size, reference.sha256) == (len(stored), sha256_of(stored))
     assert (reference.encoding, reference.unpacked_size) == ("zstd", len(TEXT))
-    assert reference.body_size == len(TEXT)
+    assert (reference.body_size, reference.body_sha256) == (len(TEXT), sha256_of(TEXT))
     assert packed(inner).fetch(reference) == TEXT
 
 
@@ -94,9 +94,17 @@ def test_bytes_that_nobody_packed_are_corrupt_and_nothing_else(body):
 def test_a_frame_that_is_cut_or_goes_on_is_corrupt(change):
     inner = MemoryPayloadStore()
     raw = change(zstd.compress(TEXT))
-    reference = replace(inner.put(raw), encoding="zstd", unpacked_size=len(TEXT))
+    told = {"encoding": "zstd", "unpacked_size": len(TEXT), "unpacked_sha256": sha256_of(TEXT)}
     with pytest.raises(PayloadCorrupt):
-        packed(inner).fetch(reference)
+        packed(inner).fetch(replace(inner.put(raw), **told))
+
+
+def test_what_unpacks_to_another_body_of_the_same_size_is_corrupt():
+    inner = MemoryPayloadStore()
+    told = {"encoding": "zstd", "unpacked_size": len(TEXT), "unpacked_sha256": sha256_of(TEXT)}
+    other = zstd.compress(TEXT.replace(b"same", b"game"))
+    with pytest.raises(PayloadCorrupt, match="does not unpack to"):
+        packed(inner).fetch(replace(inner.put(other), **told))
 
 
 def test_a_packing_that_is_not_installed_is_told_with_the_cure():

@@ -220,6 +220,15 @@ task_offloaded = message(
     text(9, "queue", "orders"),
     inner(15, "payload", reference(1, "FILESYSTEM")),
 )
+task_packed = message(
+    text(1, "task", "shop.sync"),
+    text(8, "headers", '{"task": "shop.sync", "id": "t-1"}'),
+    text(9, "queue", "orders"),
+    inner(15, "payload", reference(1, "FILESYSTEM")),
+    text(16, "payloadEncoding", "zstd"),
+    uint64(17, "unpackedSize", 2**53 + 3),
+    raw(18, "unpackedHash", bytes(range(32))),
+)
 
 
 def letter_of_a_worker(task: Sample) -> Sample:
@@ -349,9 +358,11 @@ def samples(generation: str) -> dict[str, Sample]:
         ),
         "AngzarrDeadLetter-task": letter_of_a_worker(task_message),
         "AngzarrDeadLetter-offloaded": letter_of_a_worker(task_offloaded),
+        "AngzarrDeadLetter-packed": letter_of_a_worker(task_packed),
         "worker.TaskMessage": task_message,
         "worker.TaskMessage-raw": task_raw,
         "worker.TaskMessage-offloaded": task_offloaded,
+        "worker.TaskMessage-packed": task_packed,
         "worker.EventFacts": event_facts,
         "worker.EventFacts-deep": event_facts_deep,
         "worker.JsonMessage": json_message,
