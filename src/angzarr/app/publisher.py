@@ -32,6 +32,7 @@ from angzarr.errors import (
     AngzarrError,
     BrokerUnavailable,
     NoSubscriber,
+    PayloadStoreUnavailable,
     PublishError,
     PublishIncomplete,
     UnserializableEvent,
@@ -95,7 +96,8 @@ class EventPublisher:
         handlers known here, unless *check* is false. Raises UnserializableEvent, EventDoesNotFit
         NoSubscriber, ConfigurationVersionMissing or StoreUnavailable (the last two where something
         is to be pinned) before anything is sent, BrokerUnavailable if the broker confirmed nothing,
-        PublishIncomplete if it did not confirm everybody's; both have the `event_id`.
+        PublishIncomplete if it did not confirm everybody's; both have the `event_id`. Raises
+        PayloadStoreUnavailable, with nothing sent, while a body for that store cannot be kept.
         """
         if options:
             check_send_options(options, PUBLISH)
@@ -226,11 +228,11 @@ class EventPublisher:
         self, event: Event, found: Sequence[Subscription], options: Mapping[str, Any]
     ) -> None:
         missing: list[str] = []
-        cause: BrokerUnavailable | None = None
+        cause: BrokerUnavailable | PayloadStoreUnavailable | None = None
         for subscription in found:
             try:
                 self._send_to(event, subscription, options)
-            except BrokerUnavailable as error:
+            except (BrokerUnavailable, PayloadStoreUnavailable) as error:
                 missing.append(subscription.handler)
                 cause = error
         if cause is None:
@@ -268,7 +270,7 @@ class EventPublisher:
                     for message in item.messages:
                         self._send_to(item.event, message.to, options)
                         message.confirmed = True
-        except (PublishError, *UNSENDABLE) as error:
+        except (PublishError, PayloadStoreUnavailable, *UNSENDABLE) as error:
             if message is not None:
                 message.lost, message.error = isinstance(error, BrokerUnavailable), error
             told = account(outgoing, error, self._sender.broker_shown)

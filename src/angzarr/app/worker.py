@@ -70,8 +70,8 @@ class WorkerLife:
         self._ops = ops
         self._lanes = LaneWork(parts)
         self.routing = parts.routing
-        #: Gives the executor of this process; the hot path asks for it once for each delivery.
-        self.executor = parts.executor.get
+        #: Give the executor and the offloader of this process; the hot path asks for the former.
+        self.executor, self.offloader = parts.executor.get, parts.offloader.get
         self.movement = ConsumerState()
         self._lease: LeaseKeeper | None = None
         self._health: HealthServer | None = None

@@ -15,23 +15,35 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from angzarr.delivery.delivery import Delivery, Duplicate, Postponed
+from angzarr.delivery.delivery import (
+    Delivery,
+    Duplicate,
+    Outcome,
+    Postponed,
+    Refused,
+    Superseded,
+)
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.errors import DeliveryError, text_of
 from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.idempotency import (
+    AlreadyCompleted,
+    AlreadyFailed,
     Claim,
     ClaimAnswer,
     Claimed,
     IdempotencyStore,
     InProgress,
     Release,
+    SupersededClaim,
 )
 from angzarr.runtime.cooperative import call_blocking
 from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.delivery")
 
+#: How long a delivery waits that finds its event in another worker's hands (spec D4).
+IN_PROGRESS_WAIT: Final = timedelta(seconds=2)
 #: A copy asks again after these before it waits: it was published before its predecessor ended its
 #: claim, which takes some milliseconds. In all no more than a slot may sleep.
 ASKED_AGAIN: Final = tuple(timedelta(milliseconds=pause) for pause in (5, 15, 30, 50))
@@ -170,6 +182,25 @@ class Results:
                 raise  # it goes back, and its followers get the result later
             _log.warning("result_unreadable: a duplicate goes without it: %s", error)
             return Duplicate(kept=False)
+
+    def outcome_of(self, answer: ClaimAnswer | None) -> Outcome | None:
+        """The outcome of a delivery that was answered so, and holds no claim.
+
+        None: its id was used before for another body.
+        """
+        match answer:
+            case AlreadyCompleted(result=None):
+                return Duplicate(kept=False)
+            case AlreadyCompleted(result=str(result)):
+                return self.duplicate(result)
+            case AlreadyFailed(error=error):
+                return Refused(error=self.read_error(error))
+            case SupersededClaim():
+                return Superseded()
+            case InProgress():
+                return Postponed(delay=IN_PROGRESS_WAIT, why="in progress", claimed=False)
+            case _:
+                return None
 
     @staticmethod
     def write_error(error: BaseException, shown: str = "") -> str:

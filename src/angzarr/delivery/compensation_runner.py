@@ -46,6 +46,7 @@ from angzarr.delivery.handlers import Handler
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.errors import ConfigurationError, DeliveryError
 from angzarr.facts.fact import FactLog
+from angzarr.resilience.backoff import Policy
 from angzarr.runtime.cooperative import call_blocking
 
 #: How often a write is tried in place (spec D3).
@@ -63,7 +64,7 @@ class Steps:
         handler: Handler,
         undos: Undos,
         log: StepLog | None,
-        retries: Callable[[str], StepRetries],
+        retries: Callable[[Policy | str], StepRetries],
     ) -> None:
         """*log* None: of a call that is not claimed, whose steps no other process could undo."""
         self.delivery = delivery
@@ -146,7 +147,7 @@ class CompensationRunner:
     time_over: type[Exception] = field(default=TimeoutError)
 
     def open(
-        self, delivery: Delivery, handler: Handler, retries: Callable[[str], StepRetries]
+        self, delivery: Delivery, handler: Handler, retries: Callable[[Policy | str], StepRetries]
     ) -> Steps:
         """The steps of *delivery*, of which nothing is known yet."""
         return Steps(delivery, handler, self.undos, self.log, retries)

@@ -17,6 +17,8 @@ from angzarr.events.event import Event, Message, digest
 from angzarr.events.headers import number_or
 from angzarr.ordering.lane import Moved
 from angzarr.ordering.lanes import Turn
+from angzarr.payloads.claim_check import HEADER as PAYLOAD
+from angzarr.payloads.claim_check import digest_in
 from angzarr.resilience.idempotency import (
     FIRST,
     Claim,
@@ -56,6 +58,8 @@ class Delivery:
     answer: ClaimAnswer | None = None
     #: Whether a success is acknowledged at once, in one step that can end its claim.
     ack_follows: bool = False
+    #: The body that was fetched for a message that has none, if its letter is to have it.
+    loaded: bytes = b""
     #: The idempotency key of this (handler, event) pair.
     key: str = field(init=False)
 
@@ -97,7 +101,12 @@ class Delivery:
     @property
     def fingerprint(self) -> str:
         """See `fingerprint_of`."""
-        return fingerprint_of(self.position, self.args, self.kwargs)
+        return fingerprint_of(self.position, self.args, self.kwargs, self.message.headers)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if its message says where its body is, and has none itself."""
+        return PAYLOAD in self.message.headers
 
     @property
     def claim(self) -> Claim:
@@ -127,7 +136,10 @@ def read(
     return Delivery(
         message=message,
         event=names.from_headers(
-            message.headers, data=data_of(args, kwargs), event_id=message.id, type=task
+            message.headers,
+            data=None if PAYLOAD in message.headers else data_of(args, kwargs),
+            event_id=message.id,
+            type=task,
         ),
         handler=task,
         args=args,
@@ -162,13 +174,18 @@ def position_of(found: Mapping[str, Any]) -> Position:
     )
 
 
-def fingerprint_of(position: Position, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def fingerprint_of(
+    position: Position, args: Sequence[Any], kwargs: Mapping[str, Any], said: Mapping[str, Any]
+) -> str:
     """The digest of the body; empty for a copy, which is our own word for word.
 
-    A user's own `self.retry(args=…)` changes a copy's body on purpose, so only what a
-    publisher or a person sent (hop 0) is compared.
+    Of a body that lies elsewhere the headers *said* tell it. A user's own `self.retry(args=…)`
+    changes a copy's body on purpose, so only what a publisher or a person sent (hop 0) is compared.
     """
-    return "" if position.hop else digest([args, kwargs])
+    if position.hop:
+        return ""
+    told = digest_in(said) if PAYLOAD in said else None
+    return told or digest([args, kwargs])
 
 
 def data_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

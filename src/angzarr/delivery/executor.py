@@ -17,19 +17,17 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.admission import FREE, Admission
 from angzarr.delivery.async_runner import Interrupt
-from angzarr.delivery.claims import Claimer, LastStarts, Results
+from angzarr.delivery.bodies import BodyLoader
+from angzarr.delivery.claims import IN_PROGRESS_WAIT, Claimer, LastStarts, Results
 from angzarr.delivery.compensation_runner import CompensationRunner
 from angzarr.delivery.configuration import PinnedConfiguration
 from angzarr.delivery.context import Context, ContextTools
 from angzarr.delivery.delivery import (
     Delivery,
-    Duplicate,
     Handled,
     Outcome,
     Postponed,
-    Refused,
     Skipped,
-    Superseded,
 )
 from angzarr.delivery.failure_policy import NO_HANDLER, POISON, UNREADABLE, FailurePolicy
 from angzarr.delivery.handlers import Handlers
@@ -50,8 +48,6 @@ from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.delivery")
 
-#: How long a delivery waits that finds its event in another worker's hands (spec D4).
-IN_PROGRESS_WAIT = timedelta(seconds=2)
 #: Starts that were not settled before the event counts as poison (spec D4).
 MOST_STARTS = 3
 
@@ -63,6 +59,7 @@ class DeliveryExecutor:
     handlers: Handlers
     claimer: Claimer
     ordering: Ordering
+    bodies: BodyLoader
     admission: Admission
     invoker: HandlerInvoker
     results: Results
@@ -151,6 +148,7 @@ class DeliveryExecutor:
             or self._run_last_start_alone(run)
             or self._refuse_poison(run)
             or self._end_failed(run)
+            or self.bodies.load(run, self._bind)
             or self._finish_undo(run)
         )
 
@@ -199,27 +197,15 @@ class DeliveryExecutor:
         return None
 
     def _read(self, run: DeliveryRun) -> Outcome | None:
-        """Find its lane, and bind the event to the handler, unless the handler is not to run."""
+        """Find its lane, and bind the event to the handler, unless its body is still to come."""
         delivery, handler = run.delivery, run.handler
         retries = partial(self.in_place.retrying, delivery, handler, self.clock.now())
         run.steps = self.compensation_runner.open(delivery, handler, retries)
         try:
             run.turn = self.ordering.turn(delivery, handler)
             run.skip = skip_of(delivery.message.headers)
-            if run.skip is None and run.failed is None:
-                context = Context(
-                    delivery=delivery,
-                    make_policy=partial(self.failure_policy.policy, delivery, handler),
-                    make_log=self.context_tools.make_log,
-                    make_breaker=partial(self.context_tools.make_breaker, handler),
-                    costs=self.context_tools.costs,
-                    make_retries=retries,
-                    steps=run.steps,
-                    configuration=self.configuration.of(delivery),
-                    make_final=partial(self.failure_policy.is_final, delivery, handler),
-                    turn=run.turn,
-                )
-                run.call = handler_call(delivery, handler, context)
+            if run.skip is None and run.failed is None and not delivery.is_elsewhere:
+                self._bind(run)
             # A claim made with the fetch has read the body and found that it can be compared.
             run.claim = delivery.claim if delivery.answer is None else None
         except Exception as error:  # a DecodeError, or what a model's own code raises
@@ -228,29 +214,36 @@ class DeliveryExecutor:
             return self.failure_policy.unreadable(delivery, handler, error, UNREADABLE)
         return None
 
-    def _claim(self, run: DeliveryRun) -> Outcome | None:  # noqa: PLR0911 - one for each answer
+    def _bind(self, run: DeliveryRun) -> None:
+        """Bind the event to its handler; raises DecodeError."""
+        delivery, handler, steps = run.delivery, run.handler, run.steps
+        assert steps is not None  # noqa: S101 - they are opened before
+        context = Context(
+            delivery=delivery,
+            make_policy=partial(self.failure_policy.policy, delivery, handler),
+            make_log=self.context_tools.make_log,
+            make_breaker=partial(self.context_tools.make_breaker, handler),
+            costs=self.context_tools.costs,
+            make_retries=steps.retries,
+            steps=steps,
+            configuration=self.configuration.of(delivery),
+            make_final=partial(self.failure_policy.is_final, delivery, handler),
+            turn=run.turn,
+        )
+        run.call = handler_call(delivery, handler, context)
+
+    def _claim(self, run: DeliveryRun) -> Outcome | None:
         delivery, turn = run.delivery, run.turn
         answer = delivery.answer if run.claim is None else run.answer
         if run.claim is not None and answer is None:
             answer = self.claimer.ask(delivery, run.claim)
         if isinstance(answer, claims.AlreadyCompleted) and self.ordering.set_back(turn, delivery):
             answer = self.claimer.ask(delivery, replace(delivery.claim, anew=True))
-        match answer:
-            case claims.Claimed():
-                run.claimed = answer
-                return None
-            case claims.AlreadyCompleted(result=None):
-                return Duplicate(kept=False)
-            case claims.AlreadyCompleted(result=str(result)):
-                return self.results.duplicate(result)
-            case claims.AlreadyFailed(error=error):
-                return Refused(error=self.results.read_error(error))
-            case claims.SupersededClaim():
-                return Superseded()
-            case claims.InProgress():
-                return Postponed(delay=IN_PROGRESS_WAIT, why="in progress", claimed=False)
-            case _:
-                return self.failure_policy.conflict(delivery, run.handler)
+        if isinstance(answer, claims.Claimed):
+            run.claimed = answer
+            return None
+        found = self.results.outcome_of(answer)
+        return found or self.failure_policy.conflict(delivery, run.handler)
 
     def _take_turn(self, run: DeliveryRun) -> Outcome | None:
         """Ordered handlers: an event that comes early waits in its lane."""
@@ -259,7 +252,8 @@ class DeliveryExecutor:
             return None
         runs = run.failed is None and run.skip is None
         outcome = self.ordering.enter(turn, run.delivery, run.handler, runs=runs)
-        asks_store = run.claimed.steps or run.delivery.redelivered or self._is_last_start(run)
+        may_wait = run.claimed.steps or run.delivery.redelivered or run.delivery.is_elsewhere
+        asks_store = may_wait or self._is_last_start(run)
         if runs and outcome is None and (asks_store or not self.claimer.is_sure(run.claimed)):
             turn.leave()  # ends its transaction: a later step may wait; the run looks again
         return outcome

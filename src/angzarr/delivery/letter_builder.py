@@ -27,8 +27,10 @@ from angzarr.dead_letters.letter import (
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.handlers import Domains, Handler
 from angzarr.errors import DecodeError, SequenceMismatch, text_of
-from angzarr.events.event import Event
+from angzarr.events.event import Event, Message
 from angzarr.ordering.lane import lane_of
+from angzarr.payloads.claim_check import check_in, without_check
+from angzarr.payloads.store import PayloadReference
 from angzarr.resilience.taxonomy import Classification
 
 #: Of letters whose handler ran for the attempt that they tell of.
@@ -67,14 +69,16 @@ class DeadLetterBuilder:
         domain = self.domains.of_letter(handler, delivery.event.domain, delivery.message.queue)
         now = self.clock.now()
         ran = reason in _AFTER_A_RUN
+        content = _content(delivery)
         letter = DeadLetter(
             id=_id(domain, delivery, reason),
             domain=domain,
             handler=delivery.handler,
             reason=reason,
             explanation=_explain(reason, delivery, error),
-            message=delivery.pinned_message,
-            event=delivery.event,
+            message=content.message,
+            event=content.event,
+            payload=content.payload,
             error_type=_name(error),
             error_code=seen.code or "UNKNOWN",
             error_message=text_of(error)[:MAX_MESSAGE],
@@ -112,6 +116,33 @@ class DeadLetterBuilder:
         if self.hide is None:
             return None
         return self.letter(delivery, None, error, Reason.REFUSED, seen).error_message
+
+
+class _Content(NamedTuple):
+    """What a letter holds of a delivery."""
+
+    message: Message
+    event: Event
+    payload: PayloadReference | None = None
+
+
+def _content(delivery: Delivery) -> _Content:
+    """The message and its event; of a body that lies elsewhere the place, unless it was kept.
+
+    A claim check that cannot be read stays in the message, where people see it.
+    """
+    message, event = delivery.pinned_message, delivery.event
+    if not delivery.is_elsewhere:
+        return _Content(message, event)
+    whole = replace(message, body=delivery.loaded, headers=without_check(message.headers))
+    if delivery.loaded:
+        return _Content(whole, event)
+    bare = replace(event, data=None)
+    try:
+        check = check_in(message.headers)
+    except DecodeError:
+        check = None
+    return _Content(message, bare) if check is None else _Content(whole, bare, check.reference)
 
 
 def _id(domain: str, delivery: Delivery, reason: Reason) -> str:

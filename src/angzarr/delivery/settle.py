@@ -39,6 +39,7 @@ from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
 from angzarr.errors import BrokerUnavailable, GiveUp, is_absence
 from angzarr.events.event import Message
 from angzarr.facts.fact import FactLog
+from angzarr.payloads.claim_check import without_check
 from angzarr.resilience.idempotency import (
     ClaimEnd,
     Complete,
@@ -357,4 +358,6 @@ def is_left_to_ack(delivery: Delivery, outcome: Outcome | None) -> bool:
 
 
 def _with_body(delivery: Delivery, body: bytes) -> Delivery:
-    return replace(delivery, message=replace(delivery.message, body=body))
+    message = delivery.message
+    headers = without_check(message.headers)
+    return replace(delivery, message=replace(message, body=body, headers=headers))

@@ -13,6 +13,7 @@ from billiard.exceptions import TimeLimitExceeded
 from celery import Celery
 from kombu.utils.json import dumps, loads
 
+from angzarr.adapters.celery.publish.body_offloader import BodyOffloader, safe_size
 from angzarr.adapters.celery.publish.followers import CeleryFollowers
 from angzarr.adapters.celery.publish.outbox import SingleConnectionEvents
 from angzarr.adapters.celery.publish.publisher import (
@@ -24,12 +25,14 @@ from angzarr.adapters.celery.publish.publisher import (
 from angzarr.adapters.celery.publish.replay_outcomes import CeleryReplayOutcomes
 from angzarr.adapters.celery.shutdown.shutdown import heed_cut
 from angzarr.adapters.celery.worker.settlement import Settlement
+from angzarr.adapters.celery.worker.stored_bodies import read_stored, tell_request
 from angzarr.adapters.celery.worker.task_events import install_error_log
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.aggregates.decider import Decider, Relay
 from angzarr.clock import Clock, SystemClock
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, outcomes_queue
 from angzarr.delivery.admission import Admission, SwitchGate
+from angzarr.delivery.bodies import BodyLoader
 from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation_runner import CompensationRunner
 from angzarr.delivery.configuration import PinnedConfiguration
@@ -114,6 +117,7 @@ def _new_executor(
         handlers=context.handlers,
         claimer=Claimer(store=parts.claims.store, tenure=parts.tenure, retry=hold),
         ordering=ordering,
+        bodies=_bodies(parts, judge, hold),
         admission=_admission(parts, judge),
         invoker=HandlerInvoker(results=results, failure_policy=judge, hooks=hooks),
         results=results,
@@ -268,6 +272,29 @@ def _admission(parts: ProcessParts, judge: FailurePolicy) -> Admission:
         sleep=judge.clock.sleep,
         chance=context.chance,
     )
+
+
+def _bodies(parts: ProcessParts, judge: FailurePolicy, hold: RetryUntilAvailable) -> BodyLoader:
+    settings = parts.context.settings
+    given = settings.dlq
+    return BodyLoader(
+        store=parts.payloads.get(),
+        read=partial(read_stored, bounds=settings.message.bounds),
+        loaded=tell_request,
+        retry=hold,
+        failure_policy=judge,
+        most=settings.message.most_unpacked,
+        keeps=bool(given.redact or given.redact_text or given.encryption_keys),
+    )
+
+
+def build_offloader(parts: ProcessParts) -> BodyOffloader | None:
+    """What stores the bodies that are too large for the broker; None: there is no store."""
+    store, given = parts.payloads.get(), parts.context.settings.payloads
+    if store is None:
+        return None
+    most = safe_size(parts.context.broker_url) if given.over is None else given.over
+    return BodyOffloader(store, most)
 
 
 def _time_limit(parts: ProcessParts, name: str) -> timedelta | None:

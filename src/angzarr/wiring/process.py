@@ -22,6 +22,7 @@ from angzarr.wiring.context import AppContext
 from angzarr.wiring.delivery import (
     build_chains,
     build_executor,
+    build_offloader,
     build_reacting,
     build_salvage,
     build_settlement,
@@ -29,6 +30,7 @@ from angzarr.wiring.delivery import (
 )
 from angzarr.wiring.event_store import open_ordering
 from angzarr.wiring.flow_control import Flow, open_flow
+from angzarr.wiring.payloads import open_for_messages
 
 
 class ProcessParts:
@@ -47,6 +49,9 @@ class ProcessParts:
         #: What posts escalations.
         self.poster = OncePerProcess(lambda: open_poster(context.settings.saga_compensation))
         self.executor = OncePerProcess(lambda: build_executor(self))
+        #: Where the bodies of large messages are; None: nowhere.
+        self.payloads = OncePerProcess(lambda: open_for_messages(context.settings))
+        self.offloader = OncePerProcess(lambda: build_offloader(self))
         self._schedule = OncePerProcess(lambda: open_schedule(context))
         self._claims = OncePerProcess(
             lambda: wiring.open_claims(context.settings, context.broker_url)
@@ -99,8 +104,9 @@ class ProcessParts:
         """Close what was opened; a later use opens it again."""
         closed: tuple[OncePerProcess[Any], ...] = (
             self.executor, self.chains, self.salvage, self._flow, self._facts, self.poster,
-            self._ordering, self.configuration,
+            self._ordering, self.configuration, self.payloads,
         )  # fmt: skip
+        self.offloader.forget()
         for made in (kept.forget() for kept in closed):
             if made is not None:
                 made.close()

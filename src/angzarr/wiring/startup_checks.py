@@ -15,6 +15,7 @@ from angzarr.errors import ConfigurationError, DeadLetterQueueUnavailable, Unsaf
 from angzarr.settings.sagas import SECTION, SagaCompensationSettings
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
+from angzarr.wiring import payloads as payload_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.configuration import open_configuration
 from angzarr.wiring.event_store import orders_of
@@ -42,6 +43,8 @@ def check_configured(settings: Settings, broker: str) -> None:
     letter_wiring.open_letterbox(settings, broker).close()
     if settings.configuration.url:
         open_configuration(settings, broker).close()
+    if (payloads := payload_wiring.open_for_messages(settings)) is not None:
+        payloads.close()
     if wiring.is_embedded(broker):
         return
     if settings.dlq.backend == "channel":

@@ -22,6 +22,7 @@ from angzarr.adapters.memory.limits import InProcessBudgets, InProcessLimits
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.configuration.reader import ConfigurationReader
 from angzarr.delivery.admission import Admission, SwitchGate
+from angzarr.delivery.bodies import BodyLoader, OpenedBody
 from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation import Undos
 from angzarr.delivery.compensation_runner import CompensationRunner
@@ -47,6 +48,7 @@ from angzarr.resilience.claim_memory import LEASE, Tenure
 from angzarr.resilience.policies import POLICIES
 from angzarr.resilience.policy_rules import policy_rules
 from angzarr.resilience.taxonomy import ILLNESS, classify
+from memory_payloads import MemoryPayloadStore
 
 
 @dataclass
@@ -190,6 +192,10 @@ class World:
         self.limits = InProcessLimits(clock=self.clock)
         self.cost_budgets = None
         self.tokens = 0
+        #: Where bodies lie that messages only name; None: this app has no such store.
+        self.payloads = MemoryPayloadStore()
+        self.opened = []
+        self.most_unpacked, self.keeps = 2**20, False
         self.lanes = None
         self.most_parked = 10
         self.hooks = Hooks()
@@ -250,6 +256,11 @@ class World:
         )  # fmt: skip
         return DeliveryExecutor(
             handlers=self.handlers, ordering=ordering,
+            bodies=BodyLoader(
+                store=self.payloads, read=lambda body: OpenedBody(*json.loads(body)),
+                loaded=lambda delivery, opened: self.opened.append((delivery.token, opened)),
+                retry=retry, failure_policy=policy, most=self.most_unpacked, keeps=self.keeps,
+            ),
             claimer=Claimer(store=self.store, tenure=self.tenure, retry=retry),
             admission=Admission(
                 switch_gate=SwitchGate(

@@ -197,7 +197,7 @@ class ClaimBatch:
             token=token,
             owner=self.owner,
             position=position,
-            fingerprint=fingerprint_of(position, args, kwargs),
+            fingerprint=fingerprint_of(position, args, kwargs, found),
             counted=False,
         )
 

@@ -23,6 +23,7 @@ from angzarr.dead_letters.metadata import REDACTED, SIGNATURES
 from angzarr.dead_letters.protection import SEALED
 from angzarr.dead_letters.redaction import REPRS
 from angzarr.events import headers as names
+from angzarr.payloads.claim_check import without_check
 
 #: Differences that are shown; characters of a value or a pointer that are.
 MOST_TOLD: Final = 100
@@ -258,7 +259,7 @@ def with_data(letter: DeadLetter, data: Any) -> DeadLetter | Refusal:
         args, kwargs = data["args"], data["kwargs"]
     else:
         return Unfit('the data of this task is an object with "args" (a list) and "kwargs"')
-    headers = {**letter.message.headers, **dict.fromkeys(REPRS, "")}
+    headers = {**without_check(letter.message.headers), **dict.fromkeys(REPRS, "")}
     message = replace(
         letter.message, body=json.dumps([args, kwargs, embed]).encode(), headers=headers
     )

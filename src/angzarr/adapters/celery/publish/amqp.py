@@ -15,8 +15,9 @@ from typing import Any, Final
 from amqp.exceptions import NotFound, PreconditionFailed
 from celery import Celery
 from celery.app.amqp import AMQP, Queues
-from kombu import Exchange, Queue
+from kombu import Exchange, Producer, Queue
 from kombu.common import Broadcast
+from kombu.pools import ProducerPool
 from kombu.transport.native_delayed_delivery import (
     declare_native_delayed_delivery_exchanges_and_queues as declare_delays,
 )
@@ -25,6 +26,7 @@ from angzarr.adapters.celery.celery_defaults import with_transport_defaults
 from angzarr.adapters.celery.claim_batch import release_claims
 from angzarr.adapters.celery.connection import AngzarrConnection, KombusRedisConnection, client_of
 from angzarr.adapters.celery.publish.argument_text import text_of
+from angzarr.adapters.celery.publish.body_offloader import OffloadingProducer
 from angzarr.adapters.celery.publish.message_template import MessageCapture
 from angzarr.adapters.celery.publish.native_delay import ENTRY, way_by
 from angzarr.adapters.celery.publish.publisher import AWAY, native_delay, transport_of
@@ -214,6 +216,24 @@ class AngzarrAMQP(AMQP):
         }
         given = options.pop("transport_options", None) or {}
         return AngzarrConnection(*args, transport_options={**ours, **given}, **options)
+
+    def Producer(self, *args: Any, **options: Any) -> Producer:  # noqa: N802 - Celery's name
+        """A producer that stores bodies which are too large for the broker, if there is a store."""
+        offloader = runtime_of(self.app).offloader()
+        if offloader is None:
+            return Producer(*args, **options)
+        return OffloadingProducer(*args, offloader=offloader, **options)
+
+    @property
+    def producer_pool(self) -> Any:
+        """The pool of such producers; kombu's pools, which apps share, make plain ones."""
+        offloader = runtime_of(self.app).offloader()
+        if offloader is not None and self.__dict__.get("_producer_pool") is None:
+            make, connections = partial(OffloadingProducer, offloader=offloader), self.app.pool
+            self._producer_pool = ProducerPool(connections, limit=connections.limit, Producer=make)
+        return super().producer_pool
+
+    publisher_pool = producer_pool
 
     def _take_damaged(self, raw: bytes, queue: str, error: Exception) -> None:
         """Make a dead letter of an envelope that cannot be read; called by our Redis transport."""

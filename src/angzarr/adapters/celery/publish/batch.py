@@ -14,6 +14,7 @@ from celery import Celery, signals
 from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.publish.amqp import AngzarrAMQP
+from angzarr.adapters.celery.publish.body_offloader import OffloadingProducer
 from angzarr.adapters.celery.publish.message_template import (
     MessageCapture,
     MessageTemplate,
@@ -25,6 +26,7 @@ from angzarr.adapters.celery.publish.template_sender import TemplateSender
 from angzarr.adapters.celery.publish.wires import OutgoingMessage, Wire, wire_for
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.handlers import Subscription
+from angzarr.errors import PayloadStoreUnavailable
 from angzarr.events import headers as names
 from angzarr.events.event import Event, task_id_for
 
@@ -75,7 +77,7 @@ def send_batch(
                 producer.connection.declared_entities.clear()
                 raise
             batch.close()
-    except (*away, *UNSENDABLE) as error:
+    except (*away, *UNSENDABLE, PayloadStoreUnavailable) as error:
         told = account(outgoing, error, where)
         if told is error:
             raise
@@ -239,6 +241,8 @@ class BatchSender:
             message.body = template.text(event_send.item.text) or template.body(data)
         way = template.way(as_text=isinstance(message.body, str))
         message.options = {**way, "headers": headers, **properties}
+        if isinstance(self._producer, OffloadingProducer):
+            message.body, message.options = self._producer.prepared(message.body, message.options)
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -315,7 +319,7 @@ class BatchSender:
             event_send.run(
                 signals.after_task_publish.send,
                 sender=template.task,
-                body=template.body(data) if isinstance(message.body, str) else message.body,
+                body=message.body if isinstance(message.body, tuple) else template.body(data),
                 headers=headers,
                 exchange=message.options["exchange"],
                 routing_key=message.options["routing_key"],

@@ -8,7 +8,7 @@ from typing import Final
 
 from angzarr.adapters.celery.publish.publisher import unconfirmed
 from angzarr.adapters.celery.publish.wires import OutgoingMessage
-from angzarr.errors import BrokerUnavailable, PublishError
+from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable, PublishError
 from angzarr.events.event import Event
 from angzarr.events.publication import NotAllPublished
 
@@ -42,7 +42,7 @@ def account(outgoing: Sequence[OutgoingEvent], cause: Exception, where: str) -> 
     address without a password is *where*, had no part in it.
     """
     if all(item.untouched for item in outgoing):
-        if isinstance(cause, UNSENDABLE) or (
+        if isinstance(cause, (*UNSENDABLE, PayloadStoreUnavailable)) or (
             isinstance(cause, PublishError) and not isinstance(cause, BrokerUnavailable)
         ):
             return cause

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 from weakref import ref
@@ -25,6 +25,9 @@ from angzarr.adapters.celery.worker.request import is_lost
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.delivery import attempt_of, position_of
 from angzarr.delivery.handlers import Handler, Handlers
+from angzarr.errors import DecodeError
+from angzarr.payloads.claim_check import HEADER as PAYLOAD
+from angzarr.payloads.claim_check import check_in
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -149,7 +152,18 @@ def _runs_alone(request: Any) -> bool:
         return True
     if position_of(said).replay or any(request.time_limits) or request.expires:
         return True
+    if PAYLOAD in said and _may_be_followed(said):
+        return True
     return any(request.embedded.get(name) for name in ("callbacks", "chain", "chord"))
+
+
+def _may_be_followed(said: Mapping[str, Any]) -> bool:
+    """True if what follows a request may lie with its body."""
+    try:
+        check = check_in(said)
+    except DecodeError:
+        return True
+    return check is not None and check.follows
 
 
 class BatchRequest:

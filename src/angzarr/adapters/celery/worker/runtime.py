@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from angzarr.adapters.celery.claim_batch import ClaimBatch
+    from angzarr.adapters.celery.publish.body_offloader import BodyOffloader
     from angzarr.adapters.celery.publish.routing import CeleryRouting
     from angzarr.adapters.celery.worker.consumer_state import ConsumerState
     from angzarr.adapters.celery.worker.settlement import Settlement
@@ -84,6 +85,10 @@ class WorkerRuntime(Protocol):
     @property
     def executor(self) -> Callable[[], DeliveryExecutor]:
         """Gives what carries out the deliveries of this process."""
+
+    @property
+    def offloader(self) -> Callable[[], BodyOffloader | None]:
+        """Gives what stores bodies that are too large for the broker; None: there is no store."""
 
     @property
     def schedule(self) -> OpenSchedule:

@@ -57,6 +57,7 @@ from angzarr.delivery.delivery import (
 )
 from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
+from angzarr.payloads.claim_check import HEADER as PAYLOAD
 from angzarr.resilience.idempotency import Complete
 from angzarr.runtime.failures import is_machine_fault
 
@@ -70,6 +71,8 @@ def ack_follows(task: Any, request: Any) -> bool:
     for none; and where no code of the task's own runs after it.
     """
     kind = type(task)
+    if PAYLOAD in vars(request):  # its chord, and what else follows, may be with its body
+        return False
     if kind.on_success is not Task.on_success or kind.after_return is not Task.after_return:
         return False
     backend = task.backend

@@ -32,6 +32,7 @@ from angzarr.delivery.batch_executor import SettledDelivery
 from angzarr.delivery.settle import left_to_ack
 from angzarr.errors import GivenBack
 from angzarr.events.headers import REQUEUED
+from angzarr.payloads.claim_check import HEADER as PAYLOAD
 from angzarr.resilience.idempotency import Complete
 
 #: The hooks of a task that Celery's tracer calls around a success.
@@ -92,8 +93,8 @@ class RoadTracer:
         """True if a step of Celery's tracer around the run does something."""
         if signals.task_prerun.receivers or signals.task_postrun.receivers:
             return True
-        if not self._is_bare or request.get("chord"):
-            return True
+        if not self._is_bare or request.get("chord") or PAYLOAD in request:
+            return True  # what is with a body that is yet to come may be such a step
         ignored = request.get("ignore_result")
         return self._stores and not (self._task.ignore_result if ignored is None else ignored)
 

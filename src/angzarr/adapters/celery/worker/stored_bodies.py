@@ -1,0 +1,35 @@
+"""Bodies that were fetched from the payload store: opened as kombu would, and told to Celery.
+
+Celery's request was made of a message without its body. What is learnt of it when the body comes is
+put into that request, so that followers, results and hooks go by it.
+"""
+
+from __future__ import annotations
+
+from angzarr.adapters.celery.message_check import checked_body
+from angzarr.adapters.celery.publish.followers import FOLLOWING
+from angzarr.adapters.celery.worker.json_bodies import loads
+from angzarr.delivery.bodies import OpenedBody
+from angzarr.delivery.delivery import Delivery
+from angzarr.runtime.json_bounds import Bounds, check_json
+
+
+def read_stored(body: bytes, bounds: Bounds) -> OpenedBody:
+    """What *body* says, if it is within *bounds*; raises anything, as it came from a store."""
+    check_json(body, bounds)
+    return OpenedBody(*checked_body(loads(body)))
+
+
+def tell_request(_delivery: Delivery, opened: OpenedBody) -> None:
+    """Let the request in `FOLLOWING` say what *opened* does; in a batch there is none."""
+    request = FOLLOWING.get()
+    if request is None:
+        return
+    vars(request).update(opened.embed or {})
+    # In place: Celery's tracer holds the same objects for hooks that run after the task.
+    if isinstance(request.args, list) and isinstance(request.kwargs, dict):
+        request.args[:] = opened.args
+        request.kwargs.clear()
+        request.kwargs.update(opened.kwargs)
+    else:
+        request.args, request.kwargs = list(opened.args), dict(opened.kwargs)
