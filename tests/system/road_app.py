@@ -134,6 +134,8 @@ def handle(event: Thing, ctx: Context) -> int:
         raise ConnectionResetError("down")
     if event.fate == "give up":
         raise GiveUp("never")
+    if event.fate == "replayed" and ctx.replay == 0:
+        raise GiveUp("not yet")
     if event.fate == "skip":
         raise Skip("not ours")
     if event.fate == "login":
@@ -273,6 +275,11 @@ def call(event: Call, ctx: Context) -> None:
 def add(a: int, b: int) -> int:
     note("add", args=[a, b])
     return a + b
+
+
+@app.task
+def echo(given: object) -> object:
+    return given
 
 
 @app.task

@@ -122,6 +122,8 @@ REQUEUED: Final = "angzarr-requeued"
 REST: Final = "angzarr-rest"
 #: The ``eta`` for which a message has waited: the schedule has said that it is due.
 WAITED_FOR: Final = "angzarr-waited-for"
+#: Where its body lies, if it was too large to be sent; `payloads.claim_check` writes and reads it.
+PAYLOAD: Final = "angzarr-payload"
 #: The queue the message was first sent to.
 QUEUE: Final = "angzarr-queue"
 #: The bytes of headers that cannot be read, in their place (RabbitMQ).

@@ -131,8 +131,9 @@ class OffloadingProducer(Producer):
             return prepared
         # The store packs by itself.
         whole = super()._prepare(*given, None, {}) if compression else prepared
-        sent = self._offloader.offloaded(whole[0], whole[1], headers)
-        if sent is whole[0]:
+        raw = whole[0].encode() if isinstance(whole[0], str) else bytes(whole[0])
+        sent = self._offloader.offloaded(raw, whole[1], headers)
+        if sent is raw:
             return prepared
         headers.pop("compression", None)
         return sent, "application/json", "utf-8"
