@@ -39,7 +39,9 @@ Open: TypeAlias = Callable[[DeadLetterSettings, str], DeadLetterQueue]
 
 def open_dead_letters(settings: Settings, broker: str) -> DeadLetterQueue:
     """The dead-letter queue: as configured, or the broker itself where it can be one."""
-    return protection_wiring.protected(open_unprotected(settings, broker), settings.dlq)
+    return _hidden(
+        protection_wiring.protected(open_unprotected(settings, broker), settings.dlq), settings
+    )
 
 
 def open_letterbox(settings: Settings, broker: str) -> Letterbox:
@@ -61,7 +63,17 @@ def open_compensation_letters(settings: Settings, broker: str) -> DeadLetterQueu
         return open_dead_letters(settings, broker)
     place = read_url(url.get_secret_value())
     queue = open_backend(place.backend, place.settings(payloads=settings.dlq.payloads), "")
-    return protection_wiring.protected(queue, settings.dlq)
+    return _hidden(protection_wiring.protected(queue, settings.dlq), settings)
+
+
+def _hidden(protected: DeadLetterQueue, settings: Settings) -> DeadLetterQueue:
+    """*protected*, which gets no letter whose body was stored by a publisher, as it was sent."""
+    if settings.payloads.url is None or not protection_wiring.hides(settings.dlq):
+        return protected
+    store = payload_wiring.open_for_letters(settings)
+    module = importlib.import_module("angzarr.dead_letters.whole_letters")
+    whole: DeadLetterQueue = module.WholeLetterQueue(protected, store)
+    return whole
 
 
 def open_unprotected(settings: Settings, broker: str) -> DeadLetterQueue:

@@ -276,7 +276,6 @@ def _admission(parts: ProcessParts, judge: FailurePolicy) -> Admission:
 
 def _bodies(parts: ProcessParts, judge: FailurePolicy, hold: RetryUntilAvailable) -> BodyLoader:
     settings = parts.context.settings
-    given = settings.dlq
     return BodyLoader(
         store=parts.payloads.get(),
         read=partial(read_stored, bounds=settings.message.bounds),
@@ -284,7 +283,7 @@ def _bodies(parts: ProcessParts, judge: FailurePolicy, hold: RetryUntilAvailable
         retry=hold,
         failure_policy=judge,
         most=settings.message.most_unpacked,
-        keeps=bool(given.redact or given.redact_text or given.encryption_keys),
+        keeps=protection_wiring.hides(settings.dlq),
     )
 
 

@@ -37,6 +37,11 @@ def open_protection(given: DeadLetterSettings) -> Protection:
     )
 
 
+def hides(given: DeadLetterSettings) -> bool:
+    """True if a part of each letter is redacted, or all of it is sealed."""
+    return bool(given.redact or given.redact_text or given.encryption_keys)
+
+
 def hiding(given: DeadLetterSettings) -> Callable[[DeadLetter], DeadLetter] | None:
     """A function that takes secrets out of the texts of a letter; None: there are no secrets."""
     return _redaction(given).of_texts if given.redact or given.redact_text else None

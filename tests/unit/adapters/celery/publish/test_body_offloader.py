@@ -1,0 +1,193 @@
+"""What is stored before it is sent, what stands in its place, and what is sent as it is."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from angzarr.adapters.celery.publish.body_offloader import (
+    BodyOffloader,
+    OffloadingProducer,
+    safe_size,
+)
+from angzarr.adapters.celery.worker.stored_bodies import read_stored
+from angzarr.errors import PayloadStoreUnavailable
+from angzarr.events.event import digest
+from angzarr.events.headers import PAYLOAD
+from angzarr.payloads.claim_check import ARGUMENT, HEADER, check_in
+from angzarr.runtime.json_bounds import Bounds
+from memory_payloads import MemoryPayloadStore
+
+EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+BOUNDS = Bounds(nodes=100_000, depth=100)
+
+
+class CountingStore(MemoryPayloadStore):
+    def __init__(self):
+        super().__init__()
+        self.puts, self.away = 0, False
+
+    def put(self, payload):
+        if self.away:
+            raise PayloadStoreUnavailable("the payload store is away")
+        self.puts += 1
+        return super().put(payload)
+
+
+class Sent:
+    """A channel that keeps what is published on it."""
+
+    def __init__(self):
+        self.messages = []
+
+    def prepare_message(self, body, priority, content_type, content_encoding, headers, properties):
+        return SimpleNamespace(body=body, content_type=content_type, headers=headers)
+
+    def basic_publish(self, message, **_way):
+        self.messages.append(message)
+
+
+@pytest.fixture
+def store():
+    return CountingStore()
+
+
+@pytest.fixture
+def offloader(store):
+    return BodyOffloader(store, 100, monotonic=lambda: 0.0)
+
+
+def publish(offloader, data, *, headers=None, embed=EMBED, **options):
+    channel = Sent()
+    producer = OffloadingProducer(channel, auto_declare=False, offloader=offloader)
+    headers = {"task": "t", "id": "1"} if headers is None else headers
+    options = {"serializer": "json", **options}
+    producer.publish(([data], {}, embed), headers=headers, routing_key="q", **options)
+    return channel.messages[0]
+
+
+def test_the_header_is_one_of_ours():
+    assert HEADER == PAYLOAD
+
+
+@given(st.text(max_size=300))
+def test_what_is_sent_leads_back_to_what_was_given(data):
+    store = CountingStore()
+    sent = publish(BodyOffloader(store, 100), data)
+    check = check_in(sent.headers)
+    whole = json.dumps([[data], {}, EMBED])
+    assert (check is not None) == (len(whole) > 100)
+    if check is None:
+        assert json.loads(sent.body) == [[data], {}, EMBED]
+        assert store.puts == 0
+        return
+    opened = read_stored(store.fetch(check.reference), BOUNDS)
+    assert (list(opened.args), dict(opened.kwargs), opened.embed) == ([data], {}, EMBED)
+    assert check.digest == digest([[data], {}]), "the digest of a message that has its body"
+
+
+def test_the_small_body_is_one_that_celery_reads_and_no_handler_takes(offloader):
+    sent = publish(offloader, "x" * 500)
+    args, kwargs, embed = json.loads(sent.body)
+    assert (args, embed, sent.content_type) == ([], EMBED, "application/json")
+    assert list(kwargs) == [ARGUMENT]
+    assert "set payloads.url, or update this worker" in kwargs[ARGUMENT]
+
+    def handler(data):
+        return data
+
+    with pytest.raises(TypeError, match=ARGUMENT):
+        handler(*args, **kwargs)
+
+
+def test_a_store_that_is_away_keeps_the_message_from_being_sent(offloader, store):
+    store.away = True
+    with pytest.raises(PayloadStoreUnavailable):
+        publish(offloader, "x" * 500)
+    store.away = False
+    assert check_in(publish(offloader, "x" * 500).headers) is not None
+
+
+def test_a_message_whose_body_is_stored_goes_on_as_it_is(store):
+    eager = BodyOffloader(store, 0)
+    sent = publish(eager, "x" * 500)
+    copy = publish(eager, None, headers=dict(sent.headers))
+    assert copy.headers == sent.headers
+    assert store.puts == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "options"),
+    [
+        ({"id": "1"}, {}),
+        ({}, {}),
+        (None, {"serializer": None, "content_type": "application/x-python-serialize"}),
+    ],
+)
+def test_what_is_no_task_in_json_is_sent_whole(offloader, store, headers, options):
+    channel = Sent()
+    producer = OffloadingProducer(channel, auto_declare=False, offloader=offloader)
+    headers = {"task": "t", "id": "1"} if headers is None else headers
+    options = {"content_type": "application/json", "content_encoding": "utf-8", **options}
+    producer.publish(b"[" + b" " * 500 + b"]", headers=headers, routing_key="q", **options)
+    assert store.puts == 0
+    assert len(channel.messages[0].body) > 500
+
+
+def test_what_fits_once_it_is_compressed_is_compressed_and_what_does_not_is_stored(
+    offloader, store
+):
+    sent = publish(offloader, "x" * 5000, compression="zlib")
+    assert (sent.headers["compression"], store.puts) == ("application/x-gzip", 0)
+    text = "".join(chr(32 + number * number % 90) for number in range(5000))
+    sent = publish(offloader, text, compression="zlib")
+    assert "compression" not in sent.headers
+    opened = read_stored(store.fetch(check_in(sent.headers).reference), BOUNDS)
+    assert list(opened.args) == [text]
+
+
+def test_followers_stay_with_the_message_unless_they_are_large(offloader, store):
+    small = {**EMBED, "chain": [{"task": "next", "args": []}]}
+    sent = publish(offloader, "x" * 500, embed=small)
+    assert json.loads(sent.body)[2] == small
+    assert not check_in(sent.headers).follows
+    large = {**EMBED, "chain": [{"task": "next", "args": ["y" * 20_000]}]}
+    sent = publish(offloader, "x", embed=large)
+    assert json.loads(sent.body)[2] == EMBED
+    check = check_in(sent.headers)
+    assert check.follows
+    assert read_stored(store.fetch(check.reference), BOUNDS).embed == large
+
+
+def test_one_event_for_several_handlers_is_stored_once(store):
+    now = [0.0]
+    offloader = BodyOffloader(store, 100, monotonic=lambda: now[0])
+    for task in ("a", "b", "c"):
+        publish(offloader, "x" * 500, headers={"task": task, "id": task})
+    assert store.puts == 1
+    now[0] = 6.0  # what deletes old bodies counts from the last put
+    publish(offloader, "x" * 500)
+    assert store.puts == 2
+
+
+def test_a_batch_is_prepared_before_anything_is_sent(offloader, store):
+    producer = OffloadingProducer(Sent(), auto_declare=False, offloader=offloader)
+    way = {"content_type": "application/json", "content_encoding": "utf-8", "routing_key": "q"}
+    small = {**way, "headers": {"task": "t"}}
+    assert producer.prepared("[[1], {}, {}]", small) == ("[[1], {}, {}]", small)
+    body, options = producer.prepared(
+        json.dumps([["x" * 500], {}, EMBED]), {**way, "headers": {"task": "t"}, "compression": None}
+    )
+    assert len(body) < 500
+    assert check_in(options["headers"]) is not None
+    assert store.puts == 1
+
+
+def test_the_safe_size_of_each_broker_is_below_its_limit():
+    assert safe_size("sqs://localhost:4566") * 4 / 3 < 2**20 - 2**16
+    assert safe_size("amqps://u:p@host/vhost") < 16 * 2**20
+    assert safe_size("redis://localhost") == safe_size("memory://") == 2**20
