@@ -445,3 +445,17 @@ odd
 )
 def test_what_a_folder_lies_on_is_the_deepest_mount(path, kind):
     assert file_system_of(Path(path), MOUNTS.splitlines()) == kind
+
+
+def test_the_store_of_messages_is_looked_at_besides_that_of_letters(
+    make_with, monkeypatch, tmp_path, unique_name
+):
+    monkeypatch.setenv("ANGZARR_PAYLOADS__URL", f"memory://{unique_name}")
+    (tmp_path / "file").touch()
+    app = make_with(url=(tmp_path / "file" / "x").as_uri())
+    servers = examined(app).servers
+    assert f"payloads at memory://{unique_name}/" in servers
+    assert set(of_payloads(app)) == {"payload-store-missing"}
+    assert "payload-threshold-too-high" not in ids(examined(app))
+    monkeypatch.setenv("ANGZARR_PAYLOADS__OVER", str(2**21))  # Redis: a MiB
+    assert "payload-threshold-too-high" in ids(examined(make_with()))

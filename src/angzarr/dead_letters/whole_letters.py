@@ -1,8 +1,8 @@
 """WholeLetterQueue: letters get their body back before they are redacted or sealed.
 
 The letter of a large message names the body that its publisher stored, which hides nothing. Where
-letters are to hide something, such a reference must not leave: whoever may look at a letter would
-see the body behind it.
+letters are to hide something, such a reference must not leave: people who may look at a letter
+would see the body behind it.
 """
 
 from __future__ import annotations

@@ -268,25 +268,32 @@ BUCKET_MISSING: Final = Check(
     id="payload-store-missing",
     area=_LETTERS,
     severity=_ERROR,
-    looks_at="the bucket or folder of dlq.payloads.url",
+    looks_at="the bucket or folder of dlq.payloads.url and payloads.url",
     why="a letter whose body is too large for its queue cannot be put: its message is held and"
-    " comes round",
+    " comes round; a message that is too large cannot be sent",
 )
 DELETED: Final = Check(
     id="payloads-deleted",
     area=_LETTERS,
     severity=_CRITICAL,
-    looks_at="lifecycle rules of the bucket of dlq.payloads.url",
-    why="S3 deletes the bodies of letters that are still open: the messages are gone",
+    looks_at="lifecycle rules of the bucket of dlq.payloads.url and payloads.url",
+    why="S3 deletes bodies of letters that are still open, or of messages that wait: they are gone",
 )
 FLEETS: Final = Check(
     id="payload-store-not-durable",
     area=_LETTERS,
     severity=_CRITICAL,
-    looks_at="the file system of dlq.payloads.url",
+    looks_at="the file system of dlq.payloads.url and payloads.url",
     why="the bodies of letters die with the container, and their messages were let go",
 )
-PAYLOAD_CHECKS: Final = (BUCKET_MISSING, DELETED, FLEETS)
+THRESHOLD: Final = Check(
+    id="payload-threshold-too-high",
+    area=_LETTERS,
+    severity=_ERROR,
+    looks_at="payloads.over against what the broker takes",
+    why="a message between the two is neither stored nor taken: its publish fails",
+)
+PAYLOAD_CHECKS: Final = (BUCKET_MISSING, DELETED, FLEETS, THRESHOLD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +308,16 @@ class PayloadsSeen:
     deletes: str | None = ""
     #: The type of a folder's file system; None: unknown, or no folder.
     file_system: str | None = None
+
+
+def threshold_findings(at: str, over: int, safe: int) -> Iterator[Finding]:
+    """The finding about a threshold of *over* bytes where the broker takes *safe* for certain."""
+    if over > safe:
+        yield THRESHOLD.found(
+            at,
+            f"{over} bytes; this broker takes {safe} for certain",
+            f"set it to {safe}, or remove it",
+        )
 
 
 def payload_findings(seen: PayloadsSeen) -> Iterator[Finding]:

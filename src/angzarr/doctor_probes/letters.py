@@ -1,9 +1,8 @@
-"""Where dead letters and large payloads go: each configured place, and this machine's spool."""
+"""Where dead letters go: each configured place, and this machine's spool."""
 
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -15,13 +14,11 @@ from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, CountsWaiting
 from angzarr.doctor import letter_rules
 from angzarr.doctor.finding import Finding, Fix, Probe
-from angzarr.doctor.letter_rules import LetterQueueSeen, LettersSeen, PayloadsSeen
+from angzarr.doctor.letter_rules import LetterQueueSeen, LettersSeen
 from angzarr.doctor_probes import DoctorTarget, rabbitmq
 from angzarr.errors import DeadLetterQueueUnavailable
-from angzarr.settings.dead_letters import (
-    DeadLetterSettings,
-)
-from angzarr.settings.payloads import PayloadPlace, PayloadSettings, place_of
+from angzarr.settings.dead_letters import DeadLetterSettings
+from angzarr.settings.payloads import PayloadSettings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.ledger import ledger_url
@@ -225,47 +222,3 @@ def _spool(target: DoctorTarget) -> Probe:
         look=lambda: letter_rules.spool_findings(adapter.examine(path, given.max_bytes)),
         failures=(OSError,),
     )
-
-
-def payload_probes(target: DoctorTarget) -> Iterator[Probe]:
-    """A probe of the payload store, where there is one; raises MissingExtra."""
-    if not target.ours or target.settings.dlq.payloads.url is None:
-        return
-    place = place_of(target.settings.dlq.payloads.url)
-    yield _folder(Path(place.path)) if place.scheme == "file" else _bucket(target, place)
-
-
-def _folder(path: Path) -> Probe:
-    adapter = importlib.import_module("angzarr.adapters.files.doctor")
-    at = f"payloads at {path}"
-
-    def look() -> Iterator[Finding]:
-        there, kind = adapter.ground(path)
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            problem, cure = f"this user may not write to the folder {there}", "fix its rights"
-            seen = PayloadsSeen(at=at, problem=problem, cure=f"{cure}, or dlq.payloads.url")
-        else:
-            seen = PayloadsSeen(at=at, file_system=kind)
-        yield from letter_rules.payload_findings(seen)
-
-    return Probe(at=at, look=look, failures=(OSError,))
-
-
-def _bucket(target: DoctorTarget, place: PayloadPlace) -> Probe:
-    given = target.settings.dlq.payloads
-    adapter = wiring.adapter("angzarr.adapters.s3.doctor", "boto3", brought_by="s3")
-    client = wiring.adapter("angzarr.adapters.s3.payloads", "boto3", brought_by="s3")
-    at = f"payloads at s3://{place.bucket}/{place.path}"
-
-    def look() -> Iterator[Finding]:
-        seen = adapter.examine(
-            at,
-            place.bucket,
-            place.path,
-            region=given.region,
-            endpoint_url=given.endpoint_url,
-            timeout=target.timeout.total_seconds(),
-        )
-        yield from letter_rules.payload_findings(seen)
-
-    return Probe(at=at, look=look, failures=client.FAILURES, reason=client.reason_of)

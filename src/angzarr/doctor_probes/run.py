@@ -22,7 +22,16 @@ from angzarr.doctor import (
 )
 from angzarr.doctor.finding import Finding, Fix, Probe, look_at_all, refusing
 from angzarr.doctor.report import DoctorReport, chosen
-from angzarr.doctor_probes import DoctorTarget, databases, fleet, letters, rabbitmq, redis, sqs
+from angzarr.doctor_probes import (
+    DoctorTarget,
+    databases,
+    fleet,
+    letters,
+    payloads,
+    rabbitmq,
+    redis,
+    sqs,
+)
 from angzarr.errors import ConfigurationError
 from angzarr.wiring import startup_checks as checks
 from angzarr.wiring.ledger import ledger_url
@@ -112,7 +121,7 @@ def _probes(target: DoctorTarget) -> tuple[list[Probe], list[Finding]]:
         rabbitmq.probes,
         sqs.probes,
         letters.probes,
-        letters.payload_probes,
+        payloads.payload_probes,
         databases.probes,
         fleet.probes,
     )

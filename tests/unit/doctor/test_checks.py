@@ -306,6 +306,11 @@ BAD = [
     ("payload-store-missing", payloads(problem="there is none", cure="make it"), ERROR),
     ("payloads-deleted", payloads(deletes="a rule"), CRITICAL),
     ("payload-store-not-durable", payloads(file_system="overlay"), CRITICAL),
+    (
+        "payload-threshold-too-high",
+        list(letter_rules.threshold_findings("payloads.over", 9, 8)),
+        ERROR,
+    ),
     ("postgresql-synchronous-commit", setting(synchronous_commit="off"), CRITICAL),
     ("postgresql-fsync", setting(fsync="off"), CRITICAL),
     ("postgresql-fsync", setting(full_page_writes="off"), CRITICAL),

@@ -120,6 +120,11 @@ class FsspecPayloadStore:
                 raise PayloadGone(msg) from error
         return verified(reference, found)
 
+    def is_there(self) -> bool:
+        """True if its bucket or folder is there; raises PayloadStoreUnavailable."""
+        with self._told("give"):
+            return self._has_root(self._system.get())
+
     def _has_root(self, system: Any) -> bool:
         """True if the bucket, or the folder, is there."""
         if self._scheme == "memory":

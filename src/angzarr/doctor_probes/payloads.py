@@ -1,0 +1,99 @@
+"""Where large bodies go: each payload store of the app, and from which size on."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from angzarr.adapters.celery.publish.body_offloader import safe_size
+from angzarr.doctor import letter_rules
+from angzarr.doctor.finding import Finding, Probe
+from angzarr.doctor.letter_rules import PayloadsSeen
+from angzarr.doctor_probes import DoctorTarget
+from angzarr.settings.payloads import PayloadPlace, PayloadStoreSettings, place_of
+from angzarr.wiring import payloads as payload_wiring
+from angzarr.wiring import stores as wiring
+
+
+def payload_probes(target: DoctorTarget) -> Iterator[Probe]:
+    """A probe of each payload store, and of the threshold; raises MissingExtra."""
+    if not target.ours:
+        return
+    settings = target.settings
+    stores = {"dlq.payloads.url": settings.dlq.payloads, "payloads.url": settings.payloads}
+    looked_at: set[str] = set()
+    for name, given in stores.items():
+        if given.url is not None and given.url not in looked_at:
+            looked_at.add(given.url)
+            yield _store(target, name, given, place_of(given.url))
+    if settings.payloads.url is not None and settings.payloads.over is not None:
+        yield _threshold(target, settings.payloads.over)
+
+
+def _store(
+    target: DoctorTarget, name: str, given: PayloadStoreSettings, place: PayloadPlace
+) -> Probe:
+    if place.scheme == "file":
+        return _folder(name, Path(place.path))
+    if place.scheme == "s3":
+        return _bucket(target, given, place)
+    return _fsspec(name, given)
+
+
+def _threshold(target: DoctorTarget, over: int) -> Probe:
+    safe = safe_size(target.broker_url)
+    return Probe(
+        at="payloads.over",
+        look=lambda: letter_rules.threshold_findings("payloads.over", over, safe),
+    )
+
+
+def _folder(name: str, path: Path) -> Probe:
+    adapter = importlib.import_module("angzarr.adapters.files.doctor")
+    at = f"payloads at {path}"
+
+    def look() -> Iterator[Finding]:
+        there, kind = adapter.ground(path)
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            problem, cure = f"this user may not write to the folder {there}", "fix its rights"
+            seen = PayloadsSeen(at=at, problem=problem, cure=f"{cure}, or {name}")
+        else:
+            seen = PayloadsSeen(at=at, file_system=kind)
+        yield from letter_rules.payload_findings(seen)
+
+    return Probe(at=at, look=look, failures=(OSError,))
+
+
+def _fsspec(name: str, given: PayloadStoreSettings) -> Probe:
+    store = payload_wiring.open_store(given)
+    at = f"payloads at {store}"
+
+    def look() -> Iterator[Finding]:
+        assert store is not None  # noqa: S101 - it has a URL
+        is_there = store.is_there()  # type: ignore[attr-defined]
+        problem = "" if is_there else "the bucket or folder does not exist"
+        seen = PayloadsSeen(at=at, problem=problem, cure=f"make it, or fix {name}")
+        yield from letter_rules.payload_findings(seen)
+
+    return Probe(at=at, look=look)
+
+
+def _bucket(target: DoctorTarget, given: PayloadStoreSettings, place: PayloadPlace) -> Probe:
+    adapter = wiring.adapter("angzarr.adapters.s3.doctor", "boto3", brought_by="s3")
+    client = wiring.adapter("angzarr.adapters.s3.payloads", "boto3", brought_by="s3")
+    at = f"payloads at s3://{place.bucket}/{place.path}"
+
+    def look() -> Iterator[Finding]:
+        seen = adapter.examine(
+            at,
+            place.bucket,
+            place.path,
+            region=given.region,
+            endpoint_url=given.endpoint_url,
+            timeout=target.timeout.total_seconds(),
+        )
+        yield from letter_rules.payload_findings(seen)
+
+    return Probe(at=at, look=look, failures=client.FAILURES, reason=client.reason_of)
