@@ -10,11 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from angzarr.adapters.memory.lanes import MemoryLanes
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Postponed, Retried
+from angzarr.delivery.batch import Batch, BatchCall, BatchItem
+from angzarr.delivery.batch_executor import BatchExecutor
+from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Parked, Postponed, Retried
 from angzarr.errors import GivenBack, GiveUp, PayloadStoreUnavailable, RetryLater
 from angzarr.events import headers as names
 from angzarr.events.event import digest
+from angzarr.ordering.lane import Order
 from angzarr.payloads.claim_check import ARGUMENT, HEADER, ClaimCheck, check_in, write_check
 from angzarr.payloads.store import PayloadReference, StorageKind
 from angzarr.resilience.backoff import Policy
@@ -295,3 +299,45 @@ def test_a_header_that_is_no_claim_check_is_a_letter(make_world, said):
     )
     assert isinstance(outcome, DeadLettered)
     assert "does not say where its body lies" in outcome.letter.explanation
+
+
+def test_each_event_of_a_batch_gets_its_body_and_one_that_is_gone_ends_alone(world):
+    calls = []
+    call = BatchCall(lambda events: calls.append(list(events)), takes_context=False)
+    world.handler(
+        None,
+        bind=lambda delivery, context: BatchItem(call, delivery.args[0], context),
+        batch=Batch(size=10, wait=1),
+    )
+    gone = checked(world, "gone", event_id="gone")
+    world.payloads.payloads.clear()
+    messages = [
+        checked(world, LARGE, event_id="large"), world.message("small", event_id="small"), gone,
+        checked(world, "too", event_id="too"),
+    ]  # fmt: skip
+    ends = BatchExecutor(world.road()).take([world.delivery(one) for one in messages])
+    kinds = [type(one.result()) for one in ends]
+    assert kinds == [Handled, Handled, DeadLettered, Handled]
+    assert calls == [[LARGE, "small", "too"]]
+
+
+def test_an_event_that_comes_early_waits_in_its_lane_as_a_reference(world):
+    ran = []
+    world.lanes = MemoryLanes(world.clock)
+    order = Order(domains=frozenset({"order"}), types=frozenset({"Placed"}), moves=False)
+    world.handler(lambda data, _context: ran.append(data), order=order)
+
+    def ordered(data, n):
+        place = {
+            names.EVENT_TYPE: "Placed", names.DOMAIN: "order", names.ROOT: "r1", names.SEQUENCE: n,
+        }  # fmt: skip
+        return checked(world, data, event_id=f"e{n}", **place)
+
+    assert isinstance(world.take(ordered("second", 1)), Parked)
+    assert world.payloads.fetched == []
+    world.payloads.away = 2  # amid a lane that others wait for
+    assert isinstance(world.take(ordered("first", 0)), Handled)
+    copy = world.last_copy()
+    assert check_in(copy.headers) is not None
+    assert isinstance(world.take(copy), Handled)
+    assert ran == ["first", "second"]
