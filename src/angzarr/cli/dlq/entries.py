@@ -312,7 +312,9 @@ def _payload(detail: EntryDetail) -> str:
     failure = detail.failure
     if payload := payload_of(failure):
         stored = f", stored {moment(payload.stored_at)}" if payload.stored_at else ""
-        return f"kept at {payload}, SHA-256 {payload.sha256}{stored}"
+        unpacked = f", {payload.unpacked_size} bytes packed by {payload.encoding}"
+        packed = unpacked if payload.encoding else ""
+        return f"kept at {payload}, SHA-256 {payload.sha256}{stored}{packed}"
     if detail.event_data is not None:
         text = json_text(detail.event_data, indent=2, is_ascii=False)
     else:

@@ -227,10 +227,11 @@ class AngzarrAMQP(AMQP):
     @property
     def producer_pool(self) -> Any:
         """The pool of such producers; kombu's pools, which apps share, make plain ones."""
-        offloader = runtime_of(self.app).offloader()
-        if offloader is not None and self.__dict__.get("_producer_pool") is None:
-            make, connections = partial(OffloadingProducer, offloader=offloader), self.app.pool
-            self._producer_pool = ProducerPool(connections, limit=connections.limit, Producer=make)
+        if self.__dict__.get("_producer_pool") is None:  # asked for each publish
+            offloader = runtime_of(self.app).offloader()
+            if offloader is not None:
+                make, pool = partial(OffloadingProducer, offloader=offloader), self.app.pool
+                self._producer_pool = ProducerPool(pool, limit=pool.limit, Producer=make)
         return super().producer_pool
 
     publisher_pool = producer_pool
