@@ -17,6 +17,7 @@ from angzarr.errors import PayloadStoreUnavailable
 from angzarr.payloads.claim_check import HEADER
 from polling import wait_until
 from system.conftest import Site
+from system.test_coroutines import CoroutinesSite
 from system.test_secrets import analysis_of
 
 MIB = 2**20
@@ -207,3 +208,30 @@ def test_a_redacted_letter_shows_nothing_of_a_large_body(
     assert letter.payload is None
     assert b"s3cret" not in letter.message.body
     assert letter.event.data["n"] == 1
+
+
+def test_coroutines_go_on_while_a_body_is_waited_for(make_site, redis_url, bodies):
+    environment = {**bodies.environment, "ANGZARR_PAYLOADS__OVER": "100000"}
+    site = make_site(broker=redis_url, make=CoroutinesSite, **environment)
+    publish(site, 1, LARGE)
+    bodies.proxy.cut()
+    with site.coroutines():
+        wait_until(lambda: "could not fetch its body" in site.text(), "it to be held")
+        for n in range(20):
+            site.module.mark.delay(n)
+        site.wait_ran("mark", 20)
+        assert site.ran("handle") == site.ran("gathered") == []
+        bodies.proxy.mend()
+        site.wait_ran("gathered")  # by coroutines, in a batch
+        site.wait_ran("handled")  # by a function
+    assert [one["attempt"] for one in site.ran("handled")] == [1]
+    assert len(bodies.keys()) == 1, "two handlers share one body"
+
+
+@pytest.mark.parametrize("pool", ["threads", "gevent"])
+def test_every_pool_fetches_large_bodies(site, bodies, pool):
+    with site.worker(pool=pool):
+        for n in range(6):
+            publish(site, n, MIB, fate="flaky" if n % 2 else "fine")
+        wait_until(lambda: len(site.ran("handled")) == 6, "all of them")
+    assert len(bodies.keys()) == 6
