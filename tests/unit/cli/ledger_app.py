@@ -12,6 +12,7 @@ from tests.judging import classifier
 from angzarr.adapters.memory.configuration import MemoryConfigurationStore
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.facts.reader import SqlFactReader
 from angzarr.adapters.sql.ledger.alerts import SqlAlerts
 from angzarr.adapters.sql.ledger.brake import SqlBrake
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
@@ -137,6 +138,9 @@ class FakeApp:
 
     def open_brake(self):
         return SqlBrake(LedgerDatabase(build_engine(self.url)))
+
+    def open_fact_store(self, _within=None):
+        return SqlFactReader(self.url)
 
     def open_groups(self):
         return SqlGroups(LedgerDatabase(build_engine(self.url)))
