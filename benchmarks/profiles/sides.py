@@ -46,7 +46,7 @@ class ReadyStore:
     def owns(self, _key: str, _token: str, /) -> bool:
         return True
 
-    def settle(self, _key: str, _token: str, _ending: Any, /) -> bool:
+    def settle(self, _key: str, _token: str, _ending: Any, /, facts: Sequence[str] = ()) -> bool:  # noqa: ARG002 - the port's
         return True
 
     def settle_all(self, ends: Sequence[Any], /) -> list[bool]:

@@ -15,12 +15,9 @@ from tests.contracts.schedule import message
 from tests.contracts.waiting_events import new_lane, step_of
 from tools.tcp_proxy import unused_port
 
+from angzarr.adapters.sql.delivery.claim_tables import create_tables
 from angzarr.adapters.sql.delivery.fleet import SqlFleet
-from angzarr.adapters.sql.delivery.idempotency import (
-    SqlIdempotencyStore,
-    SqlOwnerLeases,
-    create_tables,
-)
+from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, SqlOwnerLeases
 from angzarr.adapters.sql.delivery.schedule import SqlSchedule
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.books import SqlEventBooks, SqlEventStore

@@ -9,8 +9,9 @@ from sqlalchemy import delete, insert, inspect
 from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.fleet import LONG, FleetContract, member
 
+from angzarr.adapters.sql.delivery.claim_tables import create_tables, owner_leases
 from angzarr.adapters.sql.delivery.fleet import METADATA, SqlFleet, fleet_members
-from angzarr.adapters.sql.delivery.idempotency import SqlOwnerLeases, create_tables, owner_leases
+from angzarr.adapters.sql.delivery.idempotency import SqlOwnerLeases
 from hand_clock import START
 
 

@@ -19,13 +19,8 @@ from tests.contracts.idempotency import (
 )
 from tests.contracts.idempotency_model import compare_with_memory
 
-from angzarr.adapters.sql.delivery.idempotency import (
-    SqlIdempotencyStore,
-    SqlOwnerLeases,
-    create_tables,
-    idempotency_keys,
-    owner_leases,
-)
+from angzarr.adapters.sql.delivery.claim_tables import create_tables, idempotency_keys, owner_leases
+from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, SqlOwnerLeases
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.resilience.idempotency import Claim, Claimed, Complete, Fail, InProgress

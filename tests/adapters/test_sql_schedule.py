@@ -8,7 +8,7 @@ from tests.adapters.sql_sides import OnPostgresql, OnSqlite, bad_line
 from tests.contracts.schedule import LONG, ScheduleContract, message
 from tools.polling import wait_until
 
-from angzarr.adapters.sql.delivery.idempotency import create_tables, waiting_messages
+from angzarr.adapters.sql.delivery.claim_tables import create_tables, waiting_messages
 from angzarr.adapters.sql.delivery.schedule import SqlSchedule
 from angzarr.adapters.sql.engine.engine import build_engine
 

@@ -6,7 +6,8 @@ from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.idempotency import LONG, SHORT
 from tests.contracts.steps import CHARGE, RESERVE, SHIP, StepLogContract
 
-from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore, finished_steps
+from angzarr.adapters.sql.delivery.claim_tables import finished_steps
+from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore
 from angzarr.adapters.sql.delivery.steps import SqlStepLog
 
 

@@ -54,5 +54,12 @@ class FactLog(Protocol):
         which comes before the acknowledgement that makes them true.
         """
 
+    def carry(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> tuple[str, ...]:
+        """Take *facts* of a claim that ends now; raises nothing.
+
+        Returned are the lines (`fact_text`) of those that the claim's ending is to keep. What is
+        not returned has been taken as by `append`.
+        """
+
     def close(self) -> None:
         """Write what is still held back, within two seconds or so; safe to call twice."""

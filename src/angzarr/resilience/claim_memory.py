@@ -210,9 +210,9 @@ class CompletedCache:
         """Ask the store: a fence is never answered from memory."""
         return self._store.owns(key, token)
 
-    def settle(self, key: str, token: str, ending: Ending, /) -> bool:
+    def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """Settle in the store, and remember the keys completed there."""
-        settled = self._store.settle(key, token, ending)
+        settled = self._store.settle(key, token, ending, facts)
         with self._lock:
             self._learn_end(ClaimEnd(key, token, ending), settled)
         return settled

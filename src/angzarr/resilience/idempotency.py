@@ -257,6 +257,8 @@ class ClaimEnd(NamedTuple):
     key: str
     token: str
     ending: Ending
+    #: Lines of facts (`fact_text`) that are kept in the outbox beside the claims with it.
+    facts: Sequence[str] = ()
 
 
 class IdempotencyStore(Protocol):
@@ -272,8 +274,10 @@ class IdempotencyStore(Protocol):
     def owns(self, key: str, token: str, /) -> bool:
         """True if the delivery with *token* still holds *key*."""
 
-    def settle(self, key: str, token: str, ending: Ending, /) -> bool:
+    def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """End the claim; return False, having changed nothing, if *token* no longer holds it.
+
+        The lines of *facts* are put in the outbox beside the claims in the same step, once.
 
         Sent again after it succeeded, it returns True again (the record remembers the token of
         the claim it ended); another kind of ending sent then returns False.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice, starmap
 from typing import Final
 
 from angzarr.facts.fact import Fact, FactLog
+from angzarr.facts.outbox import MOST_WAITING, WaitingFact
 
 _log = logging.getLogger("angzarr.facts")
 
@@ -34,6 +36,11 @@ class MemoryFactLog:
                 self._by_id[fact.id] = fact
             return before
 
+    def carry(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> tuple[str, ...]:
+        """Keep them here."""
+        self.append(facts, before_ack=before_ack)
+        return ()
+
     def close(self) -> None:
         """Do nothing: nothing is held back."""
 
@@ -56,6 +63,50 @@ def forget(url: str) -> None:
     _SHARED.pop(url, None)
 
 
+class MemoryFactOutbox:
+    """Facts that wait in this process, *most* of them; safe to use from many threads."""
+
+    def __init__(self, *, most: int = MOST_WAITING) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._waiting: dict[str, str] = {}
+        self._number = self._dropped = 0
+
+    def put(self, texts: Sequence[str], /) -> None:
+        """Put *texts* last."""
+        with self._lock:
+            for text in texts:
+                self._number += 1
+                self._waiting[str(self._number)] = text
+            self._drop_oldest()
+
+    def read(self, most: int, /) -> list[WaitingFact]:
+        """The oldest *most* facts."""
+        with self._lock:
+            return list(starmap(WaitingFact, islice(self._waiting.items(), most)))
+
+    def remove(self, places: Sequence[str], /) -> None:
+        """Remove the facts at *places*."""
+        with self._lock:
+            for place in places:
+                self._waiting.pop(place, None)
+
+    def waiting(self) -> int:
+        """The number of facts that wait."""
+        return len(self._waiting)
+
+    def cut(self) -> int:
+        """The number that were dropped since the last call."""
+        with self._lock:
+            dropped, self._dropped = self._dropped, 0
+            return dropped
+
+    def _drop_oldest(self) -> None:
+        while len(self._waiting) > self._most:
+            del self._waiting[next(iter(self._waiting))]
+            self._dropped += 1
+
+
 class FanOutFactLog:
     """Several fact logs as one; a failing one keeps no fact from the others."""
 
@@ -65,16 +116,27 @@ class FanOutFactLog:
     def append(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> None:
         """Hand *facts* to every log, in order."""
         for sink in self._sinks:
-            _guard(partial(sink.append, facts, before_ack=before_ack))
+            with _guarded():
+                sink.append(facts, before_ack=before_ack)
+
+    def carry(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> tuple[str, ...]:
+        """Hand *facts* to every log; the lines that some leave to the claim's ending."""
+        carried: list[str] = []
+        for sink in self._sinks:
+            with _guarded():
+                carried.extend(sink.carry(facts, before_ack=before_ack))
+        return tuple(carried)
 
     def close(self) -> None:
         """Close every log."""
         for sink in self._sinks:
-            _guard(sink.close)
+            with _guarded():
+                sink.close()
 
 
-def _guard(call: Callable[[], None]) -> None:
+@contextmanager
+def _guarded() -> Iterator[None]:
     try:
-        call()
+        yield
     except Exception:  # noqa: BLE001 - whatever a sink does, the delivery goes on
         _log.exception("fact_log_failed")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from angzarr.adapters.memory.facts import MemoryFactOutbox
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.compensation import (
     LOG_LIFE,
@@ -75,10 +76,13 @@ class MemoryIdempotencyStore:
         *,
         life: timedelta = RECORD_LIFE,
         clock: Clock | None = None,
+        outbox: MemoryFactOutbox | None = None,
     ) -> None:
         self._leases = leases
         self._life = life
         self._clock = clock or SystemClock()
+        #: Facts of settled claims, for a relay.
+        self.outbox = outbox or MemoryFactOutbox()
         self._lock = threading.Lock()
         self._records: dict[str, tuple[Record, datetime]] = {}
         #: Logs of finished steps by key and replay number, which `MemoryStepLog` writes.
@@ -94,9 +98,9 @@ class MemoryIdempotencyStore:
         with self._lock:
             return holds(self._read(key), token)
 
-    def settle(self, key: str, token: str, ending: Ending, /) -> bool:
+    def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """End the claim of *token*, or change nothing and return False."""
-        return self.settle_all([ClaimEnd(key, token, ending)])[0]
+        return self.settle_all([ClaimEnd(key, token, ending, facts)])[0]
 
     def settle_all(self, ends: Sequence[ClaimEnd], /) -> list[bool]:
         """End each claim in order."""
@@ -111,11 +115,12 @@ class MemoryIdempotencyStore:
                 step()
             return held
 
-    def _settle(self, key: str, token: str, ending: Ending) -> bool:
+    def _settle(self, key: str, token: str, ending: Ending, facts: Sequence[str]) -> bool:
         record = self._read(key)
         if record is None or not holds(record, token):
             return was_ended(record, token, ending)
         self._write(key, ended(record, ending), life_after(ending, self._life))
+        self.outbox.put(facts)
         if isinstance(ending, Complete) and ending.steps is not None:
             self.logs.pop((key, ending.steps), None)
         return True

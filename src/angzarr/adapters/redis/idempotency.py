@@ -1,7 +1,8 @@
 """Claims and owner leases on Redis: one script and one round trip a step.
 
 Every script touches the record's key alone, or its log of finished steps too, which is in the same
-slot: records may lie on any node of a Redis Cluster.
+slot: records may lie on any node of a Redis Cluster. Facts that an ending takes along go to one
+stream, which is on the same server only where that is no cluster.
 Spans are measured by Redis, never by a worker's clock.
 
 Logs of finished steps on Redis: one hash each, in the slot of the record of its claim.
@@ -15,6 +16,7 @@ from datetime import timedelta
 from itertools import starmap
 from typing import Any
 
+from angzarr.adapters.redis.fact_outbox import KEEP_FACTS, RedisFactOutbox
 from angzarr.adapters.redis.link import Argument, RedisClient, Script, whole_ms
 from angzarr.delivery.compensation import (
     LOG_LIFE,
@@ -48,7 +50,7 @@ DEFAULT_PREFIX = "angzarr"
 
 _CLAIM = Script("claim.lua")
 _CLAIM_MANY = Script("claim_many.lua", functions={"claim": "claim.lua"})
-_SETTLE = Script("settle.lua")
+_SETTLE = Script("settle.lua", functions=KEEP_FACTS)
 
 
 class RedisOwnerLeases:
@@ -81,8 +83,11 @@ class RedisIdempotencyStore:
         prefix: str = DEFAULT_PREFIX,
         life: timedelta = RECORD_LIFE,
         one: bool = False,
+        outbox: RedisFactOutbox | None = None,
     ) -> None:
         self._one = one
+        #: Facts of settled claims, for a relay.
+        self.outbox = outbox or RedisFactOutbox(client, prefix=prefix)
         self._client = client
         self._prefix = prefix
         self._life = life
@@ -101,9 +106,9 @@ class RedisIdempotencyStore:
         name = f"{self._prefix}:{key}"
         return bool(self._client.execute("HMGET", name, "status", "token") == ["pending", token])
 
-    def settle(self, key: str, token: str, ending: Ending, /) -> bool:
+    def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """End the claim of *token*, or change nothing and return False."""
-        record, args = self.ending_args(key, token, ending)
+        record, args = self.ending_args(key, token, ending, facts)
         keys = [record]
         if isinstance(ending, Complete) and ending.steps is not None:
             keys.append(log_of(record, ending.steps))
@@ -116,10 +121,12 @@ class RedisIdempotencyStore:
         calls = [(record, *args) for record, args in starmap(self.ending_args, ends)]
         return [bool(reply) for reply in self._client.run_many(_SETTLE, calls)]
 
-    def ending_args(self, key: str, token: str, ending: Ending) -> tuple[str, tuple[Argument, ...]]:
+    def ending_args(
+        self, key: str, token: str, ending: Ending, facts: Sequence[str] = ()
+    ) -> tuple[str, tuple[Argument, ...]]:
         """Record and arguments with which ``settle.lua`` ends the claim of *token*."""
-        life = whole_ms(life_after(ending, self._life))
-        args = (token, status_of(ending).value, life, *_left_by(ending))
+        life, kept = whole_ms(life_after(ending, self._life)), self.outbox.args(facts)
+        args = (token, status_of(ending).value, life, *kept, *_left_by(ending))
         return f"{self._prefix}:{key}", args
 
     def _arguments(self, claim: Claim, fenced: str = "") -> tuple[str, *tuple[Argument, ...]]:

@@ -1,10 +1,13 @@
 -- End one claim in one step (angzarr.resilience.idempotency_rules.ended, line by line).
 -- KEYS[1] record, and its log of finished steps where the completion takes one along
--- ARGV    token, new status, life in ms, then: result (completed, failed; may be missing),
+-- ARGV    token, new status, life in ms, how many facts are kept with it, if any: their stream, the
+--         most that wait there and their lines (see keep_facts.lua; on one server only),
+--         then: result (completed, failed; may be missing),
 --         or replay and hop (waiting), or the starts that do not count and last words (released)
 -- Returns 1, also when this token ended its claim in this way before; 0, having changed nothing,
 -- if the token no longer holds the record.
-local key, status = KEYS[1], ARGV[2]
+local key, status, facts = KEYS[1], ARGV[2], tonumber(ARGV[4])
+local first, second = ARGV[5], ARGV[6]
 local record = redis.call('HMGET', key, 'status', 'token', 'last')
 if record[2] ~= ARGV[1] then
   return 0
@@ -12,25 +15,33 @@ end
 if record[1] ~= 'pending' then
   return record[1] == status and 1 or 0
 end
+if facts > 0 then
+  local kept = {}
+  for i = 6, 6 + facts do
+    kept[#kept + 1] = ARGV[i]
+  end
+  keep_facts({ARGV[5]}, kept)
+  first, second = ARGV[7 + facts], ARGV[8 + facts]
+end
 if record[3] and status ~= 'released' then
   redis.call('HDEL', key, 'last') -- no run before it matters any more
 end
 
 if status == 'waiting' then
   local position = redis.call('HMGET', key, 'replay', 'hop')
-  local ahead = tonumber(ARGV[4]) - tonumber(position[1])
-  if ahead < 0 or (ahead == 0 and tonumber(ARGV[5]) < tonumber(position[2])) then
-    ARGV[4], ARGV[5] = position[1], position[2]
+  local ahead = tonumber(first) - tonumber(position[1])
+  if ahead < 0 or (ahead == 0 and tonumber(second) < tonumber(position[2])) then
+    first, second = position[1], position[2]
   end
-  redis.call('HSET', key, 'status', status, 'replay', ARGV[4], 'hop', ARGV[5], 'starts', 0)
+  redis.call('HSET', key, 'status', status, 'replay', first, 'hop', second, 'starts', 0)
 elseif status == 'released' then
   local starts = tonumber(redis.call('HGET', key, 'starts'))
-  redis.call('HSET', key, 'status', status, 'starts', starts - tonumber(ARGV[4]))
-  if ARGV[5] then
-    redis.call('HSET', key, 'last', ARGV[5])
+  redis.call('HSET', key, 'status', status, 'starts', starts - tonumber(first))
+  if second then
+    redis.call('HSET', key, 'last', second)
   end
-elseif ARGV[4] then
-  redis.call('HSET', key, 'status', status, 'result', ARGV[4])
+elseif first then
+  redis.call('HSET', key, 'status', status, 'result', first)
 else
   redis.call('HSET', key, 'status', status)
 end

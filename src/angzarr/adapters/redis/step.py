@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from angzarr.adapters.redis.fact_outbox import KEEP_FACTS
 from angzarr.adapters.redis.link import Argument, Script
 
-STEP = Script("step.lua", frees=True, functions={"settle": "settle.lua"})
+STEP = Script("step.lua", frees=True, functions={**KEEP_FACTS, "settle": "settle.lua"})
 
 
 class Fetched(NamedTuple):

@@ -24,7 +24,7 @@ from sqlalchemy import (
     select,
 )
 
-from angzarr.adapters.sql.delivery.idempotency import ensure_tables, owner_leases
+from angzarr.adapters.sql.delivery.claim_tables import ensure_tables, owner_leases
 from angzarr.adapters.sql.engine.engine import create_missing, in_transaction, reading
 from angzarr.adapters.sql.engine.statements import (
     database_now,

@@ -1,14 +1,11 @@
 """Claims and owner leases in SQL: one transaction a step, the pure rules around a locked row.
 
 On PostgreSQL the row is locked by the upsert or FOR UPDATE, on SQLite the whole database is
-(BEGIN IMMEDIATE). The database measures all spans. Times are UTC.
-
-The tables of finished steps and waiting messages are here too: they are created together.
+(BEGIN IMMEDIATE). The database measures all spans.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -18,21 +15,24 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     Column,
     Connection,
-    DateTime,
     Engine,
     Executable,
-    Integer,
-    MetaData,
     Row,
     Table,
-    Text,
     bindparam,
     delete,
     select,
     update,
 )
 
-from angzarr.adapters.sql.engine.engine import create_missing, in_transaction
+from angzarr.adapters.sql.delivery.claim_tables import (
+    ensure_tables,
+    finished_steps,
+    idempotency_keys,
+    owner_leases,
+)
+from angzarr.adapters.sql.delivery.fact_outbox import PutWith, SqlFactOutbox
+from angzarr.adapters.sql.engine.engine import in_transaction
 from angzarr.adapters.sql.engine.statements import database_now, database_time_after, insert_into
 from angzarr.resilience.idempotency import (
     RECORD_LIFE,
@@ -56,71 +56,6 @@ from angzarr.resilience.idempotency_rules import (
     starts_of,
     was_ended,
 )
-
-METADATA = MetaData()
-
-_READY: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-idempotency_keys = Table(
-    "idempotency_keys",
-    METADATA,
-    Column("key", Text, primary_key=True),
-    Column("status", Text, nullable=False),
-    Column("result", Text),
-    Column("created_at", DateTime(timezone=True), nullable=False),
-    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
-    Column("token", Text, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("replay", Integer, nullable=False),
-    Column("hop", Integer, nullable=False),
-    Column("starts", Integer, nullable=False),
-    Column("fingerprint", Text, nullable=False),
-)
-
-owner_leases = Table(
-    "owner_leases",
-    METADATA,
-    Column("owner", Text, primary_key=True),
-    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
-)
-
-#: `number` is a step's place in the order of its log; `undoing`, the same in all rows of one, says
-#: why they are being undone.
-finished_steps = Table(
-    "finished_steps",
-    METADATA,
-    Column("key", Text, primary_key=True),
-    Column("replay", Integer, primary_key=True),
-    Column("name", Text, primary_key=True),
-    Column("number", Integer, nullable=False),
-    Column("undo", Text, nullable=False),
-    Column("data", Text, nullable=False),
-    Column("undoing", Text),
-    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
-)
-
-#: `token` names the mover that has a row; until `due_at`, which is the end of its lease then.
-waiting_messages = Table(
-    "waiting_messages",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("due_at", DateTime(timezone=True), nullable=False, index=True),
-    Column("token", Text, nullable=False, index=True),
-    Column("message", Text, nullable=False),
-)
-
-
-def create_tables(engine: Engine) -> None:
-    """Create these tables if they are missing; any number of processes may do so at once."""
-    create_missing(engine, METADATA)
-
-
-def ensure_tables(engine: Engine) -> None:
-    """Create the tables before the first use of *engine* in this process, which may come late."""
-    if engine not in _READY:
-        create_tables(engine)
-        _READY.add(engine)
-
 
 _Answer = TypeVar("_Answer")
 
@@ -163,9 +98,17 @@ class SqlIdempotencyStore:
     *life* is how long a pending or released record is kept after it was last touched.
     """
 
-    def __init__(self, engine: Engine, *, life: timedelta = RECORD_LIFE) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        life: timedelta = RECORD_LIFE,
+        outbox: SqlFactOutbox | None = None,
+    ) -> None:
         self._engine = engine
         self._life = life
+        #: Facts of settled claims, for a relay.
+        self.outbox = outbox or SqlFactOutbox(engine)
         self._statements = _ClaimStatements(engine)
 
     def claim(self, claims: Sequence[Claim], /) -> list[ClaimAnswer]:
@@ -185,16 +128,16 @@ class SqlIdempotencyStore:
         """True if the delivery with *token* still holds *key*."""
         return _step(self._engine, lambda c: holds(self._locked(c, key), token))
 
-    def settle(self, key: str, token: str, ending: Ending, /) -> bool:
+    def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """End the claim of *token*, or change nothing and return False."""
-        return self.settle_all([ClaimEnd(key, token, ending)])[0]
+        return self.settle_all([ClaimEnd(key, token, ending, facts)])[0]
 
     def settle_all(self, ends: Sequence[ClaimEnd], /) -> list[bool]:
         """End each claim in one transaction, or none of them; rows are locked as by `claim`."""
         order = sorted(range(len(ends)), key=lambda i: ends[i].key)
 
         def step(connection: Connection) -> list[bool]:
-            done = {i: self._settle(connection, *ends[i]) for i in order}
+            done = {i: self._settle(connection, ends[i]) for i in order}
             return [done[i] for i in range(len(ends))]
 
         return _step(self._engine, step) if ends else []
@@ -219,11 +162,16 @@ class SqlIdempotencyStore:
             self._write(connection, claim.key, record, self._life)
         return answer
 
-    def _settle(self, connection: Connection, key: str, token: str, ending: Ending) -> bool:
+    def _settle(self, connection: Connection, end: ClaimEnd) -> bool:
+        key, token, ending, facts = end
         record = self._locked(connection, key)
         if record is None or not holds(record, token):
             return was_ended(record, token, ending)
-        self._write(connection, key, ended(record, ending), life_after(ending, self._life))
+        values = _values(key, ended(record, ending), life_after(ending, self._life))
+        if facts:
+            self._statements.write_with_facts(connection, values, facts)
+        else:
+            connection.execute(self._statements.write, values)
         if isinstance(ending, Complete) and ending.steps is not None:
             here = {"name": key, "at_replay": ending.steps}
             connection.execute(self._statements.forget_steps, here)
@@ -271,6 +219,8 @@ class _ClaimStatements:
         self.find_steps = select(_steps.name).where(*log, _steps.expires_at > now).limit(1)
         self.forget_steps = delete(finished_steps).where(*log)
         self.write = update(idempotency_keys).where(here).values(written)
+        #: The same, which keeps facts too, in one round trip.
+        self.write_with_facts = PutWith(engine, self.write)
         self.alive = select(owner_leases.c.owner).where(
             owner_leases.c.owner == bindparam("name"), owner_leases.c.expires_at > now
         )

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, delete, func, select, update
 
-from angzarr.adapters.sql.delivery.idempotency import ensure_tables, waiting_messages
+from angzarr.adapters.sql.delivery.claim_tables import ensure_tables, waiting_messages
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
 from angzarr.adapters.sql.engine.statements import database_now, database_time_after, insert_into
 from angzarr.clock import Clock, SystemClock

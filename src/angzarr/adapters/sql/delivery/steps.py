@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from angzarr.adapters.sql.delivery.idempotency import (
+from angzarr.adapters.sql.delivery.claim_tables import (
     ensure_tables,
     finished_steps,
     idempotency_keys,

@@ -52,6 +52,11 @@ class SqlFactLog:
         """Spool *facts*; they are written soon."""
         self._spool.append(facts)
 
+    def carry(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - spooled at once
+        """Spool *facts*: no claim's ending keeps them."""
+        self._spool.append(facts)
+        return ()
+
     def close(self) -> None:
         """Write what is spooled, giving up after two seconds."""
         self._spool.close()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Mapping
 from typing import Any, Final
 
 from sqlalchemy import RowMapping
 
 from angzarr.adapters.sql.engine.statements import utc
 from angzarr.facts.fact import Cost, Fact
+from angzarr.facts.fact_text import clean, plain
 
 #: Longest text in a column of its own, in characters: PostgreSQL refuses index entries beyond
 #: 2,700 bytes, and some of these texts come from foreign headers.
 MAX_TEXT = 500
-#: Deeper data is written as text; also the end of data that contains itself.
-MAX_DEPTH = 20
 
 _TEXTS: Final = (
     "type", "subtype", "tenant_id", "entity_id", "tool_id", "event_id", "trace_id", "asset_id",
@@ -31,7 +28,7 @@ def row_of(fact: Fact) -> dict[str, Any]:
     return {
         "id": key_of(fact.id),
         "timestamp": utc(fact.at),
-        "data": _json(fact.data, MAX_DEPTH),
+        "data": plain(fact.data),
         "resolves": None if fact.resolves is None else key_of(fact.resolves),
         **{name: _column(getattr(fact, name)) for name in _TEXTS},
         **(_NO_COST if fact.cost is None else _cost_row(fact.cost)),
@@ -55,7 +52,7 @@ def fact_of(row: RowMapping) -> Fact:
 def _cost_row(cost: Cost) -> dict[str, Any]:
     return {
         "amount": cost.amount,
-        "currency": _text(cost.currency),
+        "currency": clean(cost.currency),
         "from_entity": _column(cost.from_entity),
         "to_entity": _column(cost.to_entity),
     }
@@ -63,33 +60,11 @@ def _cost_row(cost: Cost) -> dict[str, Any]:
 
 def key_of(given: str) -> str:
     """A short id as it is, a long one as its digest: cut ids could meet."""
-    text = _text(given)
+    text = clean(given)
     if len(text) <= MAX_TEXT:
         return text
     return hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _column(value: str | None) -> str | None:
-    return None if value is None else _text(value)[:MAX_TEXT]
-
-
-def _text(value: str) -> str:
-    """*value* without what PostgreSQL or UTF-8 cannot hold: NUL and lone surrogates."""
-    return value.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
-
-
-def _json(value: Any, depth: int) -> Any:
-    """*value* as pure JSON; what has no JSON form (money, times, NaN) is its text."""
-    match value:
-        case None | bool() | int():
-            return value
-        case float() if math.isfinite(value):
-            return value
-        case str():
-            return _text(value)
-        case Mapping() if depth:
-            return {_text(str(key)): _json(item, depth - 1) for key, item in value.items()}
-        case list() | tuple() | set() | frozenset() if depth:
-            return [_json(item, depth - 1) for item in value]
-        case _:
-            return _text(str(value))
+    return None if value is None else clean(value)[:MAX_TEXT]

@@ -1,0 +1,54 @@
+"""The port of the outbox: facts that wait beside the claims until a relay has moved them (spec F1).
+
+A claim's ending puts its facts there in its own step (`IdempotencyStore.settle`), so that neither
+is without the other. A sink that is away costs no delivery: its facts wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from angzarr.facts.fact import Fact
+
+#: Facts that wait at most, by default; about 600 bytes each, so 120 MB.
+MOST_WAITING: Final = 200_000
+
+
+class WaitingFact(NamedTuple):
+    """One fact in an outbox: its place there, and its line (`fact_text`)."""
+
+    place: str
+    text: str
+
+
+class FactOutbox(Protocol):
+    """Facts in the order in which they came. Every verb raises StoreUnavailable.
+
+    It is bounded: beyond that the oldest are dropped, and counted.
+    """
+
+    def put(self, texts: Sequence[str], /) -> None:
+        """Put *texts* last; sent twice they are there twice, which sinks tell by their ids."""
+
+    def read(self, most: int, /) -> list[WaitingFact]:
+        """The oldest *most* facts; they stay."""
+
+    def remove(self, places: Sequence[str], /) -> None:
+        """Remove the facts at *places*; those that are gone already count as removed."""
+
+    def waiting(self) -> int:
+        """The number of facts that wait, roughly."""
+
+    def cut(self) -> int:
+        """Drop the oldest beyond the bound; the number that were dropped since the last call."""
+
+
+class FactSink(Protocol):
+    """Where a relay moves facts to."""
+
+    def write(self, facts: Sequence[Fact], /) -> None:
+        """Keep *facts* whose ids are new. Raises Unavailable, perhaps having kept some.
+
+        A fact that it can never keep is logged and left out.
+        """

@@ -1,0 +1,105 @@
+"""The outbox of facts in each claim store, on its real server."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+from tests.adapters.sql_sides import PATIENT, OnPostgresql, OnSql, OnSqlite
+from tests.contracts.fact_outbox import FactOutboxContract, claimed, texts
+from tests.contracts.idempotency import fresh
+
+from angzarr.adapters.memory.facts import MemoryFactOutbox
+from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.adapters.redis.fact_outbox import RedisFactOutbox
+from angzarr.adapters.redis.idempotency import RedisIdempotencyStore
+from angzarr.adapters.redis.link import RedisClient
+from angzarr.adapters.sql.delivery.claim_tables import create_tables, fact_outbox
+from angzarr.adapters.sql.delivery.fact_outbox import SqlFactOutbox
+from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.resilience.claim_memory import CompletedCache
+from angzarr.resilience.idempotency import Complete
+
+
+class TestMemoryFactOutbox(FactOutboxContract):
+    @pytest.fixture
+    def make_outbox(self):
+        return lambda most: MemoryFactOutbox(most=most)
+
+    @pytest.fixture
+    def make_claims(self):
+        return lambda outbox: CompletedCache(
+            MemoryIdempotencyStore(MemoryOwnerLeases(), outbox=outbox)
+        )
+
+
+class SqlFactOutboxContract(OnSql, FactOutboxContract):
+    @pytest.fixture
+    def engine(self, url):
+        engine = build_engine(url, timeout=PATIENT, power_safe=False)
+        create_tables(engine)
+        yield engine
+        with engine.begin() as connection:
+            connection.execute(fact_outbox.delete())
+        engine.dispose()
+
+    @pytest.fixture
+    def make_outbox(self, engine):
+        return lambda most: SqlFactOutbox(engine, most=most)
+
+    @pytest.fixture
+    def make_claims(self, engine):
+        return lambda outbox: SqlIdempotencyStore(engine, outbox=outbox)
+
+
+class TestSqliteFactOutbox(OnSqlite, SqlFactOutboxContract):
+    pass
+
+
+class TestPostgresqlFactOutbox(OnPostgresql, SqlFactOutboxContract):
+    pass
+
+
+class OnRedis(FactOutboxContract):
+    @pytest.fixture
+    def client(self, redis_url):
+        client = RedisClient(redis_url)
+        yield client
+        client.close()
+
+    @pytest.fixture
+    def prefix(self):
+        return f"angzarr-{fresh()}"
+
+    @pytest.fixture
+    def make_outbox(self, client, prefix):
+        return lambda most: RedisFactOutbox(client, prefix=prefix, most=most)
+
+    @pytest.fixture
+    def make_claims(self, client, prefix):
+        return lambda outbox: RedisIdempotencyStore(client, prefix=prefix, outbox=outbox)
+
+
+class TestRedisFactOutbox(OnRedis):
+    def test_a_server_that_is_no_cluster_has_one(self, outbox):
+        assert outbox.is_open()
+
+    def test_a_key_of_another_program_costs_facts_and_no_claim(
+        self, outbox, store, redis_url, prefix
+    ):
+        with redis.Redis.from_url(redis_url) as direct:
+            direct.set(f"{prefix}:facts", "not a stream")
+        assert store.settle(claimed(store), "mine", Complete(), ["a", "b"])
+        assert outbox.cut() == 2
+
+    def test_an_entry_of_another_program_is_read_as_no_fact(self, outbox, redis_url, prefix):
+        with redis.Redis.from_url(redis_url) as direct:
+            direct.xadd(f"{prefix}:facts", {"other": "x"})
+        outbox.put(["a"])
+        assert texts(outbox) == ["", "a"]
+
+
+class TestRedisFactOutboxOfOneServer(OnRedis):
+    @pytest.fixture
+    def make_claims(self, client, prefix):
+        return lambda outbox: RedisIdempotencyStore(client, prefix=prefix, one=True, outbox=outbox)
