@@ -185,7 +185,7 @@ def test_a_database_that_is_away_blocks_no_delivery_and_is_reported(caplog):
 
 def test_a_refused_fact_holds_up_no_other(url, engine, monkeypatch, caplog):
     log = SqlFactLog(engine)
-    import angzarr.adapters.sql.facts.log as module
+    import angzarr.adapters.sql.facts.sink as module
 
     def row_of(fact, real=module.row_of):
         row = real(fact)

@@ -32,6 +32,10 @@ LEASE = timedelta(minutes=10)
 class Facts:
     """Takes facts and keeps none."""
 
+    def carry(self, facts: list[Fact], *, before_ack: bool = False) -> tuple[str, ...]:
+        self.append(facts, before_ack=before_ack)
+        return ()
+
     def append(self, facts: list[Fact], *, before_ack: bool = False) -> None:
         """Forget *facts*."""
 

@@ -43,11 +43,11 @@ from angzarr.resilience.idempotency import owner_lease_key
 from angzarr.runtime.json_bounds import Bounds
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.settings import Settings
-from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import fleet as fleet_wiring
 from angzarr.wiring import startup_checks as checks
 from angzarr.wiring import stores as wiring
-from angzarr.wiring.delivery import build_judge, build_relay
+from angzarr.wiring.delivery import build_judge, open_book_threads
+from angzarr.wiring.facts import FactRelayThread, open_relay_thread
 from angzarr.wiring.flow_control import guard_of
 from angzarr.wiring.operations import Operations
 from angzarr.wiring.process import ProcessParts
@@ -76,6 +76,7 @@ class WorkerLife:
         self._lease: LeaseKeeper | None = None
         self._health: HealthServer | None = None
         self._threads: list[PeriodicThread] = []
+        self._facts: FactRelayThread | None = None
 
     @property
     def settings(self) -> Settings:
@@ -185,6 +186,7 @@ class WorkerLife:
 
         Whatever the processes of a worker share is made here: a pool may fork before `begin_work`.
         """
+        self._parts.works = True
         self._celery.finalize(auto=True)
         self._take_grace()
         if self.settings.health.port is not None:
@@ -237,23 +239,20 @@ class WorkerLife:
             self.owner, self._take_unreadable, self._take_refused
         )
         others = (
-            forwarder, *self._open_book_threads(), keeper, self._open_watch_thread(),
-            self._ops.open_depth_thread(self._duty),
+            forwarder, *open_book_threads(self._parts), keeper, self._open_watch_thread(),
+            self._ops.open_depth_thread(self._duty), self._open_relay_thread(),
         )  # fmt: skip
         self._threads = [mover, *(thread for thread in others if thread is not None)]
         if not self.turns_by_hand:
             for thread in self._threads:
                 thread.start()
 
-    def _open_book_threads(self) -> list[PeriodicThread]:
-        """Threads that publish decisions of processes that died, and forget old ones."""
-        if not self._context.aggregates:
-            return []
-        pruning = books_wiring.open_pruning(self.settings, self.broker_url)
-        return [
-            PeriodicThread("angzarr-relay", lambda _stopping: build_relay(self._parts)),
-            PeriodicThread("angzarr-pruning", lambda _stopping: pruning),
-        ]
+    def _open_relay_thread(self) -> FactRelayThread | None:
+        """A thread that moves facts to their database, if it is this worker's duty."""
+        self._facts = open_relay_thread(
+            self.settings, self.broker_url, self._parts.claims, self._duty
+        )
+        return self._facts
 
     def _open_watch_thread(self) -> PeriodicThread | None:
         """A thread that checks each minute whether the worker's Redis still keeps its data."""
@@ -289,6 +288,7 @@ class WorkerLife:
             log_says=wiring.guard_logs(),
             store_says=lambda: self.store_watch.says,
             settle_trouble=self._settle_trouble,
+            facts_say=lambda: None if self._facts is None else self._facts.relay.trouble(),
         )
         wiring.show_loop(self.movement.coroutines)
         if self.supervised is not None:

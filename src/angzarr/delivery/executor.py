@@ -38,7 +38,7 @@ from angzarr.delivery.poison_wave import PoisonWaveBreaker
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.delivery.run import DeliveryRun
 from angzarr.delivery.schedule import SLEPT
-from angzarr.delivery.settle import Settler
+from angzarr.delivery.settle import LeftCompletion, Settler
 from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.unsettled import UnsettledOutcomes, may_become_letter
 from angzarr.errors import DecodeError, DeliveryError, GivenBack, LetterTooLarge
@@ -372,9 +372,9 @@ class DeliveryExecutor:
         blocks = not self.settler.is_local(delivery, outcome)
         return self.retry.until_done(step, what="settle it", delivery=delivery, blocks=blocks)
 
-    def complete(self, delivery: Delivery, completion: claims.Complete) -> None:
+    def complete(self, delivery: Delivery, left: LeftCompletion) -> None:
         """End the claim of a success that no acknowledgement ends; raises as `take`."""
-        step = partial(self.settler.complete, delivery, completion)
+        step = partial(self.settler.complete, delivery, left)
         self.retry.until_done(step, what="complete it", delivery=delivery)
 
     def close(self) -> None:

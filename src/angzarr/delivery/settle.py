@@ -1,7 +1,8 @@
 """Settler: makes the outcome true; only then is the message acknowledged (spec D6).
 
-In this order: the copy, the letter or what follows is published and confirmed; the fact is
-appended; the claim is ended. The caller acknowledges after that.
+In this order: the copy, the letter or what follows is published and confirmed; then the claim is
+ended, and its fact is kept with that in one step. A fact that ends no claim is appended. The caller
+acknowledges after that.
 
 Every step may be repeated: if one fails the message is held and settle starts over.
 """
@@ -76,6 +77,13 @@ class Followers(Protocol):
         """True if there are some for the delivery that runs here."""
 
 
+class LeftCompletion(NamedTuple):
+    """A completion that goes with the acknowledgement, and the lines of facts that it keeps."""
+
+    completion: Complete
+    facts: tuple[str, ...] = ()
+
+
 class _Back(NamedTuple):
     """The copy of a delivery that comes again."""
 
@@ -141,7 +149,7 @@ class Settler:
                 return self._end(delivery, outcome, ending)
 
     def settle_handled(self, handled: Sequence[tuple[Delivery, Handled]]) -> list[bool]:
-        """Make plain successes true, as `settle` each, with one append of facts and one ending.
+        """Make plain successes true, as `settle` each, with one ending of all claims.
 
         If this raises, some may be true: settle each of them again.
         """
@@ -149,12 +157,12 @@ class Settler:
             self.followers.publish(delivery, outcome.value)
             self._tell(delivery, outcome)
         now = self.clock.now()
-        self.facts.append([fact_of(delivery, outcome, now) for delivery, outcome in handled])
         here = [number for number, one in enumerate(handled) if not is_left_to_ack(*one)]
-        ends = [
-            ClaimEnd(delivery.key, delivery.token, Complete(result=outcome.result))
-            for delivery, outcome in (handled[number] for number in here)
-        ]
+        GROUP_COMMIT.open()  # their log lines are one write
+        try:
+            ends = [self._completion(*handled[number], now) for number in here]
+        finally:
+            GROUP_COMMIT.close()
         ours = [True] * len(handled)
         for number, still_ours in zip(
             here, self.store.settle_all(ends) if ends else (), strict=True
@@ -163,6 +171,10 @@ class Settler:
             if not still_ours:
                 self._fenced(handled[number][0])
         return ours
+
+    def _completion(self, delivery: Delivery, outcome: Handled, now: datetime) -> ClaimEnd:
+        facts = self.facts.carry([fact_of(delivery, outcome, now)], before_ack=True)
+        return ClaimEnd(delivery.key, delivery.token, Complete(result=outcome.result), facts)
 
     def is_local(self, delivery: Delivery, outcome: Outcome) -> bool:
         """True if settling *outcome* asks no server: its acknowledgement ends its claim."""
@@ -260,13 +272,15 @@ class Settler:
         return False
 
     def _end(self, delivery: Delivery, outcome: Outcome, ending: Ending | None = None) -> bool:
-        """Move its lane, tell the analysis worker, append the fact, end the claim."""
+        """Move its lane, tell the analysis worker, end the claim with its fact."""
         self._tell(delivery, outcome)
-        left = is_left_to_ack(delivery, outcome)
-        self.facts.append([fact_of(delivery, outcome, self.clock.now())], before_ack=left)
-        if ending is None or left:
+        if is_left_to_ack(delivery, outcome):
+            return True  # its fact too: see `leave`
+        fact = fact_of(delivery, outcome, self.clock.now())
+        if ending is None:
+            self.facts.append([fact])
             return True
-        if self.store.settle(delivery.key, delivery.token, ending):
+        if self.store.settle(delivery.key, delivery.token, ending, self.facts.carry([fact])):
             return True
         self._fenced(delivery)
         return False
@@ -275,10 +289,21 @@ class Settler:
         self.ordering.follow(delivery, outcome)
         self._answer_replay(delivery, outcome)
 
-    def complete(self, delivery: Delivery, completion: Complete) -> None:
+    def leave(self, delivery: Delivery, outcome: Outcome | None) -> LeftCompletion | None:
+        """What the acknowledgement of *delivery*, which was settled, is to end its claim with.
+
+        None: its claim has ended, or there is none.
+        """
+        completion = left_to_ack(delivery, outcome)
+        if completion is None or outcome is None:
+            return None
+        fact = fact_of(delivery, outcome, self.clock.now())
+        return LeftCompletion(completion, self.facts.carry([fact], before_ack=True))
+
+    def complete(self, delivery: Delivery, left: LeftCompletion) -> None:
         """Make a completion true that could not be left to the acknowledgement after all."""
         GROUP_COMMIT.write()  # its fact may wait for that
-        if not self.store.settle(delivery.key, delivery.token, completion):
+        if not self.store.settle(delivery.key, delivery.token, left.completion, left.facts):
             self._fenced(delivery)
 
     def _fenced(self, delivery: Delivery) -> None:

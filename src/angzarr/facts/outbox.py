@@ -22,6 +22,13 @@ class WaitingFact(NamedTuple):
     text: str
 
 
+class OutboxDepth(NamedTuple):
+    """How many facts wait, roughly, and how many were dropped since it was asked last."""
+
+    waiting: int
+    dropped: int
+
+
 class FactOutbox(Protocol):
     """Facts in the order in which they came. Every verb raises StoreUnavailable.
 
@@ -37,11 +44,8 @@ class FactOutbox(Protocol):
     def remove(self, places: Sequence[str], /) -> None:
         """Remove the facts at *places*; those that are gone already count as removed."""
 
-    def waiting(self) -> int:
-        """The number of facts that wait, roughly."""
-
-    def cut(self) -> int:
-        """Drop the oldest beyond the bound; the number that were dropped since the last call."""
+    def trim(self) -> OutboxDepth:
+        """Drop the oldest beyond the bound; how many are left, and how many were dropped."""
 
 
 class FactSink(Protocol):

@@ -14,6 +14,7 @@ from pydantic import (
 
 from angzarr.delivery.handlers import ALL
 from angzarr.events.event import Priority
+from angzarr.facts.outbox import MOST_WAITING
 from angzarr.resilience.breaker import BreakerSettings
 from angzarr.resilience.breaker_guard import check_name
 from angzarr.resilience.budget import BudgetSettings
@@ -37,6 +38,8 @@ class FactSettings(Section):
     log: bool | None = None
     #: Also as OpenTelemetry logs, by the logger provider that the app has set up.
     opentelemetry: bool = False
+    #: Facts that wait beside the claims at most, until they are moved to the database.
+    most_waiting: int = Field(default=MOST_WAITING, ge=1000)
 
 
 class MessageSettings(Section):

@@ -51,6 +51,7 @@ from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.unreadable import UnreadableMessages
 from angzarr.delivery.unsettled import UnsettledOutcomes
 from angzarr.runtime.cooperative import YieldingClock
+from angzarr.runtime.processes import PeriodicThread
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
 from angzarr.settings.settings import Settings
@@ -61,6 +62,7 @@ from angzarr.wiring import protection as protection_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.context import AppContext
 from angzarr.wiring.costs import open_recorder
+from angzarr.wiring.facts import open_facts
 from angzarr.wiring.flow_control import guard_of
 
 if TYPE_CHECKING:
@@ -165,14 +167,14 @@ def open_schedule(context: AppContext) -> OpenSchedule:
     return schedule
 
 
-def build_salvage(context: AppContext) -> UnreadableMessages:
+def build_salvage(parts: ProcessParts) -> UnreadableMessages:
     """The handling of damaged envelopes in a parent process; it opens when first needed."""
-    clock = SystemClock()
+    clock, context = SystemClock(), parts.context
     return UnreadableMessages(
         letter_builder=_autopsy(context, clock),
         handlers=context.handlers,
         dead_letters=letter_wiring.open_dead_letters(context.settings, context.broker_url),
-        facts=wiring.open_facts(context.settings, context.broker_url),
+        facts=open_facts(context.settings, context.broker_url, lambda: parts.claims),
         clock=clock,
     )
 
@@ -187,7 +189,7 @@ def build_settlement(parts: ProcessParts) -> Settlement:
     """What a parent process does for its children, with an executor that does not wait."""
     publisher = SingleConnectionPublisher(parts.celery)
     executor = _new_executor(parts, TryOnce, publisher)
-    return Settlement(parts.celery, executor, build_salvage(parts.context), publisher)
+    return Settlement(parts.celery, executor, build_salvage(parts), publisher)
 
 
 def build_chains(parts: ProcessParts) -> Chains:
@@ -235,6 +237,18 @@ def build_relay(parts: ProcessParts) -> Relay:
         clock=SystemClock(),
         chance=parts.context.chance,
     )
+
+
+def open_book_threads(parts: ProcessParts) -> list[PeriodicThread]:
+    """Threads that publish decisions of processes that died, and forget old ones."""
+    context = parts.context
+    if not context.aggregates:
+        return []
+    pruning = books_wiring.open_pruning(context.settings, context.broker_url)
+    return [
+        PeriodicThread("angzarr-relay", lambda _stopping: build_relay(parts)),
+        PeriodicThread("angzarr-pruning", lambda _stopping: pruning),
+    ]
 
 
 def build_reacting(parts: ProcessParts) -> Reacting:
@@ -343,6 +357,6 @@ def _settler(parts: ProcessParts, schedule: Schedule, ordering: Ordering) -> Set
         replay_outcomes=open_replay_outcomes(parts.celery, context.settings),
         store=parts.claims.store,
         ordering=ordering,
-        facts=wiring.open_facts(context.settings, context.broker_url),
+        facts=open_facts(context.settings, context.broker_url, lambda: parts.claims),
         clock=ordering.clock,
     )

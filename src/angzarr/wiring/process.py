@@ -29,6 +29,7 @@ from angzarr.wiring.delivery import (
     open_schedule,
 )
 from angzarr.wiring.event_store import open_ordering
+from angzarr.wiring.facts import open_facts
 from angzarr.wiring.flow_control import Flow, open_flow
 from angzarr.wiring.payloads import open_for_messages
 
@@ -40,11 +41,13 @@ class ProcessParts:
         self.context = context
         self.celery = celery
         self.routing = CeleryRouting(celery, context)
+        #: Whether it is a worker's: a fleet of workers moves the facts that are kept with claims.
+        self.works = False
         #: What sends commands and notifications.
         self.outbox = outbox
         self.chains = OncePerProcess(lambda: build_chains(self))
         self.reacting = OncePerProcess(lambda: build_reacting(self))
-        self.salvage = OncePerProcess(lambda: build_salvage(context))
+        self.salvage = OncePerProcess(lambda: build_salvage(self))
         self.settlement = OncePerProcess(lambda: build_settlement(self))
         #: What posts escalations.
         self.poster = OncePerProcess(lambda: open_poster(context.settings.saga_compensation))
@@ -61,7 +64,9 @@ class ProcessParts:
         self._tenure = OncePerProcess(lambda: Tenure(self.claims.leases, span=lease_of(celery)))
         self._flow = OncePerProcess(lambda: open_flow(context, lambda: self.facts))
         self._facts = OncePerProcess(
-            lambda: wiring.open_facts(context.settings, context.broker_url)
+            lambda: open_facts(
+                context.settings, context.broker_url, (lambda: self.claims) if self.works else None
+            )
         )
         self._ordering = OncePerProcess(lambda: open_ordering(context.settings, context.broker_url))
 

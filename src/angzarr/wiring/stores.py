@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import partial
@@ -18,7 +18,7 @@ from angzarr.delivery.compensation import StepLog
 from angzarr.delivery.invoke import Hook
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
-from angzarr.facts.fact import FactLog
+from angzarr.facts.outbox import FactOutbox
 from angzarr.fleet import Fleet
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, OwnerLeases
@@ -56,10 +56,14 @@ class Claims(NamedTuple):
     steps: StepLog
     #: Which versions of configurations events are pinned to.
     pins: PinStore
+    #: Facts that endings of claims keep, until a relay moves them.
+    outbox: FactOutbox
+    #: False where the claims are in a cluster, whose scripts cannot keep facts with a claim.
+    keeps_facts: Callable[[], bool] = lambda: True
     #: Deletes some expired records, where the store does not do it by itself.
     sweep: Callable[[], object] | None = None
     #: Makes what our Redis transport takes to end a claim with an acknowledgement; None: cannot.
-    make_ending: Callable[[str, str, Complete, Callable[[], None]], object] | None = None
+    make_ending: Callable[..., object] | None = None
     #: Asks for the store's time; None: its clock is this machine's.
     time: Callable[[], datetime] | None = None
 
@@ -106,7 +110,7 @@ def open_claims(settings: Settings, broker: str) -> Claims:
     """The claim store with a small cache of completed keys before it, and its leases."""
     url = store_url(settings, broker)
     rides = _rides(settings, url, broker)
-    claims = _open_store(url, settings.prefix, one=rides)
+    claims = _open_store(url, settings.prefix, one=rides, most=settings.facts.most_waiting)
     if url.startswith("sqlite") and not broker.startswith(("memory", "filesystem")):
         msg = (
             "SQLite keeps claims for one host only, a broker serves many:"
@@ -123,12 +127,15 @@ def _rides(settings: Settings, store: str, broker: str) -> bool:
     return settings.redis_transport == "angzarr" and store == broker and ";" not in broker
 
 
-def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
+def _open_store(url: str, prefix: str, *, one: bool, most: int) -> Claims:
     scheme = url.split(":", 1)[0]
     if scheme in ("redis", "rediss"):
         claims = adapter("angzarr.adapters.redis.idempotency", "redis")
         client = adapter("angzarr.adapters.redis.link", "redis").RedisClient(url)
-        store = claims.RedisIdempotencyStore(client, prefix=prefix, one=one)
+        outbox = adapter("angzarr.adapters.redis.fact_outbox", "redis").RedisFactOutbox(
+            client, prefix=prefix, most=most
+        )
+        store = claims.RedisIdempotencyStore(client, prefix=prefix, one=one, outbox=outbox)
         leases = claims.RedisOwnerLeases(client, prefix=prefix)
         fleet = adapter("angzarr.adapters.redis.fleet", "redis").RedisFleet(client, prefix=prefix)
         steps = adapter("angzarr.adapters.redis.idempotency", "redis").RedisStepLog(
@@ -142,6 +149,8 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
             redis_adapter("angzarr.adapters.redis.configuration").RedisPinStore(
                 client, prefix=prefix
             ),
+            outbox,
+            outbox.is_open,
             make_ending=partial(
                 _redis_ending, store, adapter("angzarr.adapters.redis.step", "redis").Ending
             ),
@@ -150,7 +159,11 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
     if scheme.startswith(("sqlite", "postgresql")):
         claims = importlib.import_module("angzarr.adapters.sql.delivery.idempotency")
         engine = sql_engine(url, power_safe=False)
-        store, owners = claims.SqlIdempotencyStore(engine), claims.SqlOwnerLeases(engine)
+        outbox = importlib.import_module("angzarr.adapters.sql.delivery.fact_outbox").SqlFactOutbox(
+            engine, most=most
+        )
+        store = claims.SqlIdempotencyStore(engine, outbox=outbox)
+        owners = claims.SqlOwnerLeases(engine)
         fleet = importlib.import_module("angzarr.adapters.sql.delivery.fleet").SqlFleet(engine)
         # A claim that a power cut forgets is made again, a finished step is not undone.
         safe = sql_engine(url) if scheme.startswith("sqlite") else engine
@@ -164,7 +177,8 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
             fleet,
             steps,
             pins,
-            lambda: [one.sweep(_SWEPT) for one in swept],
+            outbox,
+            sweep=lambda: [one.sweep(_SWEPT) for one in swept],
             time=partial(_sql_time, engine) if shared else None,
         )
     if scheme == "memory":
@@ -174,7 +188,7 @@ def _open_store(url: str, prefix: str, *, one: bool) -> Claims:
         store = claims.MemoryIdempotencyStore(leases)
         steps = importlib.import_module("angzarr.adapters.memory.idempotency").MemoryStepLog(store)
         pins = importlib.import_module("angzarr.adapters.memory.configuration").MemoryPinStore()
-        return Claims(store, leases, fleet, steps, pins)
+        return Claims(store, leases, fleet, steps, pins, store.outbox)
     msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
     raise ConfigurationError(msg)
 
@@ -198,9 +212,10 @@ def _redis_ending(  # noqa: PLR0917 - partly bound where the store is opened
     key: str,
     token: str,
     completion: Complete,
+    facts: Sequence[str],
     on_fenced: Callable[[], None],
 ) -> object:
-    record, args = store.ending_args(key, token, completion)
+    record, args = store.ending_args(key, token, completion, facts)
     return make(record, args, on_fenced)
 
 
@@ -214,25 +229,6 @@ def sql_engine(url: str, *, power_safe: bool = True) -> Any:
 def facts_url(settings: Settings, broker: str) -> str | None:
     """The URL of the table of facts; None: there is none."""
     return settings.facts.url or (EMBEDDED if is_embedded(broker) else None)
-
-
-def open_facts(settings: Settings, broker: str) -> FactLog:
-    """The fact log: SQL where a URL is set or the broker is embedded, else log lines."""
-    url = facts_url(settings, broker)
-    sinks: list[FactLog] = []
-    if url and url.startswith("memory"):
-        sinks.append(importlib.import_module("angzarr.adapters.memory.facts").shared(url))
-    elif url:
-        sql = importlib.import_module("angzarr.adapters.sql.facts.log")
-        sinks.append(sql.SqlFactLog(sql_engine(url), migrate=settings.facts.migrate))
-    if settings.facts.log or (settings.facts.log is None and not sinks):
-        log = importlib.import_module("angzarr.adapters.structlog.own_lines")
-        sinks.append(log.StructlogFactLog())
-    if settings.facts.opentelemetry:
-        exported = importlib.import_module("angzarr.adapters.opentelemetry.fact_logs")
-        sinks.append(exported.OpenTelemetryFactLog())
-    fan_out = importlib.import_module("angzarr.adapters.memory.facts")
-    return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)
 
 
 def is_amqp(broker: str) -> bool:

@@ -145,6 +145,10 @@ class _Facts:
         self.journal.entries.append("fact before ack" if before_ack else "fact")
         self.journal.facts.extend(facts)
 
+    def carry(self, facts, *, before_ack=False):
+        self.append(facts, before_ack=before_ack)
+        return tuple(fact.subtype for fact in facts)
+
     def close(self):
         pass
 
@@ -162,9 +166,9 @@ class _Store(MemoryIdempotencyStore):
         self.asked.append(key)
         return super().owns(key, token)
 
-    def settle(self, key, token, ending):
+    def settle(self, key, token, ending, facts=()):
         self.journal.entries.append(type(ending).__name__.lower())
-        return super().settle(key, token, ending)
+        return super().settle(key, token, ending, facts)
 
 
 class TimeIsOver(Exception):

@@ -75,13 +75,13 @@ class Site:
         return [type(one.result()) for one in self.take(*deliveries)]
 
 
-def test_all_are_handled_by_one_call_one_claim_one_append_and_one_completion(world):
+def test_all_are_handled_by_one_call_one_claim_and_one_completion(world):
     site = Site(world)
     assert site.outcomes("a", "b", "c") == [Handled, Handled, Handled]
     assert site.calls == [["a", "b", "c"]]
     assert site.claims == [3]
     assert site.endings == [[Complete, Complete, Complete]]
-    assert world.journal.entries == ["followers"] * 3 + ["fact"]  # and the completions behind it
+    assert world.journal.entries == ["followers"] * 3 + ["fact before ack"] * 3  # then they end
     assert [fact.subtype for fact in world.journal.facts] == ["handled"] * 3
 
 

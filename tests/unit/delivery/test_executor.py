@@ -583,8 +583,8 @@ def test_a_hook_that_raises_fails_no_delivery(world):
 def test_an_ending_whose_reply_was_lost_is_not_mistaken_for_a_fence(world, monkeypatch):
     settle, lost = world.store.settle, [True, True]
 
-    def lossy(key, token, ending):
-        done = settle(key, token, ending)
+    def lossy(key, token, ending, facts=()):
+        done = settle(key, token, ending, facts)
         if lost:
             lost.pop()
             raise StoreUnavailable("the reply was lost")

@@ -27,7 +27,7 @@ from angzarr.errors import (
 )
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
-from angzarr.resilience.idempotency import Complete, Release, Wait
+from angzarr.resilience.idempotency import Claimed, Complete, Release, Wait
 
 POLICY = Policy(
     name="three", base=timedelta(seconds=2), max_delay=timedelta(seconds=2), max_attempts=3
@@ -160,6 +160,49 @@ def test_the_copy_comes_first_and_the_claim_ends_last(world, error, outcome, lef
     world.handler(raising(error) if error else lambda _data, _context: None, policy=POLICY)
     assert isinstance(world.take(), outcome)
     assert world.journal.entries == left
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (None, "handled"),
+        (Skip("no"), "skipped"),
+        (GiveUp("no"), "refused"),
+        (ConnectionResetError(), "transient"),
+        (Postpone(1), "postponed"),
+    ],
+)
+def test_the_claim_keeps_the_fact_of_its_end(world, error, kept):
+    world.handler(raising(error) if error else lambda _data, _context: None, policy=POLICY)
+    world.take()
+    assert [one.text for one in world.store.outbox.read(10)] == [kept]
+
+
+def test_a_success_that_is_left_to_its_acknowledgement_leaves_its_fact_with_it(world):
+    world.handler(lambda _data, _context: 7)
+    delivery = dataclasses.replace(world.delivery(), answer=Claimed(), ack_follows=True)
+    world.store.claim([delivery.claim])
+    road = world.road()
+    outcome = road.take(delivery)
+    assert world.store.outbox.read(10) == []
+    left = road.settler.leave(delivery, outcome)
+    assert left == (Complete(result="7"), ("handled",))
+    assert world.journal.entries == ["followers", "fact before ack"]
+    road.complete(delivery, left)
+    assert [one.text for one in world.store.outbox.read(10)] == ["handled"]
+    assert road.settler.leave(delivery, Postponed(delay=timedelta(1), why="", claimed=True)) is None
+
+
+def test_a_late_owner_whose_claim_cannot_end_keeps_no_fact_of_its_outcome(world, monkeypatch):
+    def overtaken(_data, _context):
+        world.leases.end("late")
+        world.store.claim([world.delivery(owner="w1").claim])
+
+    world.leases.renew("late", timedelta(days=1))
+    world.handler(overtaken, policy=POLICY)
+    assert world.take(owner="late") is None
+    assert world.store.outbox.read(10) == []
+    assert [fact.subtype for fact in world.journal.facts] == ["handled", "fenced"]
 
 
 @pytest.mark.parametrize("error", [GiveUp("no"), ConnectionResetError(), Postpone(1)])
@@ -337,8 +380,8 @@ class Store:
         self.broker.die_after(self.step, "claim")
         return answers
 
-    def settle(self, key, token, ending):
-        held = self.broker.world.store.settle(key, token, ending)
+    def settle(self, key, token, ending, facts=()):
+        held = self.broker.world.store.settle(key, token, ending, facts)
         if held and not isinstance(ending, Release):
             self.broker.endings.append(ending)
         self.broker.die_after(self.step, "end")

@@ -112,9 +112,9 @@ class Fleet:
         self._answer()
         return self.store.claim(claims)
 
-    def settle(self, key, token, ending, /):
+    def settle(self, key, token, ending, /, facts=()):
         self._answer()
-        return self.store.settle(key, token, ending)
+        return self.store.settle(key, token, ending, facts)
 
     def _answer(self):
         self.asked += 1

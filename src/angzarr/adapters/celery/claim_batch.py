@@ -23,6 +23,7 @@ from angzarr.adapters.celery.worker.message_limits import take_in
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.delivery import fingerprint_of, position_of
 from angzarr.delivery.handlers import Handlers
+from angzarr.delivery.settle import LeftCompletion
 from angzarr.errors import Unavailable
 from angzarr.events import headers as names
 from angzarr.resilience.claim_memory import Tenure
@@ -57,8 +58,9 @@ _TOKEN: Final = 16
 #: Seconds that messages wait for their claims to be freed before they go back all the same.
 FREED_WITHIN: Final = 2.0
 
-#: Makes what the transport takes to end a claim: record key, token, ending, called if fenced.
-MakeEnding = Callable[[str, str, Complete, Callable[[], None]], Any]
+#: Makes what the transport takes to end a claim: record key, token, ending, lines of facts, called
+#: if fenced.
+MakeEnding = Callable[[str, str, Complete, Sequence[str], Callable[[], None]], Any]
 
 
 class BatchedClaim(NamedTuple):
@@ -76,14 +78,16 @@ class BatchedClaim(NamedTuple):
 class LeftToAck(str):
     """A result as text, of a run that left its completion to the acknowledgement."""
 
-    __slots__ = ("kept",)
+    __slots__ = ("facts", "kept")
     kept: str | None
+    facts: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: str | None, completion: Complete) -> LeftToAck:
-        """*text* with the result that *completion* keeps for duplicates."""
+    def of(cls, text: str | None, completion: LeftCompletion) -> LeftToAck:
+        """*text* with the result that *completion* keeps for duplicates, and its facts."""
         left = cls(text or "")
-        left.kept = completion.result
+        left.kept = completion.completion.result
+        left.facts = completion.facts
         return left
 
 
@@ -145,7 +149,7 @@ class ClaimBatch:
             self.ender.wait(FREED_WITHIN)
 
     def leave(
-        self, message: Any, ride: BatchedClaim, kept: str | None, on_fenced: Callable[[], None]
+        self, message: Any, ride: BatchedClaim, left: LeftToAck, on_fenced: Callable[[], None]
     ) -> bool:
         """Let the acknowledgement of *message* complete the claim of *ride*, if it can.
 
@@ -153,19 +157,20 @@ class ClaimBatch:
         """
         if self.make_ending is None:
             return False
-        ending = self.make_ending(ride.key, ride.token, Complete(result=kept), on_fenced)
+        completion = Complete(result=left.kept)
+        ending = self.make_ending(ride.key, ride.token, completion, left.facts, on_fenced)
         setattr(message, ENDING, ending)
         return True
 
     def complete(
         self,
         ride: BatchedClaim,
-        kept: str | None,
+        left: LeftToAck,
         then: Callable[[bool], object],
         refuse: Callable[[Exception], object],
     ) -> None:
         """Complete the claim of *ride* with others; see `EndingClaim` for *then* and *refuse*."""
-        end = ClaimEnd(ride.key, ride.token, Complete(result=kept))
+        end = ClaimEnd(ride.key, ride.token, Complete(result=left.kept), left.facts)
         self.ender.end(EndingClaim(end, then, refuse))
 
     def _claims(self, message: Any, token: str) -> Iterator[Claim]:

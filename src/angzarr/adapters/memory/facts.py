@@ -10,7 +10,7 @@ from itertools import islice, starmap
 from typing import Final
 
 from angzarr.facts.fact import Fact, FactLog
-from angzarr.facts.outbox import MOST_WAITING, WaitingFact
+from angzarr.facts.outbox import MOST_WAITING, OutboxDepth, WaitingFact
 
 _log = logging.getLogger("angzarr.facts")
 
@@ -91,15 +91,11 @@ class MemoryFactOutbox:
             for place in places:
                 self._waiting.pop(place, None)
 
-    def waiting(self) -> int:
-        """The number of facts that wait."""
-        return len(self._waiting)
-
-    def cut(self) -> int:
-        """The number that were dropped since the last call."""
+    def trim(self) -> OutboxDepth:
+        """How many wait, and how many were dropped since the last call."""
         with self._lock:
             dropped, self._dropped = self._dropped, 0
-            return dropped
+            return OutboxDepth(len(self._waiting), dropped)
 
     def _drop_oldest(self) -> None:
         while len(self._waiting) > self._most:

@@ -70,6 +70,11 @@ class OpenTelemetryFactLog:
             except Exception:  # noqa: BLE001 - the same; its data may do anything when read
                 self._tell()
 
+    def carry(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> tuple[str, ...]:
+        """Emit *facts*: they need no relay."""
+        self.append(facts, before_ack=before_ack)
+        return ()
+
     def close(self) -> None:
         """Let what is queued go, for two seconds; the provider stays the app's."""
         flush = getattr(self._provider(), "force_flush", None)

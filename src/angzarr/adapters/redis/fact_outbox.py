@@ -1,4 +1,4 @@
-"""The outbox of facts on Redis: a stream beside the claims. The scripts that end claims write to it.
+"""The outbox of facts on Redis: a stream beside the claims, to which their scripts write.
 
 The claims of a cluster have none: their records lie on many nodes, and a script writes to one.
 """
@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from angzarr.adapters.redis.link import Argument, RedisClient, Script
 from angzarr.adapters.redis.server import fields_of, may_not_be_asked
 from angzarr.errors import StoreUnavailable
-from angzarr.facts.outbox import MOST_WAITING, WaitingFact
+from angzarr.facts.outbox import MOST_WAITING, OutboxDepth, WaitingFact
 
 KEEP_FACTS: Final = {"keep_facts": "keep_facts.lua"}
 _PUT: Final = Script("keep_facts.lua")
@@ -62,13 +62,11 @@ class RedisFactOutbox:
         if places:
             self._client.execute("XDEL", self._stream, *places)
 
-    def waiting(self) -> int:
-        """The number of facts that wait."""
-        return int(self._client.execute("XLEN", self._stream))
-
-    def cut(self) -> int:
-        """The number that were dropped since the last call."""
-        return int(self._client.execute("GETDEL", f"{self._stream}:dropped") or 0)
+    def trim(self) -> OutboxDepth:
+        """How many wait, and how many were dropped since the last call."""
+        asked = ("XLEN", self._stream), ("GETDEL", f"{self._stream}:dropped")
+        waiting, dropped = self._client.execute_many(asked)
+        return OutboxDepth(int(waiting), int(dropped or 0))
 
 
 def _line(fields: Sequence[str]) -> str:

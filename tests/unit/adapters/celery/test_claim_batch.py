@@ -14,6 +14,7 @@ from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, ClaimBatch, LeftT
 from angzarr.adapters.celery.envelope import answer_in, sent_as
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.adapters.redis.unacked import ENDING
+from angzarr.delivery.settle import LeftCompletion
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.idempotency import (
@@ -203,8 +204,10 @@ def test_claims_that_cannot_be_freed_do_not_stop_the_messages(claim_batch, tenur
 def test_the_acknowledgement_is_told_which_claim_ends_with_it(claim_batch):
     claim_batch.claim([given := message("1")])
     ride = ride_of(given)
-    claim_batch.leave(given, ride, '"kept"', print)
-    assert getattr(given, ENDING) == (ride.key, ride.token, Complete(result='"kept"'), print)
+    left = LeftToAck.of("", LeftCompletion(Complete(result='"kept"'), ("a fact",)))
+    claim_batch.leave(given, ride, left, print)
+    ending = (ride.key, ride.token, Complete(result='"kept"'), ("a fact",), print)
+    assert getattr(given, ENDING) == ending
 
 
 @pytest.mark.parametrize(
@@ -225,8 +228,11 @@ def test_an_answer_reaches_the_child_as_it_is(answer):
 
 
 def test_a_completion_reaches_the_parent_with_the_result():
-    left = pickle.loads(pickle.dumps(LeftToAck.of("None", Complete(result="1"))))  # noqa: S301
-    assert (type(left), str(left), left.kept) == (LeftToAck, "None", "1")
+    left = pickle.loads(
+        pickle.dumps(LeftToAck.of("None", LeftCompletion(Complete(result="1"), ("a",))))
+    )
+    assert type(left) is LeftToAck
+    assert (str(left), left.kept, left.facts) == ("None", "1", ("a",))
 
 
 def test_a_body_with_three_names_is_no_body_of_three_parts(claim_batch):

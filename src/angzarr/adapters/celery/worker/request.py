@@ -71,7 +71,7 @@ class AngzarrRequest(Request):
                 return request.on_failure(told)
             failed, shown, runtime = told
             if type(shown) is LeftToAck:
-                request.leave_to_ack(shown.kept)
+                request.leave_to_ack(shown)
             if failed or cls.notes_success(request):
                 return acknowledge_success(request, told, **kwargs)
             state.task_ready(request)
@@ -217,20 +217,20 @@ class AngzarrRequest(Request):
         elif not self._ended_by_us:
             _log.error("hard_time_limit: of %s s exceeded by %s[%s]", timeout, self.name, self.id)
 
-    def leave_to_ack(self, kept: str | None) -> None:
-        """End the claim with the acknowledgement, or before it; *kept* is for duplicates."""
+    def leave_to_ack(self, left: LeftToAck) -> None:
+        """End the claim with the acknowledgement, or before it; *left* says how."""
         if self._ride is None:
             return
         # Not of the request: it holds its message, which is to hold this.
         note = partial(runtime_of(self._app).settlement.note_fenced, self._envelope)
         batch = runtime_of(self._app).claim_batch
-        if not batch.leave(self._message, self._ride, kept, note):
-            self._on_ack = partial(self._complete_first, self._ride, kept, note, self._on_ack)
+        if not batch.leave(self._message, self._ride, left, note):
+            self._on_ack = partial(self._complete_first, self._ride, left, note, self._on_ack)
 
     def _complete_first(
         self,
         ride: BatchedClaim,
-        kept: str | None,
+        left: LeftToAck,
         note_fenced: Callable[[], None],
         acknowledge: Callable[..., object],
         *how: Any,
@@ -249,7 +249,7 @@ class AngzarrRequest(Request):
             self.acknowledged = False
             runtime_of(self._app).settlement.after_pause(self._envelope, self._requeue)
 
-        runtime_of(self._app).claim_batch.complete(ride, kept, then, refuse)
+        runtime_of(self._app).claim_batch.complete(ride, left, then, refuse)
 
     def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
         """Give the message back after a pause; one that Celery would drop becomes a letter first.

@@ -55,10 +55,9 @@ from angzarr.delivery.delivery import (
     Superseded,
     ended_early,
 )
-from angzarr.delivery.settle import left_to_ack
+from angzarr.delivery.settle import LeftCompletion
 from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
 from angzarr.payloads.claim_check import HEADER as PAYLOAD
-from angzarr.resilience.idempotency import Complete
 from angzarr.runtime.failures import is_machine_fault
 
 _REDIS: Final = ("redis", "rediss")
@@ -154,7 +153,7 @@ class AngzarrTask(Task):
         following, owned = FOLLOWING.set(request), own_stacks()
         try:
             outcome = self._take(delivery, failed) if settled is None else settled.result()
-            told.append(left_to_ack(delivery, outcome) or True)
+            told.append(runtime.executor().settler.leave(delivery, outcome) or True)
         except GivenBack as error:
             told.append(False)
             raise Reject(error, requeue=True) from error
@@ -201,9 +200,9 @@ class AngzarrTask(Task):
         """Settle what *failed* before its handler ran; raises GivenBack."""
         self._take(delivery_of(self.app, *run), failed)
 
-    def complete(self, completion: Complete, *run: Any) -> None:
+    def complete(self, left: LeftCompletion, *run: Any) -> None:
         """End the claim of a run that left it to an acknowledgement; raises GivenBack."""
-        runtime_of(self.app).executor().complete(delivery_of(self.app, *run), completion)
+        runtime_of(self.app).executor().complete(delivery_of(self.app, *run), left)
 
     def _run_directly(self, args: Any, kwargs: Any) -> Any:
         """Run as Celery would: in a test, by ``apply()``, or under ``task_always_eager``."""

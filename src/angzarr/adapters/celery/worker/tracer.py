@@ -27,13 +27,13 @@ from kombu.utils.encoding import safe_repr
 
 from angzarr.adapters.celery.claim_batch import LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, SETTLED, TOLD, custom_headers
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_request import begin_task, end_task
 from angzarr.delivery.batch_executor import SettledDelivery
-from angzarr.delivery.settle import left_to_ack
+from angzarr.delivery.settle import LeftCompletion
 from angzarr.errors import GivenBack
 from angzarr.events.headers import REQUEUED
 from angzarr.payloads.claim_check import HEADER as PAYLOAD
-from angzarr.resilience.idempotency import Complete
 
 #: The hooks of a task that Celery's tracer calls around a success.
 _HOOKS: Final = ("before_start", "on_success", "after_return")
@@ -81,8 +81,9 @@ class RoadTracer:
         if settled is not None and not told:  # it ran with its batch, and was not told of
             if settled.given_back is not None:
                 return traced_as(REJECTED, settled.given_back)
-            told.append(left_to_ack(settled.delivery, settled.outcome) or True)
-        if told and isinstance(told[0], Complete):
+            settler = runtime_of(self._task.app).executor().settler
+            told.append(settler.leave(settled.delivery, settled.outcome) or True)
+        if told and isinstance(told[0], LeftCompletion):
             return self._leave(traced, told[0], request[FIELD], args, kwargs)
         failed = None if told or traced.info is None else traced.info.retval
         if not isinstance(failed, Exception) or isinstance(failed, Ignore):
@@ -162,7 +163,7 @@ class RoadTracer:
             return traced_as(REJECTED, stop)
         return traced
 
-    def _leave(self, traced: Any, completion: Complete, *run: Any) -> Any:
+    def _leave(self, traced: Any, completion: LeftCompletion, *run: Any) -> Any:
         """Hand a completion to the parent; it goes with a success only, else it is made here."""
         if traced.info is None:
             left = LeftToAck.of(traced.retstr, completion)

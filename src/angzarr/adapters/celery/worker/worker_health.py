@@ -30,7 +30,7 @@ class WorkerHealth:
     A child has *up_within* seconds to be up; *lease_is_sure* and *reaches_store* are the owner
     lease's, *stopping* the worker's; *clock* tells how wrong the machine's is; *log_says* and
     *store_says* tell what stands against its log and its store, *settle_trouble* what keeps its
-    parent from settling.
+    parent from settling, *facts_say* what keeps facts from being moved; None: it moves none.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class WorkerHealth:
         log_says: Callable[[], str] = str,
         store_says: Callable[[], str] = str,
         settle_trouble: Callable[[], Trouble | None] = lambda: None,
+        facts_say: Callable[[], str | None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._movement = movement
@@ -58,6 +59,7 @@ class WorkerHealth:
         self._log_says = log_says
         self._store_says = store_says
         self._settle_trouble = settle_trouble
+        self._facts_say = facts_say
         self._monotonic = monotonic
         self._busy_at = float("-inf")
         #: Since when each ask found that the thread that settles does not run.
@@ -100,6 +102,8 @@ class WorkerHealth:
             self._store(),
             self._log(),
         ]
+        if (facts := self._facts_say()) is not None:  # which stop nothing
+            found.append(Condition("facts", holds=True, says=facts or "they are moved"))
         if self._clock is not None:
             found.append(self._clock())
         if self._movement.coroutines is not None:

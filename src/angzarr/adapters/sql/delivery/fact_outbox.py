@@ -1,4 +1,4 @@
-"""The outbox of facts in SQL: a table beside the claims. The transaction that ends one writes to it.
+"""The outbox of facts in SQL: a table beside the claims, to which their transactions write.
 
 The table of facts may be in the same database. It is not written to in that transaction: a lock on
 it (a migration, an index) would stop all deliveries, and a refused fact would fail its claim.
@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from angzarr.adapters.sql.delivery.claim_tables import ensure_tables, fact_outbox
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
-from angzarr.facts.outbox import MOST_WAITING, WaitingFact
+from angzarr.facts.outbox import MOST_WAITING, OutboxDepth, WaitingFact
 
 _places = fact_outbox.c.position
 _INSERT: Final = insert(fact_outbox)
@@ -56,7 +56,7 @@ class PutWith:
 
 
 class SqlFactOutbox:
-    """Facts in ``fact_outbox``, *most* of them once `cut` is called."""
+    """Facts in ``fact_outbox``, *most* of them once `trim` is called."""
 
     def __init__(self, engine: Engine, *, most: int = MOST_WAITING) -> None:
         self._engine = engine
@@ -81,19 +81,20 @@ class SqlFactOutbox:
             gone = delete(fact_outbox).where(_places.in_(numbers[start : start + _REMOVED]))
             in_transaction(self._engine, partial(_execute, statement=gone))
 
-    def waiting(self) -> int:
-        """The span of their places, which is their number but for gaps: counting would read all."""
+    def trim(self) -> OutboxDepth:
+        """Delete the oldest beyond the bound; how many are left.
+
+        That is the span of their places, gaps included: counting would read all.
+        """
         span = select(func.max(_places) - func.min(_places) + 1)
         ensure_tables(self._engine)
-        return int(in_transaction(reading(self._engine), lambda one: one.scalar(span)) or 0)
-
-    def cut(self) -> int:
-        """Delete the oldest beyond the bound; the number of them."""
-        if self.waiting() <= self._most:
-            return 0
+        waiting = in_transaction(reading(self._engine), lambda one: one.scalar(span)) or 0
+        if waiting <= self._most:
+            return OutboxDepth(waiting, 0)
         newest = select(func.max(_places)).scalar_subquery()
         old = delete(fact_outbox).where(_places <= newest - self._most)
-        return in_transaction(self._engine, partial(_execute, statement=old))
+        dropped = in_transaction(self._engine, partial(_execute, statement=old))
+        return OutboxDepth(self._most, dropped)
 
 
 def _put(connection: Connection, texts: Sequence[str]) -> None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Engine, Select, select
-from sqlalchemy.exc import ProgrammingError
 
 from angzarr.adapters.sql.engine.engine import build_engine
-from angzarr.adapters.sql.engine.schema import SchemaDatabase
-from angzarr.adapters.sql.engine.statements import insert_into, utc
-from angzarr.adapters.sql.facts.rows import fact_of, key_of, row_of
-from angzarr.adapters.sql.facts.spool import BATCH, MOST, FactSpool
-from angzarr.adapters.sql.facts.tables import FACTS, facts
-from angzarr.errors import Unavailable
+from angzarr.adapters.sql.engine.statements import utc
+from angzarr.adapters.sql.facts.rows import fact_of, key_of
+from angzarr.adapters.sql.facts.sink import SqlFactSink
+from angzarr.adapters.sql.facts.tables import facts
 from angzarr.facts.fact import Fact
-
-_log = logging.getLogger("angzarr.facts")
+from angzarr.facts.spool import BATCH, MOST, FactSpool
 
 
 class SqlFactLog:
@@ -38,10 +33,9 @@ class SqlFactLog:
         migrate: bool = True,
     ) -> None:
         self._engine = build_engine(database) if isinstance(database, str) else database
-        self._database = SchemaDatabase(FACTS, self._engine, migrate=migrate)
-        new = insert_into(self._engine, facts)
-        self._insert = new.on_conflict_do_nothing(index_elements=["id"])
-        self._spool = FactSpool(self._write, most=most, batch=batch)
+        sink = SqlFactSink(self._engine, migrate=migrate)
+        self._database = sink.database
+        self._spool: FactSpool[Fact] = FactSpool(sink.write, most=most, batch=batch)
 
     @property
     def dropped(self) -> int:
@@ -90,40 +84,6 @@ class SqlFactLog:
             msg = f"no fact has the id {id!r}"
             raise LookupError(msg)
         return int(position)
-
-    def _write(self, facts: Sequence[Fact]) -> None:
-        """Write *facts*; raises if the database, not a fact, is at fault."""
-        rows = _rows(facts)
-        try:
-            self._run(rows)
-        except (Unavailable, ProgrammingError):
-            self._database.look_again()  # perhaps the table is gone
-            raise
-        except Exception:  # noqa: BLE001 - one bad row must not hold up all others
-            self._write_each(rows)
-
-    def _write_each(self, rows: Sequence[dict[str, Any]]) -> None:
-        for row in rows:
-            try:
-                self._run([row])
-            except (Unavailable, ProgrammingError):
-                raise
-            except Exception:  # noqa: BLE001 - no try will make the database take it
-                _log.exception("fact_refused: %s", row["id"])
-
-    def _run(self, rows: Sequence[dict[str, Any]]) -> None:
-        if rows:  # without any, SQLAlchemy would insert one row of defaults
-            self._database.write(lambda connection: connection.execute(self._insert, rows))
-
-
-def _rows(facts: Sequence[Fact]) -> list[dict[str, Any]]:
-    rows = []
-    for fact in facts:
-        try:
-            rows.append(row_of(fact))
-        except Exception:  # noqa: BLE001 - its data may do anything when read
-            _log.exception("fact_refused: it cannot be written as a row")
-    return rows
 
 
 def _wanted(equal: Mapping[str, str | None], since: datetime | None) -> Select[Any]:

@@ -53,12 +53,12 @@ class Store(MemoryIdempotencyStore):
             raise StoreUnavailable("it is away")
         return super().claim(claims)
 
-    def settle(self, key, token, ending, /):
+    def settle(self, key, token, ending, /, facts=()):
         if self.dead:
             raise Killed
         if self.away:
             raise StoreUnavailable("it is away")
-        return super().settle(key, token, ending)
+        return super().settle(key, token, ending, facts)
 
 
 class World:

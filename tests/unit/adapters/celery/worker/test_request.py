@@ -32,12 +32,13 @@ from celery.worker.strategy import hybrid_to_proto2
 from kombu.utils.json import dumps
 from tests.unit.adapters.celery import child
 
-from angzarr.adapters.celery.claim_batch import BatchedClaim
+from angzarr.adapters.celery.claim_batch import BatchedClaim, LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, Envelope, delivery_of
 from angzarr.adapters.celery.worker.request import AngzarrRequest
 from angzarr.dead_letters.letter import Reason
+from angzarr.delivery.settle import LeftCompletion
 from angzarr.errors import GivenBack, Postpone, StoreUnavailable
-from angzarr.resilience.idempotency import Claim, Claimed, Fail, Release, Wait
+from angzarr.resilience.idempotency import Claim, Claimed, Complete, Fail, Release, Wait
 from polling import wait_until
 
 
@@ -450,7 +451,7 @@ def test_what_celery_rejects_for_good_is_a_letter_first(app, ended):
 
 def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
     monkeypatch.setattr(
-        app._runtime.settlement._executor.claimer.store, "settle", lambda *_: pytest.fail("twice")
+        app._runtime.settlement._executor.claimer.store, "settle", lambda key, *_: "duty" in key or pytest.fail("twice")
     )
     monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: None)
     request_of().on_failure(None, return_ok=True)
@@ -560,11 +561,11 @@ def test_a_claim_that_could_not_be_given_back_is_the_next_tries_own(ended, app, 
         put.extend(letters)
         return [None]
 
-    def settled(key, token, ending):
+    def settled(key, token, ending, facts=()):
         if refused and isinstance(ending, Release) and store.owns(key, token):
             refused.clear()
             raise StoreUnavailable("so is the store, when the claim is to be given back")
-        return settle(key, token, ending)
+        return settle(key, token, ending, facts)
 
     monkeypatch.setattr(queue, "put", put_later)
     monkeypatch.setattr(store, "settle", settled)
@@ -626,7 +627,7 @@ def succeeded(app, request_of, monkeypatch):
     def make(token="mine", settle_all=store.settle_all):
         def watched(ends):
             held = settle_all(ends)
-            told.append([type(end.ending).__name__ for end in ends])
+            told.append([(type(end.ending).__name__, *end.facts) for end in ends])
             return held
 
         key = f"idempotency:t:{uuid.uuid4()}"
@@ -636,7 +637,8 @@ def succeeded(app, request_of, monkeypatch):
         request._ride = BatchedClaim("mine", key, Claimed(starts=0))
         request._on_ack = lambda *_: told.append("ack")
         request._on_reject = lambda *given: told.append("requeue" if given[-1] else "reject")
-        request.leave_to_ack('"kept"')
+        left = LeftCompletion(Complete(result='"kept"'), ("a fact",))
+        request.leave_to_ack(LeftToAck.of("", left))
         request.acknowledge()
         return store.claim([Claim(key=key, token="another", owner=owner)]) and told
 
@@ -646,7 +648,7 @@ def succeeded(app, request_of, monkeypatch):
 def test_a_success_is_acknowledged_once_its_completion_is_confirmed(succeeded):
     told = succeeded()
     wait_until(lambda: len(told) == 2)
-    assert told == [["Complete"], "ack"]
+    assert told == [[("Complete", "a fact")], "ack"]
 
 
 def test_nothing_is_acknowledged_while_the_claim_store_is_away(succeeded, app):
@@ -665,7 +667,7 @@ def test_nothing_is_acknowledged_while_the_claim_store_is_away(succeeded, app):
     assert told == []
     away.set()
     wait_until(lambda: len(told) == 2)
-    assert told == [["Complete"], "ack"]
+    assert told == [[("Complete", "a fact")], "ack"]
 
 
 def test_a_success_whose_claim_was_taken_over_is_fenced_and_acknowledged(
@@ -675,7 +677,7 @@ def test_a_success_whose_claim_was_taken_over_is_fenced_and_acknowledged(
     monkeypatch.setattr(type(app._runtime.settlement), "note_fenced", lambda *_: noted.append(1))
     told = succeeded(token="a successor's")
     wait_until(lambda: len(told) == 2)
-    assert (told, noted) == ([["Complete"], "ack"], [1])
+    assert (told, noted) == ([[("Complete", "a fact")], "ack"], [1])
 
 
 def test_a_success_whose_claim_cannot_be_ended_goes_back(succeeded, monkeypatch):

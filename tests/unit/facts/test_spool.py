@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.contracts.facts import facts_of
 
-from angzarr.adapters.sql.facts.spool import FactSpool
+from angzarr.facts.spool import FactSpool
 from angzarr.runtime.failures import LogThrottle
 from polling import wait_until
 

@@ -16,11 +16,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import islice
+from typing import Any, Generic, TypeVar
 
-from angzarr.facts.fact import Fact
 from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.facts")
+
+_Fact = TypeVar("_Fact")
 
 #: Facts kept while the sink is away; about 2 kB each, so 40 MB at most.
 MOST = 20_000
@@ -37,7 +39,7 @@ CLOSE_WITHIN = timedelta(seconds=2)
 WRITER_SHARE = 0.8
 
 
-class FactSpool:
+class FactSpool(Generic[_Fact]):
     """Takes facts at once and writes them later, in order, through *write*, which may raise.
 
     *write* must be idempotent: a batch is tried again until it works. When *most* facts wait, the
@@ -46,7 +48,7 @@ class FactSpool:
     """
 
     def __init__(
-        self, write: Callable[[Sequence[Fact]], None], *, most: int = MOST, batch: int = BATCH
+        self, write: Callable[[Sequence[_Fact]], None], *, most: int = MOST, batch: int = BATCH
     ) -> None:
         self._write = write
         self._most = most
@@ -58,7 +60,7 @@ class FactSpool:
 
     def _start_empty(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[Fact] = deque()
+        self._waiting: deque[_Fact] = deque()
         self._writer: threading.Thread | None = None
         self._some = threading.Event()
         self._closing = threading.Event()
@@ -67,7 +69,12 @@ class FactSpool:
         self._seldom_full = LogThrottle()
         self.dropped = 0
 
-    def append(self, facts: Sequence[Fact]) -> None:
+    @property
+    def is_empty(self) -> bool:
+        """True if all that was appended is being written, or is written."""
+        return not self._waiting
+
+    def append(self, facts: Sequence[_Fact]) -> None:
         """Put *facts* last; raises nothing and waits for nothing but other appends."""
         try:
             with self._lock:
@@ -77,7 +84,7 @@ class FactSpool:
             self._some.set()
             if full and self._seldom_full.now():
                 _log.error("facts_dropped: the spool of %d is full, %d dropped so far; is the"
-                           " database of the facts away?", self._most, self.dropped)  # fmt: skip
+                           " place that they go to away?", self._most, self.dropped)  # fmt: skip
         except Exception:  # noqa: BLE001 - a fact must not fail its delivery
             _log.exception("facts_not_spooled")
 
@@ -91,7 +98,7 @@ class FactSpool:
         if writer is not None:
             writer.join(within.total_seconds())
             if writer.is_alive():
-                _log.error("facts_unwritten: the database did not answer in time, some are lost")
+                _log.error("facts_unwritten: their place did not answer in time, some are lost")
 
     def _drop_oldest(self) -> bool:
         over = len(self._waiting) - self._most
@@ -116,7 +123,7 @@ class FactSpool:
             elif self._ended():
                 return
 
-    def _next(self) -> list[Fact]:
+    def _next(self) -> list[_Fact]:
         with self._lock:
             batch = list(islice(self._waiting, self._batch))
             for _ in batch:
@@ -133,7 +140,7 @@ class FactSpool:
             self._writer = None
             return True
 
-    def _deliver(self, batch: Sequence[Fact]) -> None:
+    def _deliver(self, batch: Sequence[_Fact]) -> None:
         wait = FIRST_WAIT
         while not self._written(batch):
             if self._closing.is_set() and time.monotonic() >= self._deadline:
@@ -142,7 +149,7 @@ class FactSpool:
             self._pause(wait * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
             wait = min(2 * wait, LONGEST_WAIT)
 
-    def _written(self, batch: Sequence[Fact]) -> bool:
+    def _written(self, batch: Sequence[_Fact]) -> bool:
         try:
             self._write(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, the facts are kept
@@ -157,7 +164,7 @@ class FactSpool:
         left = self._deadline - time.monotonic()
         time.sleep(max(0.0, min(seconds, left)))
 
-    def _lose(self, batch: Sequence[Fact]) -> None:
+    def _lose(self, batch: Sequence[_Fact]) -> None:
         with self._lock:
             lost = len(batch) + len(self._waiting)
             self._waiting.clear()
@@ -165,7 +172,7 @@ class FactSpool:
         _log.error("facts_lost: %d could not be written before the process ended", lost)
 
 
-def _if_alive(known: weakref.ref[FactSpool], call: Callable[[FactSpool], None]) -> None:
+def _if_alive(known: weakref.ref[FactSpool[Any]], call: Callable[[FactSpool[Any]], None]) -> None:
     spool = known()
     if spool is not None:
         call(spool)

@@ -1,0 +1,87 @@
+"""Fact wiring: from settings to fact logs, and to the relay that moves facts out of an outbox."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from angzarr.facts.fact import FactLog
+from angzarr.facts.relay import FactRelay, RelayDuty
+from angzarr.runtime.processes import PeriodicThread
+from angzarr.settings.settings import Settings
+from angzarr.wiring.stores import Claims, facts_url, sql_engine
+from angzarr.wiring.telemetry import METRICS
+
+#: The duty of a fleet to move facts; claims of other apps in the same tables share their outbox.
+_DUTY: Final = "fact_relay"
+
+
+def open_facts(
+    settings: Settings, broker: str, claims: Callable[[], Claims] | None = None
+) -> FactLog:
+    """The fact log: SQL where a URL is set or the broker is embedded, else log lines.
+
+    With the *claims* of a worker, facts for SQL are kept beside them first, and a relay moves them.
+    """
+    url = facts_url(settings, broker)
+    sinks: list[FactLog] = []
+    if url and url.startswith("memory"):
+        sinks.append(importlib.import_module("angzarr.adapters.memory.facts").shared(url))
+    elif url:
+        sql = importlib.import_module("angzarr.adapters.sql.facts.log")
+        log = sql.SqlFactLog(sql_engine(url), migrate=settings.facts.migrate)
+        sinks.append(log if claims is None else _carried(claims(), log))
+    if settings.facts.log or (settings.facts.log is None and not sinks):
+        log = importlib.import_module("angzarr.adapters.structlog.own_lines")
+        sinks.append(log.StructlogFactLog())
+    if settings.facts.opentelemetry:
+        exported = importlib.import_module("angzarr.adapters.opentelemetry.fact_logs")
+        sinks.append(exported.OpenTelemetryFactLog())
+    fan_out = importlib.import_module("angzarr.adapters.memory.facts")
+    return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)
+
+
+def _carried(claims: Claims, log: FactLog) -> FactLog:
+    over = importlib.import_module("angzarr.facts.outbox_log")
+    carried: FactLog = over.OutboxFactLog(claims.outbox, otherwise=log, keeps=claims.keeps_facts)
+    return carried
+
+
+class FactRelayThread(PeriodicThread):
+    """Runs a `FactRelay`, and closes its connections to the sink."""
+
+    def __init__(self, relay: FactRelay, close: Callable[[], None]) -> None:
+        self.relay = relay
+        self._close = close
+        super().__init__("angzarr-facts", lambda _stopping: relay)
+
+    def end(self) -> None:
+        """Move what waits, and take no more turns."""
+        super().end()
+        self._close()
+
+
+def open_relay_thread(
+    settings: Settings, broker: str, claims: Claims, duty_of: Callable[[str], RelayDuty]
+) -> FactRelayThread | None:
+    """The thread of a worker that moves facts to SQL; None where there is no such place.
+
+    *duty_of* says which worker of the fleet does.
+    """
+    url = facts_url(settings, broker)
+    if not url or url.startswith("memory") or not claims.keeps_facts():
+        return None
+    sink = importlib.import_module("angzarr.adapters.sql.facts.sink").SqlFactSink(
+        sql_engine(url), migrate=settings.facts.migrate
+    )
+    relay = FactRelay(outbox=claims.outbox, sink=sink, duty=duty_of(_DUTY), chance=random.random)
+    _meters().observe(relay.counts)
+    return FactRelayThread(relay, sink.close)
+
+
+def _meters() -> Any:
+    return importlib.import_module("angzarr.adapters.opentelemetry.fact_meters").FactMeters(
+        METRICS.provider()
+    )
