@@ -27,6 +27,7 @@ _OPTIONAL: Final = (
     "config_version", "resolves",
 )  # fmt: skip
 _PARTIES: Final = ("from_entity", "to_entity")
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 #: Digits before or behind the point of an amount.
 _LARGEST: Final = 100
 
@@ -73,8 +74,13 @@ def fact_from_text(text: str) -> Fact:
 
 def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
     """*value* as pure JSON; what has no JSON form (money, times, NaN) is its text."""
+    kind = type(value)  # nearly all are one of these
+    if kind is str:
+        return clean(value)
+    if value is None or kind is int or kind is bool:
+        return value
     match value:
-        case None | bool() | int():
+        case bool() | int():
             return value
         case float() if math.isfinite(value):
             return value
@@ -90,11 +96,13 @@ def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 def clean(value: str) -> str:
     """*value* without what PostgreSQL or UTF-8 cannot hold: NUL and lone surrogates."""
+    if value.isascii() and "\x00" not in value:
+        return value
     return value.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 def _line(said: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    return json.dumps({**said, "data": plain(data)}, separators=(",", ":"))
+    return _ENCODE({**said, "data": plain(data)})
 
 
 def _said_of(cost: Cost) -> dict[str, str]:

@@ -64,9 +64,9 @@ class RedisFactOutbox:
 
     def trim(self) -> OutboxDepth:
         """How many wait, and how many were dropped since the last call."""
-        asked = ("XLEN", self._stream), ("GETDEL", f"{self._stream}:dropped")
-        waiting, dropped = self._client.execute_many(asked)
-        return OutboxDepth(int(waiting), int(dropped or 0))
+        waiting = int(self._client.execute("XLEN", self._stream))
+        dropped = int(self._client.execute("GETDEL", f"{self._stream}:dropped") or 0)
+        return OutboxDepth(waiting, dropped)
 
 
 def _line(fields: Sequence[str]) -> str:
