@@ -99,7 +99,7 @@ def test_what_every_delivery_said_is_a_fact(angzarr_worker, outside, facts):
     outside.answers["payments"] = [ConnectionError("away"), None]
     angzarr_worker.publish(placed(), id="e-1")
     told = facts.where(tool_id="orders.charge_customer")
-    assert [one.subtype for one in told] == ["transient", "handled"]
+    assert [one.subtype for one in told] == ["tool_failure", "handled"]
 
 
 # -- after somebody has mended it ------------------------------------------------------------

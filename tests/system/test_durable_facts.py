@@ -1,4 +1,4 @@
-"""Facts for SQL outlive any kill: they ride in the ending of their claim, and a relay moves them."""
+"""Facts for SQL outlive any kill: a claim's ending keeps them, and a relay moves them."""
 
 from __future__ import annotations
 

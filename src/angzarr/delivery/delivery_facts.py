@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.metadata import trace_id
@@ -21,16 +21,88 @@ from angzarr.delivery.delivery import (
 from angzarr.errors import text_of
 from angzarr.events.event import Event
 from angzarr.facts.fact import Fact
+from angzarr.resilience.category import Category
 from angzarr.resilience.taxonomy import Classification
 
 _FAILED = (Retried, DeadLettered)
+_RESOLVING = (Handled, Skipped)
+
+#: Codes of errors by which a dependency says that it was asked too often.
+_RATE_LIMITS: Final = frozenset({
+    "HTTP_429", "GRPC_RESOURCE_EXHAUSTED", "POOL_EXHAUSTED", "THROTTLING_QUOTA_EXCEEDED",
+    "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException",
+    "RequestThrottled", "TooManyRequestsException", "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded", "BandwidthLimitExceeded", "LimitExceededException", "SlowDown",
+    "EC2ThrottledException",
+})  # fmt: skip
+#: Codes of errors of which the only news is that time ran out.
+_TIMEOUTS: Final = frozenset({
+    "TIMEOUT", "TIME_LIMIT", "HTTP_408", "HTTP_504", "GRPC_DEADLINE_EXCEEDED", "ETIMEDOUT",
+    "RequestTimeout", "RequestTimeoutException",
+})  # fmt: skip
+_BY_CATEGORY: Final = {
+    Category.SERVER: "external",
+    Category.EXTERNAL: "external",
+    Category.CLIENT: "validation",
+    Category.INTEGRITY: "validation",
+}
+
+
+def error_subtype(category: Category, code: str) -> str:
+    """The kind of an error in facts: rate_limit, timeout, external, validation or tool_failure.
+
+    `data` has the category itself, as `error_type`, and the code.
+    """
+    if code in _RATE_LIMITS:
+        return "rate_limit"
+    if code in _TIMEOUTS:
+        return "timeout"
+    return _BY_CATEGORY.get(category, "tool_failure")
+
+
+def retry_fact_id(key: str, replay: int, attempt: int) -> str:
+    """The id of the fact that this attempt of the event of claim *key* failed, and is repeated.
+
+    It names no delivery: the same attempt, run again after a kill, is the same fact.
+    """
+    return f"{key}:{replay}.{attempt}:retried"
+
+
+def letter_fact_id(letter: str) -> str:
+    """The id of the fact of the letter with this id, which names event, handler and replay."""
+    return f"{letter}:dead_lettered"
+
+
+def resolved_by(delivery: Delivery) -> str | None:
+    """The id of the error fact that a good end of *delivery* resolves; None: there was no error.
+
+    That is the attempt before it, or else the letter that it was replayed from.
+    """
+    if delivery.attempt > 1:
+        return retry_fact_id(delivery.key, delivery.position.replay, delivery.attempt - 1)
+    return None if delivery.letter_id is None else letter_fact_id(delivery.letter_id)
+
+
+def _id(delivery: Delivery, outcome: Outcome, word: str) -> str:
+    match outcome:
+        case Handled():  # nearly all are
+            return f"{delivery.token}:{word}"
+        case Retried():
+            return retry_fact_id(delivery.key, delivery.position.replay, delivery.attempt)
+        case DeadLettered(letter=letter):
+            return letter_fact_id(letter.id)
+        case _:
+            return f"{delivery.token}:{word}"
 
 
 def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
-    """The fact that *delivery* ended as *outcome*; its id is the same when repeated."""
+    """The fact that *delivery* ended as *outcome*; its id is the same when repeated.
+
+    An end that is good names the error that it resolved.
+    """
     word = WORDS[type(outcome)]
     return Fact(
-        id=f"{delivery.token}:{word}",
+        id=_id(delivery, outcome, word),
         type="error" if isinstance(outcome, _FAILED) else "lifecycle",
         subtype=_subtype(outcome),
         at=at,
@@ -39,6 +111,7 @@ def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
         tool_id=delivery.handler,
         event_id=delivery.event.id,
         trace_id=_trace_id(delivery.event),
+        resolves=resolved_by(delivery) if isinstance(outcome, _RESOLVING) else None,
         data=_common(delivery, word) | _details(outcome),
     )
 
@@ -130,6 +203,8 @@ def details_of(letter: DeadLetter) -> dict[str, Any]:
         "queue_name": letter.message.queue,
         "letter_id": letter.id,
         "reason": letter.reason.value,
+        "category": letter.category,
+        "max_retries": max(letter.attempts - 1, 0) if letter.reason is Reason.EXHAUSTED else None,
         "resolved": False,
     }
 
@@ -141,7 +216,7 @@ def _subtype(outcome: Outcome) -> str:
         case DeadLettered(letter=letter) if letter.reason is Reason.EXHAUSTED:
             return "max_retries_exceeded"
         case Retried(seen=seen):
-            return seen.category.value
+            return error_subtype(seen.category, seen.code)
         case DeadLettered(letter=letter):
             return letter.reason.value
         case _:

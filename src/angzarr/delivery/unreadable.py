@@ -24,7 +24,7 @@ from angzarr.dead_letters.letter import (
 )
 from angzarr.dead_letters.queue import DeadLetterQueue, put_one
 from angzarr.delivery.delivery import Delivery, position_of
-from angzarr.delivery.delivery_facts import details_of, fenced_fact
+from angzarr.delivery.delivery_facts import details_of, fenced_fact, letter_fact_id
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.letter_builder import DeadLetterBuilder, component_type_of
 from angzarr.errors import text_of
@@ -130,7 +130,7 @@ def _id(domain: str, message: Message) -> str:
 
 def _fact(letter: DeadLetter) -> Fact:
     return Fact(
-        id=f"{letter.id}:dead_lettered",
+        id=letter_fact_id(letter.id),
         type="error",
         subtype=letter.reason.value,
         at=letter.sent_to_dlq_at,

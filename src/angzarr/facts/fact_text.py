@@ -74,13 +74,17 @@ def fact_from_text(text: str) -> Fact:
 
 def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
     """*value* as pure JSON; what has no JSON form (money, times, NaN) is its text."""
-    kind = type(value)  # nearly all are one of these
+    kind = type(value)
     if kind is str:
         return clean(value)
-    if value is None or kind is int or kind is bool:
+    if value is None or kind is int or kind is bool:  # nearly all are one of these
         return value
+    return _plain(value, depth)
+
+
+def _plain(value: Any, depth: int) -> Any:
     match value:
-        case bool() | int():
+        case int():
             return value
         case float() if math.isfinite(value):
             return value

@@ -6,26 +6,47 @@ import json
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from angzarr.delivery.delivery import WORDS, Refused, Superseded
-from angzarr.delivery.delivery_facts import fact_of, fenced_fact
+from angzarr.delivery.delivery import WORDS, Refused, Retried, Superseded
+from angzarr.delivery.delivery_facts import (
+    error_subtype,
+    fact_of,
+    fenced_fact,
+    letter_fact_id,
+    retry_fact_id,
+)
 from angzarr.errors import GiveUp, Postpone, Skip
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
+from angzarr.resilience.category import Category, Classification
+from angzarr.resilience.idempotency import key_for
 
 TWICE = Policy(
     name="twice", base=timedelta(seconds=1), max_delay=timedelta(seconds=1), max_attempts=2,
 )  # fmt: skip
 
 
-def taken(world, error, **headers):
+def ending(world, *errors):
+    """Let the handler's runs end so, one after the other; None: well."""
+    left = list(errors)
+
     def call(_data, _context):
-        if error:
+        if error := left.pop(0):
             raise error
 
     world.handler(call, policy=TWICE)
-    world.take(**headers)
+
+
+def last_fact(world, delivery=None, **headers):
+    world.take(*([] if delivery is None else [delivery]), **headers)
     return world.journal.facts[-1]
+
+
+def taken(world, error, **headers):
+    ending(world, error)
+    return last_fact(world, **headers)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +55,7 @@ def taken(world, error, **headers):
         (None, "lifecycle", "handled", "handled"),
         (Skip("no"), "lifecycle", "skipped", "skipped"),
         (Postpone(1), "lifecycle", "postponed", "postponed"),
-        (ConnectionResetError(), "error", "transient", "retried"),
+        (ConnectionResetError(), "error", "tool_failure", "retried"),
         (GiveUp("no"), "error", "refused", "dead_lettered"),
     ],
 )
@@ -62,7 +83,8 @@ def test_a_retry_says_its_error_and_its_delay_in_milliseconds(world):
 
 
 def test_the_last_attempt_is_max_retries_exceeded_and_names_its_letter(world):
-    taken(world, ConnectionResetError("gone"))
+    ending(world, ConnectionResetError("gone"), ConnectionResetError("gone"))
+    last_fact(world)
     world.clock.sleep(timedelta(seconds=5))
     world.take(world.last_copy())
     fact = world.journal.facts[-1]
@@ -97,3 +119,103 @@ def test_every_outcome_has_a_word(world):
     assert set(WORDS.values()) == {
         "handled", "duplicate", "skipped", "postponed", "parked", "retried", "dead_lettered",
     }  # fmt: skip
+
+
+# -- what an error is, and what resolved it ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("category", "code", "subtype"),
+    [
+        (Category.TRANSIENT, "HTTP_429", "rate_limit"),
+        (Category.TRANSIENT, "ThrottlingException", "rate_limit"),
+        (Category.TRANSIENT, "TIMEOUT", "timeout"),
+        (Category.SERVER, "HTTP_504", "timeout"),
+        (Category.SERVER, "HTTP_500", "external"),
+        (Category.EXTERNAL, "TLS", "external"),
+        (Category.CLIENT, "HTTP_422", "validation"),
+        (Category.INTEGRITY, "SQLSTATE_23505", "validation"),
+        (Category.TRANSIENT, "CONNECTION", "tool_failure"),
+        (Category.UNKNOWN, "UNKNOWN", "tool_failure"),
+    ],
+)
+def test_an_error_has_one_of_five_kinds(category, code, subtype):
+    assert error_subtype(category, code) == subtype
+
+
+@given(st.sampled_from(Category), st.text(max_size=20))
+def test_every_error_has_a_kind(category, code):
+    kinds = {"rate_limit", "timeout", "external", "validation", "tool_failure"}
+    assert error_subtype(category, code) in kinds
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=5), st.text(max_size=5), st.integers(0, 20), st.integers(1, 20)),
+        unique=True,
+    )
+)
+def test_no_two_attempts_share_the_id_of_their_error(attempts):
+    ids = {
+        retry_fact_id(key_for(handler, event), replay, attempt)
+        for handler, event, replay, attempt in attempts
+    }
+    assert len(ids) == len(attempts)
+
+
+def test_an_attempt_that_failed_again_after_a_kill_is_the_same_fact(world):
+    ending(world, ConnectionResetError(), ConnectionResetError())
+    first = last_fact(world)
+    world.journal.facts.clear()
+    other = world.delivery()
+    assert other.token != world.delivery().token
+    retried = Retried(
+        delay=timedelta(0),
+        error=ConnectionResetError(),
+        seen=Classification(category=Category.TRANSIENT),
+        max_attempts=2,
+    )
+    assert fact_of(other, retried, world.clock.now()).id == first.id
+
+
+def test_a_retry_that_succeeds_names_the_error_that_it_resolved(world):
+    ending(world, ConnectionResetError(), None)
+    failed = last_fact(world)
+    world.clock.sleep(timedelta(seconds=5))
+    well = last_fact(world, world.last_copy())
+    assert (well.subtype, well.resolves) == ("handled", failed.id)
+    assert failed.resolves is None
+
+
+@pytest.mark.parametrize("error", [None, Skip("no")])
+def test_a_replay_that_ends_well_names_the_fact_of_its_letter(world, error):
+    ending(world, GiveUp("no"), error)
+    dead = last_fact(world)
+    letter = world.journal.letters[0].id
+    assert dead.id == letter_fact_id(letter)
+    replayed = last_fact(world, **{names.REPLAY: 1, names.LETTER_ID: letter})
+    assert replayed.resolves == dead.id
+
+
+def test_a_replay_that_fails_resolves_nothing(world):
+    replayed = taken(world, GiveUp("no"), **{names.REPLAY: 1, names.LETTER_ID: "letter"})
+    assert replayed.resolves is None
+    assert replayed.id != letter_fact_id("letter")
+
+
+def test_a_first_success_resolves_nothing(world):
+    assert taken(world, None).resolves is None
+
+
+def test_used_up_retries_say_how_many_there_were(world):
+    ending(world, ConnectionResetError("gone"), ConnectionResetError("gone"))
+    last_fact(world)
+    world.clock.sleep(timedelta(seconds=5))
+    world.take(world.last_copy())
+    data = world.journal.facts[-1].data
+    assert (data["max_retries"], data["error_type"], data["category"]) == (
+        1,
+        "terminal",
+        "transient",
+    )
+    assert {"queue_name", "message_id", "letter_id"} <= data.keys()

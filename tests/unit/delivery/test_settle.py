@@ -168,7 +168,7 @@ def test_the_copy_comes_first_and_the_claim_ends_last(world, error, outcome, lef
         (None, "handled"),
         (Skip("no"), "skipped"),
         (GiveUp("no"), "refused"),
-        (ConnectionResetError(), "transient"),
+        (ConnectionResetError(), "tool_failure"),
         (Postpone(1), "postponed"),
     ],
 )

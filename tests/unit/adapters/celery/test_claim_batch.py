@@ -228,9 +228,8 @@ def test_an_answer_reaches_the_child_as_it_is(answer):
 
 
 def test_a_completion_reaches_the_parent_with_the_result():
-    left = pickle.loads(
-        pickle.dumps(LeftToAck.of("None", LeftCompletion(Complete(result="1"), ("a",))))
-    )
+    given = LeftToAck.of("None", LeftCompletion(Complete(result="1"), ("a",)))
+    left = pickle.loads(pickle.dumps(given))  # noqa: S301
     assert type(left) is LeftToAck
     assert (str(left), left.kept, left.facts) == ("None", "1", ("a",))
 

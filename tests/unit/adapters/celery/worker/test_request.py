@@ -451,7 +451,9 @@ def test_what_celery_rejects_for_good_is_a_letter_first(app, ended):
 
 def test_what_a_child_returned_is_left_alone(app, request_of, monkeypatch):
     monkeypatch.setattr(
-        app._runtime.settlement._executor.claimer.store, "settle", lambda key, *_: "duty" in key or pytest.fail("twice")
+        app._runtime.settlement._executor.claimer.store,
+        "settle",
+        lambda key, *_: "duty" in key or pytest.fail("twice"),
     )
     monkeypatch.setattr(Request, "on_failure", lambda *_args, **_options: None)
     request_of().on_failure(None, return_ok=True)
