@@ -96,7 +96,7 @@ def side_of(
     raw = _published(sender, publish, events)
     cache = CompletedCache(ReadyStore())
     nobody = cast("Any", None)
-    claims = Claims(cache, MemoryOwnerLeases(), nobody, nobody, nobody)  # no fleet, log or pin
+    claims = Claims(cache, MemoryOwnerLeases(), *[nobody] * 4)  # no fleet, log, pin or fact
     parts = app._parts  # noqa: SLF001 - the one seam
     parts._claims = OncePerProcess(lambda: claims)  # noqa: SLF001
     app.conf.task_ignore_result = True

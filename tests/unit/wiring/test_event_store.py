@@ -19,6 +19,7 @@ from angzarr.aggregates.book import Address, Decision, Head, Write
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.settings.settings import load
+from angzarr.wiring.delivery import open_book_threads
 from angzarr.wiring import event_store as books_wiring
 
 POSTGRES = "postgresql+psycopg://us:s3cret@127.0.0.1:1/angzarr"
@@ -196,4 +197,4 @@ def test_a_worker_that_ends_lets_the_database_of_its_books_go(tmp_path):
 
 def test_one_without_aggregates_has_none_to_forget():
     with apps(broker="memory://", store="memory://") as make:
-        assert make()._runtime._open_book_threads() == []
+        assert open_book_threads(make()._parts) == []

@@ -8,7 +8,7 @@ import pytest
 from tests.adapters.test_sql_facts import engine, ids, log, url  # noqa: F401 - fixtures
 from tests.contracts.facts import AT, a_fact
 
-from angzarr.adapters.sql.facts.pruning import FactPruner
+from angzarr.adapters.sql.facts.pruner import FactPruner
 from angzarr.errors import Unavailable
 
 
