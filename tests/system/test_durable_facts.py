@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 
@@ -22,11 +23,17 @@ def facts_url(tmp_path):
     return f"sqlite:///{tmp_path}/facts.db"
 
 
-@pytest.fixture
-def log(facts_url):
-    engine = build_engine(facts_url)
+@contextmanager
+def closing_log(url):
+    engine = build_engine(url)
     yield SqlFactLog(engine)
     engine.dispose()
+
+
+@pytest.fixture
+def log(facts_url):
+    with closing_log(facts_url) as log:
+        yield log
 
 
 def told(log, site, subtype="handled") -> Counter[int]:
@@ -57,3 +64,28 @@ def test_every_completed_event_has_its_fact_once_whoever_is_killed(
         wait_until(lambda: set(range(published)) <= set(handled(site)), "all to be handled")
         wait_until(lambda: set(told(log, site)) == set(range(published)), "all facts to arrive")
     assert told(log, site) == Counter(range(published)), "each once"
+
+
+def test_facts_wait_beside_the_claims_while_their_database_is_away(make_site, tmp_path):
+    """No delivery waits for it, and a kill meanwhile loses none; what comes later moves them."""
+    folder = tmp_path / "not yet"
+    site = make_site(ANGZARR_FACTS__URL=f"sqlite:///{folder}/facts.db")
+    with site.worker() as victim:
+        publish(site, range(EVENTS), fate="slow", seconds=0.01)
+        wait_handled(site, EVENTS)
+        wait_until(lambda: "facts_delayed" in site.text(), "the relay to say why")
+        os.killpg(victim.pid, signal.SIGKILL)
+    folder.mkdir()
+    with site.worker(), closing_log(f"sqlite:///{folder}/facts.db") as log:
+        wait_until(lambda: set(told(log, site)) == set(range(EVENTS)), "all facts to arrive")
+        assert told(log, site) == Counter(range(EVENTS))
+
+
+def test_a_worker_that_ends_in_order_leaves_no_fact_behind(make_site, log, facts_url):
+    site = make_site(ANGZARR_FACTS__URL=facts_url)
+    with site.worker() as worker:
+        publish(site, range(EVENTS), fate="slow", seconds=0.001)
+        wait_handled(site, EVENTS)
+        worker.terminate()
+        worker.wait(60)
+    assert told(log, site) == Counter(range(EVENTS))
