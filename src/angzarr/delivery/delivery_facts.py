@@ -19,6 +19,7 @@ from angzarr.delivery.delivery import (
     Skipped,
 )
 from angzarr.errors import text_of
+from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.facts.fact import Fact
 from angzarr.resilience.category import Category
@@ -26,6 +27,8 @@ from angzarr.resilience.taxonomy import Classification
 
 _FAILED = (Retried, DeadLettered)
 _RESOLVING = (Handled, Skipped)
+#: The outcomes of a delivery that had its turn.
+_RAN = (Handled, Skipped, Retried, DeadLettered)
 
 #: Codes of errors by which a dependency says that it was asked too often.
 _RATE_LIMITS: Final = frozenset({
@@ -95,6 +98,14 @@ def _id(delivery: Delivery, outcome: Outcome, word: str) -> str:
             return f"{delivery.token}:{word}"
 
 
+def facts_of(delivery: Delivery, outcome: Outcome, at: datetime) -> list[Fact]:
+    """The fact of *outcome*; before it, at a replay's first attempt, that of the replay."""
+    fact = fact_of(delivery, outcome, at)
+    if delivery.letter_id is None or delivery.attempt > 1 or not isinstance(outcome, _RAN):
+        return [fact]
+    return [_replay_fact(delivery, delivery.letter_id, at), fact]
+
+
 def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
     """The fact that *delivery* ended as *outcome*; its id is the same when repeated.
 
@@ -113,6 +124,29 @@ def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
         trace_id=_trace_id(delivery.event),
         resolves=resolved_by(delivery) if isinstance(outcome, _RESOLVING) else None,
         data=_common(delivery, word) | _details(outcome),
+    )
+
+
+def _replay_fact(delivery: Delivery, letter: str, at: datetime) -> Fact:
+    """The fact that a dead letter was sent again and has come; one for each replay."""
+    event, queue = delivery.event, delivery.message.headers.get(names.QUEUE)
+    return Fact(
+        id=f"{letter}:dlq_retry:{delivery.position.replay}",
+        type="lifecycle",
+        subtype="dlq_retry",
+        at=at,
+        tenant_id=event.tenant_id,
+        entity_id=event.root,
+        tool_id=delivery.handler,
+        event_id=event.id,
+        trace_id=_trace_id(event),
+        data={
+            "dlq_message_id": letter,
+            "original_queue": queue if isinstance(queue, str) else delivery.message.queue,
+            "reason": f"replay {delivery.position.replay}",
+            "message_id": delivery.message.id,
+            "replay": delivery.position.replay,
+        },
     )
 
 

@@ -34,7 +34,7 @@ from angzarr.delivery.delivery import (
     Skipped,
     Superseded,
 )
-from angzarr.delivery.delivery_facts import fact_of, fenced_fact
+from angzarr.delivery.delivery_facts import facts_of, fenced_fact
 from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
 from angzarr.errors import BrokerUnavailable, GiveUp, is_absence
@@ -173,7 +173,7 @@ class Settler:
         return ours
 
     def _completion(self, delivery: Delivery, outcome: Handled, now: datetime) -> ClaimEnd:
-        facts = self.facts.carry([fact_of(delivery, outcome, now)], before_ack=True)
+        facts = self.facts.carry(facts_of(delivery, outcome, now), before_ack=True)
         return ClaimEnd(delivery.key, delivery.token, Complete(result=outcome.result), facts)
 
     def is_local(self, delivery: Delivery, outcome: Outcome) -> bool:
@@ -276,11 +276,11 @@ class Settler:
         self._tell(delivery, outcome)
         if is_left_to_ack(delivery, outcome):
             return True  # its fact too: see `leave`
-        fact = fact_of(delivery, outcome, self.clock.now())
+        facts = facts_of(delivery, outcome, self.clock.now())
         if ending is None:
-            self.facts.append([fact])
+            self.facts.append(facts)
             return True
-        if self.store.settle(delivery.key, delivery.token, ending, self.facts.carry([fact])):
+        if self.store.settle(delivery.key, delivery.token, ending, self.facts.carry(facts)):
             return True
         self._fenced(delivery)
         return False
@@ -297,8 +297,8 @@ class Settler:
         completion = left_to_ack(delivery, outcome)
         if completion is None or outcome is None:
             return None
-        fact = fact_of(delivery, outcome, self.clock.now())
-        return LeftCompletion(completion, self.facts.carry([fact], before_ack=True))
+        facts = facts_of(delivery, outcome, self.clock.now())
+        return LeftCompletion(completion, self.facts.carry(facts, before_ack=True))
 
     def complete(self, delivery: Delivery, left: LeftCompletion) -> None:
         """Make a completion true that could not be left to the acknowledgement after all."""

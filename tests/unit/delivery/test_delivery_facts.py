@@ -197,6 +197,31 @@ def test_a_replay_that_ends_well_names_the_fact_of_its_letter(world, error):
     assert replayed.resolves == dead.id
 
 
+def test_a_replay_is_a_fact_that_names_its_letter_and_where_that_came_from(world):
+    where = {names.REPLAY: 2, names.LETTER_ID: "letter", names.QUEUE: "first"}
+    taken(world, ConnectionResetError(), **where)
+    retry, failed = world.journal.facts
+    assert (retry.id, retry.subtype, retry.type) == ("letter:dlq_retry:2", "dlq_retry", "lifecycle")
+    wanted = {"dlq_message_id": "letter", "original_queue": "first", "reason": "replay 2"}
+    assert wanted.items() <= retry.data.items()
+    assert failed.subtype == "tool_failure"
+
+
+def test_only_the_first_attempt_of_a_replay_tells_of_it(world):
+    ending(world, ConnectionResetError(), None)
+    world.take(**{names.REPLAY: 2, names.LETTER_ID: "letter"})
+    world.clock.sleep(timedelta(seconds=5))
+    world.take(world.last_copy())
+    told = [fact.subtype for fact in world.journal.facts]
+    assert told == ["dlq_retry", "tool_failure", "handled"]
+
+
+@pytest.mark.parametrize("queue", [7, ["x"], None])
+def test_a_hostile_queue_in_a_replays_headers_is_not_believed(world, queue):
+    taken(world, None, **{names.LETTER_ID: "letter", names.QUEUE: queue})
+    assert isinstance(world.journal.facts[0].data["original_queue"], str)
+
+
 def test_a_replay_that_fails_resolves_nothing(world):
     replayed = taken(world, GiveUp("no"), **{names.REPLAY: 1, names.LETTER_ID: "letter"})
     assert replayed.resolves is None

@@ -19,8 +19,8 @@ from angzarr.aggregates.book import Address, Decision, Head, Write
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.settings.settings import load
-from angzarr.wiring.delivery import open_book_threads
 from angzarr.wiring import event_store as books_wiring
+from angzarr.wiring.delivery import open_book_threads
 
 POSTGRES = "postgresql+psycopg://us:s3cret@127.0.0.1:1/angzarr"
 BROKERS = ["redis://127.0.0.1:1", "amqp://127.0.0.1:1", "sqs://", "rediss://x", "sentinel://x"]
