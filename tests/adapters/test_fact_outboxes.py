@@ -18,6 +18,7 @@ from angzarr.adapters.sql.delivery.claim_tables import create_tables, fact_outbo
 from angzarr.adapters.sql.delivery.fact_outbox import SqlFactOutbox
 from angzarr.adapters.sql.delivery.idempotency import SqlIdempotencyStore
 from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.errors import StoreUnavailable
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Complete
 
@@ -84,6 +85,44 @@ class OnRedis(FactOutboxContract):
 class TestRedisFactOutbox(OnRedis):
     def test_a_server_that_is_no_cluster_has_one(self, outbox):
         assert outbox.is_open()
+
+    def test_a_node_of_a_cluster_has_none_and_an_absent_server_is_asked_again(self):
+        answers = [StoreUnavailable("away"), "# Cluster\r\ncluster_enabled:1\r\n"]
+
+        class Client:
+            def execute(self, *command):
+                assert command == ("INFO", "cluster")
+                answer = answers.pop(0)
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+
+        outbox = RedisFactOutbox(Client(), prefix="p")
+        assert outbox.is_open(), "then the claim fails too, and is tried again"
+        assert not outbox.is_open()
+        assert not outbox.is_open(), "it is asked once"
+
+    def test_a_user_without_the_right_to_streams_loses_facts_and_no_claim(
+        self, redis_url, client, prefix
+    ):
+        with redis.Redis.from_url(redis_url) as direct:
+            direct.acl_setuser(
+                prefix,
+                enabled=True,
+                passwords=["+secret"],
+                keys=["*"],
+                categories=["+@all", "-@stream"],
+            )
+            bare = redis_url.rpartition("@")[2].rpartition("//")[2]
+            limited = RedisClient(f"redis://{prefix}:secret@{bare}")
+            try:
+                store = RedisIdempotencyStore(limited, prefix=prefix)
+                assert store.settle(claimed(store), "mine", Complete(), ["a"])
+                with pytest.raises(StoreUnavailable):
+                    store.outbox.read(1)
+            finally:
+                limited.close()
+                direct.acl_deluser(prefix)
 
     def test_a_key_of_another_program_costs_facts_and_no_claim(
         self, outbox, store, redis_url, prefix

@@ -1,8 +1,8 @@
 -- Put facts into their outbox, and drop the oldest beyond its bound.
 -- KEYS[1] the stream
 -- ARGV    most facts that wait, then their lines
--- A stream that cannot be written to (it is another program's key) costs facts and nothing else:
--- they are counted as dropped.
+-- A stream that cannot be written to (it is another program's key, or the user has no right to it)
+-- costs facts and nothing else: they are counted as dropped.
 local stream, most, dropped = KEYS[1], tonumber(ARGV[1]), 0
 for i = 2, #ARGV do
   local put = redis.pcall('XADD', stream, '*', 'fact', ARGV[i])
@@ -12,9 +12,10 @@ for i = 2, #ARGV do
 end
 local length = redis.pcall('XLEN', stream)
 if type(length) == 'number' and length > most then
-  dropped = dropped + redis.call('XTRIM', stream, 'MAXLEN', '~', most)
+  local trimmed = redis.pcall('XTRIM', stream, 'MAXLEN', '~', most)
+  dropped = dropped + (tonumber(trimmed) or 0)
 end
 if dropped > 0 then
-  redis.call('INCRBY', stream .. ':dropped', dropped)
+  redis.pcall('INCRBY', stream .. ':dropped', dropped)
 end
 return dropped

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.adapters.deliveries import AT, a_delivery, all_outcomes, dead_lettered, retried
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.opentelemetry.fact_meters import FactMeters
 from angzarr.adapters.opentelemetry.meters import (
     BreakerMeters,
     ClockMeters,
@@ -16,6 +17,7 @@ from angzarr.adapters.opentelemetry.traces import OpenTelemetryHook
 from angzarr.dead_letters.letter import Reason
 from angzarr.delivery.delivery import Handled
 from angzarr.delivery.invoke import Hooks
+from angzarr.facts.relay import RelayCounts
 from angzarr.ordering.lane_view import OrderingSample
 from angzarr.resilience.breaker import Breakers, BreakerSettings
 
@@ -238,6 +240,17 @@ def test_breakers_that_nobody_holds_are_not_told_any_more(meters, read):
     assert read("circuit_breaker_state", "service") == {"well": 0}
     del breakers
     assert read("circuit_breaker_state", "service") == {}
+
+
+def test_what_a_relay_of_facts_does_is_counted_by_the_worker_that_has_the_duty(meters, read):
+    counts = RelayCounts()
+    FactMeters(meters).observe(counts)
+    assert read("facts_waiting") == {}
+    counts.moved, counts.refused, counts.dropped, counts.depth = 7, 2, 3, 40
+    told = {name: read(f"facts_{name}") for name in ("waiting", "moved", "refused", "dropped")}
+    assert told == {
+        "waiting": {None: 40}, "moved": {None: 7}, "refused": {None: 2}, "dropped": {None: 3},
+    }  # fmt: skip
 
 
 def test_how_wrong_a_clock_is_is_told_once_it_is_known(meters, read):

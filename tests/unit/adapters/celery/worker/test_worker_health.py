@@ -25,6 +25,7 @@ class Worker:
         self.now = 1000.0
         self.stops, self.sure, self.reached = False, True, True
         self.unlogged = self.unfit = ""
+        self.facts = None
         self.settles_not = None
         self.movement = ConsumerState(self.clock, Heartbeat(self.clock), changed_at=self.now)
         self.movement.receipts = ReceiptFailures(self.clock)
@@ -38,6 +39,7 @@ class Worker:
             log_says=lambda: self.unlogged,
             store_says=lambda: self.unfit,
             settle_trouble=lambda: self.settles_not,
+            facts_say=lambda: self.facts,
             monotonic=self.clock,
         )
         self.channel = SimpleNamespace(_consumers={"t"})
@@ -250,6 +252,15 @@ def test_what_cannot_be_logged_is_told_and_makes_no_worker_unready(worker):
     worker.unlogged = "3 lines could not be written: No space left on device"
     assert worker.broken("ready") == []
     assert says(worker, "ready", "log") == worker.unlogged
+
+
+def test_facts_that_wait_are_told_and_make_no_worker_unready(worker):
+    assert "facts" not in {one.name for one in worker.health.ready().conditions}
+    worker.facts = ""
+    assert says(worker, "ready", "facts") == "they are moved"
+    worker.facts = "facts wait in the outbox for 40 s, 7 of them: the database is away"
+    assert says(worker, "ready", "facts") == worker.facts
+    assert worker.broken("ready") == []
 
 
 def test_a_store_that_deletes_keys_makes_a_worker_unready_but_not_dead(worker):
