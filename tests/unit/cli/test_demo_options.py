@@ -17,7 +17,8 @@ def said(*options):
 
 
 def test_a_bad_name_is_told_with_the_examples_there_are():
-    assert said("--example", "whist") == ("Error: there is no example 'whist': use billing, orders, poker")
+    refused = "Error: there is no example 'whist': use billing, orders, poker"
+    assert said("--example", "whist") == refused
 
 
 @pytest.mark.parametrize("books", [(), ("--books", "sqlite:///b.db"), ("--books", "memory://")])
