@@ -123,8 +123,18 @@ def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
         event_id=delivery.event.id,
         trace_id=_trace_id(delivery.event),
         resolves=resolved_by(delivery) if isinstance(outcome, _RESOLVING) else None,
+        **_pinned(delivery.event),
         data=_common(delivery, word) | _details(outcome),
     )
+
+
+def _pinned(event: Event) -> dict[str, Any]:
+    """The configuration that *event* is pinned to; of several only data tell (spec F1)."""
+    pins = event.config_pins
+    if len(pins) != 1:  # nearly all have none
+        return {}
+    ((config_id, version),) = pins.items()
+    return {"config_id": config_id, "config_version": version}
 
 
 def _replay_fact(delivery: Delivery, letter: str, at: datetime) -> Fact:
@@ -172,7 +182,7 @@ def _trace_id(event: Event) -> str | None:
 
 def _common(delivery: Delivery, outcome: str) -> dict[str, Any]:
     event = delivery.event
-    return {
+    told: dict[str, Any] = {
         "outcome": outcome,
         "event_type": event.type,
         "message_id": delivery.message.id,
@@ -180,6 +190,9 @@ def _common(delivery: Delivery, outcome: str) -> dict[str, Any]:
         "retry_attempt": delivery.attempt,
         "replay": delivery.position.replay,
     }
+    if event.config_pins:
+        told["config_pins"] = dict(event.config_pins)
+    return told
 
 
 def step_fact(  # noqa: PLR0917 - the last three say what went wrong

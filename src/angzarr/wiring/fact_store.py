@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from angzarr.errors import ConfigurationError
 from angzarr.facts.query import FactStore
 from angzarr.settings.settings import Settings
-from angzarr.wiring.stores import extra, facts_url
+from angzarr.wiring.stores import extra, facts_url, sql_engine
+
+if TYPE_CHECKING:
+    from angzarr.adapters.sql.facts.pruner import FactPruner
 
 
 def open_fact_store(
@@ -19,13 +23,7 @@ def open_fact_store(
     *within* bounds a connect and an answer instead of the usual time; then the table is not
     upgraded, which may take long. Raises ConfigurationError where facts are kept in no database.
     """
-    url = facts_url(settings, broker)
-    if url is None:
-        msg = (
-            "facts are kept in no database that can be asked: set facts.url,"
-            " e.g. facts: {url: postgresql+psycopg://localhost/shop}"
-        )
-        raise ConfigurationError(msg)
+    url = _url(settings, broker)
     store: FactStore
     if url.startswith("memory"):
         log = importlib.import_module("angzarr.adapters.memory.facts").shared(url)
@@ -38,3 +36,25 @@ def open_fact_store(
         engine = engines.build_engine(url, timeout=within or engines.DEFAULT_TIMEOUT)
     store = sql.SqlFactReader(engine, migrate=settings.facts.migrate and within is None)
     return store
+
+
+def open_fact_pruner(settings: Settings, broker: str) -> FactPruner:
+    """What deletes old facts; to be closed. Raises ConfigurationError where no table keeps them."""
+    url = _url(settings, broker)
+    if url.startswith("memory"):
+        msg = "facts are kept in memory, where there is nothing to prune"
+        raise ConfigurationError(msg)
+    pruner = importlib.import_module("angzarr.adapters.sql.facts.pruner")
+    made: FactPruner = pruner.FactPruner(sql_engine(url))
+    return made
+
+
+def _url(settings: Settings, broker: str) -> str:
+    url = facts_url(settings, broker)
+    if url is None:
+        msg = (
+            "facts are kept in no database that can be asked: set facts.url,"
+            " e.g. facts: {url: postgresql+psycopg://localhost/shop}"
+        )
+        raise ConfigurationError(msg)
+    return url

@@ -39,10 +39,11 @@ from angzarr.wiring import startup_checks as checks
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.delivery import open_replay_outcomes
 from angzarr.wiring.dlq_rules import DeadLetterRules
-from angzarr.wiring.fact_store import open_fact_store
+from angzarr.wiring.fact_store import open_fact_pruner, open_fact_store
 from angzarr.wiring.process import ProcessParts
 
 if TYPE_CHECKING:
+    from angzarr.adapters.sql.facts.pruner import FactPruner
     from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
     from angzarr.analysis.alerts.alert import Alerts
     from angzarr.analysis.alerts.alert_delivery import Sink
@@ -93,6 +94,10 @@ class Operations:
     def open_fact_store(self, within: timedelta | None = None) -> FactStore:
         """The store of facts; raises ConfigurationError where no database keeps them."""
         return open_fact_store(self.settings, self.broker_url, within=within)
+
+    def open_fact_pruner(self) -> FactPruner:
+        """What deletes old facts; raises ConfigurationError where no table keeps them."""
+        return open_fact_pruner(self.settings, self.broker_url)
 
     @property
     def ordering(self) -> OrderingStores:

@@ -12,6 +12,8 @@ import pytest
 from tests.contracts.fact_reader import a_cost, an_end, an_error
 from tests.contracts.facts import AT, a_fact, facts_of
 
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.facts.pruner import FactPruner
 from angzarr.adapters.sql.facts.reader import SqlFactReader
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from apps import module_with
@@ -36,6 +38,9 @@ class FactApp:
             msg = "facts are kept in no database that can be asked: set facts.url"
             raise ConfigurationError(msg)
         return SqlFactReader(self.url)
+
+    def open_fact_pruner(self):
+        return FactPruner(build_engine(self.url))
 
 
 @pytest.fixture
@@ -185,6 +190,33 @@ def test_facts_are_exported_to_standard_output(add, run):
     result = run("fact", "export", "--limit", "2")
     assert ids(map(json.loads, result.stdout.splitlines())) == ["few-00000", "few-00001"]
     assert "exported 2 facts" in result.stderr
+
+
+def test_old_facts_are_deleted_once_a_file_has_them(add, works, fails, tmp_path):
+    add(*facts_of("old", 2_100), a_fact("new", at=AT + timedelta(days=2)))
+    file = tmp_path / "old.jsonl"
+    before = (AT + timedelta(days=1)).isoformat()
+    said = works("fact", "prune", "--before", before, "--export", str(file), "--yes")
+    assert "deleted 2,100 facts" in said
+    assert ids(map(json.loads, file.read_text().splitlines())) == ids_of("old", 2_100)
+    assert file.stat().st_mode & 0o077 == 0
+    left = [json.loads(line) for line in works("fact", "tail", "--json").splitlines()]
+    assert ids(left) == ["new"]
+    assert "no fact is older" in works("fact", "prune", "--before", before, "--without-export")
+    later = ("--before", (AT + timedelta(days=3)).isoformat(), "--yes")
+    assert "it exists; name another" in fails("fact", "prune", *later, "--export", str(file))
+    assert ids(json.loads(one) for one in works("fact", "tail", "--json").splitlines()) == ["new"]
+
+
+@pytest.mark.parametrize("options", [(), ("--export", "x", "--without-export")])
+def test_who_prunes_says_where_facts_go(run, options):
+    result = run("fact", "prune", "--before", "90d", *options)
+    assert result.exit_code == 2
+    assert "say --export FILE, or --without-export" in result.output
+
+
+def ids_of(prefix, count):
+    return [one.id for one in facts_of(prefix, count)]
 
 
 def test_the_tail_has_the_last_facts_in_order_of_arrival(add, works):

@@ -12,6 +12,7 @@ import click
 
 from angzarr.analysis.ledger.export import json_text
 from angzarr.cli.dlq.letters_move import Tell, progress
+from angzarr.cli.fact.prune import prune
 from angzarr.cli.fact.selection import filtered, opened_reader, page_of
 from angzarr.cli.fact.view import line_of, print_counts, print_detail, print_page
 from angzarr.cli.ledger import new_file
@@ -211,3 +212,6 @@ def _write(file: ByteSink, lines: Iterable[bytes]) -> int:
         file.write(line)
     file.flush()
     return number
+
+
+fact.add_command(prune)

@@ -98,6 +98,16 @@ for _name, _columns in INDEXES.items():
         sqlite_where=_where,
     )
 
+# Costs are few among facts: budgets and reports read nothing else.
+_is_cost = facts.c.amount.is_not(None)
+Index(
+    "ix_facts_costs",
+    facts.c.tenant_id,
+    facts.c.timestamp,
+    postgresql_where=_is_cost,
+    sqlite_where=_is_cost,
+)
+
 #: Its one row, written by who prunes and removed in the same transaction, says what may be deleted.
 fact_pruning = Table("fact_pruning", METADATA, Column("until", UtcTime, primary_key=True))
 

@@ -15,15 +15,16 @@ down_revision = "0001"
 
 _TEXTS: Final = ("event_id", "trace_id", "resolves", "currency", "from_entity", "to_entity")
 _OLD: Final = ("ix_facts_entity_id", "ix_facts_tool_id", "ix_facts_kind")
-#: By name: columns, and whether rows without the first have a place in it.
+#: By name: columns, and the column without which a row has no place in it.
 _NEW: Final = {
-    "ix_facts_by_kind": (["type", "subtype", "timestamp"], True),
-    "ix_facts_by_tenant": (["tenant_id", "timestamp"], False),
-    "ix_facts_by_entity": (["entity_id", "timestamp"], False),
-    "ix_facts_by_tool": (["tool_id", "timestamp"], False),
-    "ix_facts_by_event": (["event_id"], False),
-    "ix_facts_by_trace": (["trace_id"], False),
-    "ix_facts_by_resolved": (["resolves"], False),
+    "ix_facts_by_kind": (["type", "subtype", "timestamp"], None),
+    "ix_facts_by_tenant": (["tenant_id", "timestamp"], "tenant_id"),
+    "ix_facts_by_entity": (["entity_id", "timestamp"], "entity_id"),
+    "ix_facts_by_tool": (["tool_id", "timestamp"], "tool_id"),
+    "ix_facts_by_event": (["event_id"], "event_id"),
+    "ix_facts_by_trace": (["trace_id"], "trace_id"),
+    "ix_facts_by_resolved": (["resolves"], "resolves"),
+    "ix_facts_costs": (["tenant_id", "timestamp"], "amount"),
 }
 
 
@@ -43,8 +44,8 @@ def upgrade() -> None:
 
 
 def _change(concurrently: dict[str, Any]) -> None:
-    for name, (columns, whole) in _NEW.items():
-        where = None if whole else sa.text(f"{columns[0]} IS NOT NULL")
+    for name, (columns, needed) in _NEW.items():
+        where = None if needed is None else sa.text(f"{needed} IS NOT NULL")
         op.drop_index(name, "facts", if_exists=True, **concurrently)
         op.create_index(
             name, "facts", columns, postgresql_where=where, sqlite_where=where, **concurrently
