@@ -19,9 +19,9 @@ def engine(request, tmp_path):
         engine = build_engine(f"sqlite:///{tmp_path}/facts.db")
     else:
         engine = build_engine(request.getfixturevalue("postgresql_url"))
+    FACTS.metadata.drop_all(engine)  # others may have left facts
     yield engine
-    with engine.begin() as connection:
-        FACTS.metadata.drop_all(connection)
+    FACTS.metadata.drop_all(engine)
     engine.dispose()
 
 

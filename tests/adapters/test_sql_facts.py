@@ -26,10 +26,10 @@ def url(request, tmp_path):
         yield f"sqlite:///{tmp_path}/facts.db"
         return
     url = request.getfixturevalue("postgresql_url")
-    yield url
     engine = build_engine(url)
-    with engine.begin() as connection:
-        FACTS.metadata.drop_all(connection)
+    FACTS.metadata.drop_all(engine)  # others may have left facts
+    yield url
+    FACTS.metadata.drop_all(engine)
     engine.dispose()
 
 

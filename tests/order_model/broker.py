@@ -276,7 +276,7 @@ class OrderedBroker:
         store = Process(world.store, self.die_at, {"claim": "claim", "settle": "settle"})
         schedule = Process(road.settler.schedule, self.die_at, {"put": "copy"})
         letters = Process(road.settler.dead_letters, self.die_at, {"put": "letter"})
-        facts = Process(road.settler.facts, self.die_at, {"append": "fact"})
+        facts = Process(road.settler.facts, self.die_at, {"append": "fact", "carry": "fact"})
         ordering = dataclasses.replace(
             road.settler.ordering, lanes=lambda: lanes, schedule=schedule
         )
