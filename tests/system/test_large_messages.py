@@ -121,7 +121,7 @@ def test_what_follows_and_what_a_chain_hands_on_is_stored_too(site, bodies):
         wait_until(lambda: len(site.ran("record")) == 3, "a step behind a small one")
         later = record.apply_async(args=([text],), countdown=0.5)
         wait_until(lambda: len(site.ran("record")) == 4, "what was sent for later")
-        assert later.get(timeout=30) is None
+        assert later.get(timeout=60) is None
     assert bodies.keys()
 
 
