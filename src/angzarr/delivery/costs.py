@@ -16,10 +16,10 @@ from decimal import Decimal
 from typing import Final
 
 from angzarr.clock import Clock
-from angzarr.dead_letters.metadata import trace_id
 from angzarr.delivery.delivery import Delivery
+from angzarr.delivery.delivery_facts import trace_of
 from angzarr.errors import Unavailable
-from angzarr.facts.cost import Spending, cost_fact, exact_sum
+from angzarr.facts.cost import Spending, exact_sum
 from angzarr.facts.cost_budget import BudgetScope, CostBudget, scopes_of
 from angzarr.facts.fact import Cost, Fact, FactLog
 from angzarr.runtime.failures import LogThrottle
@@ -137,7 +137,7 @@ class CostRecorder:
 
 def _fact(delivery: Delivery, number: int, spending: Spending, at: datetime) -> Fact:
     event = delivery.event
-    base = Fact(
+    return Fact(
         id=f"{delivery.token}:cost:{number}",
         type="cost",
         subtype="tool_usage",
@@ -146,12 +146,16 @@ def _fact(delivery: Delivery, number: int, spending: Spending, at: datetime) -> 
         entity_id=event.root,
         tool_id=delivery.handler,
         event_id=event.id,
-        trace_id=(trace_id(event.traceparent) or None) if event.traceparent else None,
+        trace_id=trace_of(event),
+        config_id=spending.config_id,
+        config_version=spending.config_version,
+        cost=spending.cost,
         data={
             "event_type": event.type,
             "correlation_id": event.correlation_id,
             "retry_attempt": delivery.attempt,
             "replay": delivery.position.replay,
+            **({"operation": spending.operation} if spending.operation else {}),
+            **({"units": dict(spending.units)} if spending.units else {}),
         },
     )
-    return cost_fact(base, spending)

@@ -121,7 +121,7 @@ def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
         entity_id=delivery.event.root,
         tool_id=delivery.handler,
         event_id=delivery.event.id,
-        trace_id=_trace_id(delivery.event),
+        trace_id=trace_of(delivery.event),
         resolves=resolved_by(delivery) if isinstance(outcome, _RESOLVING) else None,
         **_pinned(delivery.event),
         data=_common(delivery, word) | _details(outcome),
@@ -149,7 +149,7 @@ def _replay_fact(delivery: Delivery, letter: str, at: datetime) -> Fact:
         entity_id=event.root,
         tool_id=delivery.handler,
         event_id=event.id,
-        trace_id=_trace_id(event),
+        trace_id=trace_of(event),
         data={
             "dlq_message_id": letter,
             "original_queue": queue if isinstance(queue, str) else delivery.message.queue,
@@ -171,12 +171,13 @@ def fenced_fact(delivery: Delivery, at: datetime) -> Fact:
         entity_id=delivery.event.root,
         tool_id=delivery.handler,
         event_id=delivery.event.id,
-        trace_id=_trace_id(delivery.event),
+        trace_id=trace_of(delivery.event),
         data=_common(delivery, "fenced"),
     )
 
 
-def _trace_id(event: Event) -> str | None:
+def trace_of(event: Event) -> str | None:
+    """The trace id of *event*, or None."""
     return (trace_id(event.traceparent) or None) if event.traceparent else None
 
 
@@ -223,7 +224,7 @@ def step_fact(  # noqa: PLR0917 - the last three say what went wrong
         entity_id=delivery.event.root,
         tool_id=delivery.handler,
         event_id=delivery.event.id,
-        trace_id=_trace_id(delivery.event),
+        trace_id=trace_of(delivery.event),
         data=data,
     )
 

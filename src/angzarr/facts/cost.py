@@ -1,4 +1,4 @@
-"""Cost: what an operation spent, also one that failed, and the fact that says so (spec F2). Pure.
+"""Cost: what an operation spent, also one that failed (spec F2). Pure.
 
 Amounts are exact: `Decimal`, never a float.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from angzarr.errors import InvalidCost
 from angzarr.facts.currencies import checked_currency
-from angzarr.facts.fact import Cost, Fact
+from angzarr.facts.fact import Cost
 from angzarr.runtime.text import printable
 
 #: Digits after the point, and before it, at most: a price of a token has six, a sum fifteen.
@@ -24,8 +24,8 @@ MOST_WHOLE: Final = 18
 MOST_UNITS: Final = 20
 LONGEST_UNIT: Final = 200
 
-#: Adds without rounding: sums of amounts never have that many digits.
-_EXACT: Final = Context(prec=100)
+#: Adds without rounding: no amount that a database keeps has that many digits.
+_EXACT: Final = Context(prec=100_000)
 
 #: What was used: counts and names, such as ``{"model": "small-2", "input_tokens": 1200}``.
 Units: TypeAlias = Mapping[str, str | int | float | Decimal]
@@ -119,29 +119,6 @@ def cost_of(
         currency=checked_currency(currency),
         from_entity=from_entity,
         to_entity=to,
-    )
-
-
-def cost_fact(fact: Fact, spending: Spending) -> Fact:
-    """*fact*, which says whose and when, as the fact of *spending*."""
-    return Fact(
-        id=fact.id,
-        type="cost",
-        subtype="tool_usage",
-        at=fact.at,
-        tenant_id=fact.tenant_id,
-        entity_id=fact.entity_id,
-        tool_id=fact.tool_id,
-        event_id=fact.event_id,
-        trace_id=fact.trace_id,
-        config_id=spending.config_id,
-        config_version=spending.config_version,
-        cost=spending.cost,
-        data={
-            **fact.data,
-            **({"operation": spending.operation} if spending.operation else {}),
-            **({"units": dict(spending.units)} if spending.units else {}),
-        },
     )
 
 

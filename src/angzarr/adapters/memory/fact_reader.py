@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from decimal import Context, Decimal
+from decimal import Decimal
+from functools import reduce
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from angzarr.adapters.memory.facts import MemoryFactLog
+from angzarr.facts.cost import exact_sum
 from angzarr.facts.fact import Fact
 from angzarr.facts.query import (
     EQUAL,
@@ -38,8 +40,6 @@ from angzarr.facts.resolution import (
 )
 
 _Row = tuple[FactCursor, Fact]
-#: Digits of a sum: no amount is rounded.
-_EXACT: Final = Context(prec=100_000)
 
 _BY_TIME: Final = frozenset({FactOrder.NEWEST, FactOrder.OLDEST})
 _BACKWARD: Final = frozenset({FactOrder.NEWEST, FactOrder.LATEST_ARRIVAL})
@@ -216,7 +216,4 @@ def _code_of(fact: Fact | None) -> str | None:
 
 
 def _sum(amounts: Sequence[Decimal]) -> Decimal:
-    total = Decimal(0)
-    for one in amounts:
-        total = _EXACT.add(total, one)
-    return total
+    return reduce(exact_sum, amounts, Decimal(0))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import DDL, Boolean, Column, Integer, MetaData, Table, Text, UniqueConstraint, event
+from sqlalchemy import Boolean, Column, Integer, MetaData, Table, Text, UniqueConstraint
 
+from angzarr.adapters.sql.engine.append_only import make_append_only
 from angzarr.adapters.sql.engine.schema import Schema, version_table
 from angzarr.adapters.sql.ledger.column_types import UtcTime
 
@@ -66,34 +67,5 @@ CONFIG: Final = Schema(
 )
 
 
-def _ddl(statement: str) -> DDL:
-    made: DDL = DDL(statement)  # type: ignore[no-untyped-call]
-    return made
-
-
-#: One function for all tables; `RAISE` takes no name but by a parameter.
-_FUNCTION: Final = _ddl(
-    "CREATE OR REPLACE FUNCTION angzarr_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$"
-    " BEGIN RAISE EXCEPTION USING MESSAGE = TG_TABLE_NAME || ' is append-only'; END $$"
-)
-
-
-def _guard(table: Table) -> None:
-    """Let the database refuse every change of a row of *table*."""
-    name = table.name
-    for verb in ("UPDATE", "DELETE"):
-        refusal = _ddl(
-            f"CREATE TRIGGER {name}_no_{verb.lower()} BEFORE {verb} ON {name}"
-            f" BEGIN SELECT RAISE(ABORT, '{name} is append-only'); END"
-        )
-        event.listen(table, "after_create", refusal.execute_if(dialect="sqlite"))
-    trigger = _ddl(
-        f"CREATE TRIGGER {name}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {name}"
-        " FOR EACH STATEMENT EXECUTE FUNCTION angzarr_refuse_change()"
-    )
-    for statement in (_FUNCTION, trigger):
-        event.listen(table, "after_create", statement.execute_if(dialect="postgresql"))
-
-
 for _table in (configuration_versions, configuration_choices):
-    _guard(_table)
+    make_append_only(_table)

@@ -5,7 +5,6 @@ Pages are read from an index in their order and begin behind the last fact of th
 
 from __future__ import annotations
 
-import decimal
 import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal
@@ -31,6 +30,7 @@ from angzarr.adapters.sql.engine.statements import among
 from angzarr.adapters.sql.facts.rows import fact_of
 from angzarr.adapters.sql.facts.tables import facts
 from angzarr.adapters.sql.ledger.column_types import stored_name
+from angzarr.facts.cost import exact_sum
 from angzarr.facts.fact import Fact
 from angzarr.facts.query import (
     EQUAL,
@@ -346,15 +346,13 @@ def _total(
 class ExactSum:
     """Adds amounts up that are texts, and rounds none of them."""
 
-    _exact: Final = decimal.Context(prec=100_000)
-
     def __init__(self) -> None:
         self._total = Decimal(0)
 
     def step(self, amount: str | None) -> None:
         """Add *amount*; None is nothing."""
         if amount is not None:
-            self._total = self._exact.add(self._total, Decimal(amount))
+            self._total = exact_sum(self._total, Decimal(amount))
 
     def finalize(self) -> str:
         """The sum."""

@@ -7,6 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from angzarr.adapters.sql.engine.append_only import guards
+
 revision = "0001"
 down_revision = None
 
@@ -32,28 +34,9 @@ def upgrade() -> None:
         sa.Column("put", sa.Boolean, nullable=False),
         *_act(),
     )
-    if op.get_bind().dialect.name == "postgresql":
-        op.execute(
-            "CREATE OR REPLACE FUNCTION angzarr_refuse_change() RETURNS trigger LANGUAGE plpgsql"
-            " AS $$ BEGIN RAISE EXCEPTION USING MESSAGE = TG_TABLE_NAME || ' is append-only';"
-            " END $$"
-        )
     for table in _TABLES:
-        _guard(table)
-
-
-def _guard(table: str) -> None:
-    if op.get_bind().dialect.name == "postgresql":
-        op.execute(
-            f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}"
-            " FOR EACH STATEMENT EXECUTE FUNCTION angzarr_refuse_change()"
-        )
-        return
-    for verb in ("UPDATE", "DELETE"):
-        op.execute(
-            f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table}"
-            f" BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
-        )
+        for statement in guards(table, op.get_bind().dialect.name):
+            op.execute(statement)
 
 
 def _act() -> tuple[sa.Column[Any], ...]:
