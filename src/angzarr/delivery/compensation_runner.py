@@ -47,7 +47,7 @@ from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.errors import ConfigurationError, DeliveryError
 from angzarr.facts.fact import FactLog
 from angzarr.resilience.backoff import Policy
-from angzarr.runtime.cooperative import call_blocking
+from angzarr.runtime.cooperative import call_blocking, in_event_loop
 
 #: How often a write is tried in place (spec D3).
 POLICY = "event_handler"
@@ -116,9 +116,7 @@ class Steps:
 
 
 def _refuse_in_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not in_event_loop():
         return
     msg = (
         "ctx.register_compensation would block the event loop while the step is written: use"

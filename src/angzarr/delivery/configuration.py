@@ -17,7 +17,7 @@ from angzarr.configuration.reader import ConfigurationReader, PinnedVersion
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.errors import ConfigurationError
-from angzarr.runtime.cooperative import call_blocking
+from angzarr.runtime.cooperative import call_blocking, in_event_loop
 
 
 class ConfigurationReads(Protocol):
@@ -109,9 +109,7 @@ class PinnedConfiguration:
 
 
 def _refuse_in_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not in_event_loop():
         return
     msg = "ctx.config would block the event loop while it reads: use await ctx.aconfig(…)"
     raise ConfigurationError(msg)

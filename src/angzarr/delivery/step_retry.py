@@ -6,7 +6,6 @@ waits in the schedule and holds no slot.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import itertools
 import logging
@@ -24,6 +23,7 @@ from angzarr.errors import CircuitOpenError, ConfigurationError, Directive, Give
 from angzarr.resilience.backoff import Policy, next_delay
 from angzarr.resilience.taxonomy import Verdict
 from angzarr.resilience.taxonomy_codes import class_paths
+from angzarr.runtime.cooperative import in_event_loop
 
 _log = logging.getLogger("angzarr.delivery")
 
@@ -158,9 +158,7 @@ def _limits_of(delivery: Delivery) -> list[timedelta]:
 
 
 def _refuse_in_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not in_event_loop():
         return
     msg = "ctx.retry would block the event loop while it waits: use await ctx.aretry(…)"
     raise ConfigurationError(msg)

@@ -7,6 +7,7 @@ that has its thread to itself calls, and waits, as ever.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -57,6 +58,15 @@ def cooperative_run() -> CooperativeRun | None:
     """The run whose own code asks; None: it has its thread to itself."""
     run = RUN.get()
     return run if run is not None and run.is_here else None
+
+
+def in_event_loop() -> bool:
+    """True if an event loop of asyncio runs on this thread: what blocks would stop it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def call_blocking(blocking: Callable[[], T]) -> T:

@@ -19,6 +19,7 @@ from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.memory.schedule import MemorySchedule
 from angzarr.app.angzarr import Angzarr
 from angzarr.configuration.json_text import canonical
+from angzarr.runtime.cooperative import in_event_loop
 from angzarr.testing.clock import FakeClock
 from angzarr.testing.in_process import Hangs, InProcess, alarm, on_main_thread
 from angzarr.testing.settled import Recorder, Settled, WaitingMessage, waiting_of
@@ -223,9 +224,7 @@ def _and_others(count: int) -> str:
 
 def _refuse_in_a_loop() -> None:
     """Refuse to run coroutines of handlers in a thread whose event loop runs already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not in_event_loop():
         return
     msg = "an event loop runs on this thread: await arun_until_settled() instead"
     raise RuntimeError(msg)
