@@ -16,7 +16,7 @@ STORE = "orders-db"
 
 
 async def _run(statement: str, *values: Any, url: str = "") -> None:
-    line = await asyncpg.connect(url or postgresql.url(), timeout=3, ssl=False)
+    line = await asyncpg.connect(url or postgresql.url(), timeout=30, ssl=False)
     try:
         await line.execute(statement, *values)
     finally:

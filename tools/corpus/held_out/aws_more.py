@@ -20,7 +20,7 @@ def _client(service: str, status: int, answer: dict[str, Any]) -> Any:
     """Return a client of *service*, which answers every call so."""
     kind = {"Content-Type": "application/x-amz-json-1.0"}
     web.url("/", status, json.dumps(answer).encode(), headers=kind)
-    once = Config(retries={"total_max_attempts": 1}, read_timeout=2, proxies={})
+    once = Config(retries={"total_max_attempts": 1}, read_timeout=30, proxies={})
     endpoint = f"http://{web.LOOPBACK}:{web.plain_port()}"
     return boto3.session.Session().client(
         service, endpoint_url=endpoint, config=once, region_name="eu-central-1", **KEYS

@@ -52,12 +52,12 @@ def problem(order: OrderPlaced) -> None:
     body = b'{"type": "https://shop.example/out-of-stock", "title": "Out of stock"}'
     kind = {"Content-Type": "application/problem+json"}
     address = web.url(f"/b/{order.sku}", 422, body, headers=kind)
-    requests.post(address, timeout=2).raise_for_status()
+    requests.post(address, timeout=30).raise_for_status()
 
 
 @scenario(rejected("the reservation was made before"))
 def conflict(order: OrderPlaced) -> None:
-    requests.post(web.url(f"/b/409/{order.sku}", 409), timeout=2).raise_for_status()
+    requests.post(web.url(f"/b/409/{order.sku}", 409), timeout=30).raise_for_status()
 
 
 @scenario(defect("since the release every order is said to be closed"))

@@ -113,7 +113,7 @@ def speaks_plain(_order: OrderPlaced) -> None:
     import socket
 
     port = talk.saying("220 no TLS here", shown=8449)
-    with socket.create_connection((web.LOOPBACK, port), timeout=2) as line:
+    with socket.create_connection((web.LOOPBACK, port), timeout=30) as line:
         ssl.create_default_context().wrap_socket(line, server_hostname="erp.example")
 
 

@@ -18,7 +18,7 @@ API = "carrier-api"
 
 def _get(path: str, status: int, **answer: Any) -> None:
     address = web.url(f"/more{path}", status, **answer)
-    httpx.get(address, timeout=2, trust_env=False).raise_for_status()
+    httpx.get(address, timeout=30, trust_env=False).raise_for_status()
 
 
 @scenario(misconfigured("the proxy on the way wants credentials"))
@@ -49,7 +49,7 @@ def too_early(order: OrderPlaced) -> None:
 @scenario(both(API, "the origin does not answer their content network", "it does again"))
 def origin_slow(order: OrderPlaced) -> None:
     address = web.url(f"/more/524/{order.sku}", 524)
-    requests.get(address, timeout=2).raise_for_status()
+    requests.get(address, timeout=30).raise_for_status()
 
 
 @scenario(misconfigured("they want a newer TLS than our settings speak"))
@@ -64,7 +64,7 @@ def address_too_long(order: OrderPlaced) -> None:
 
 @scenario(rejected("the offer has ended for good; others go through"))
 def gone(order: OrderPlaced) -> None:
-    urllib.request.urlopen(web.url(f"/more/410/{order.sku}", 410), timeout=2)
+    urllib.request.urlopen(web.url(f"/more/410/{order.sku}", 410), timeout=30)
 
 
 @scenario(misconfigured("the account was closed: nobody paid"))
@@ -79,7 +79,7 @@ def no_port(order: OrderPlaced) -> None:
 
 @scenario(misconfigured("the host in our settings is empty"))
 def no_host(order: OrderPlaced) -> None:
-    requests.get(f"http:///{order.sku}", timeout=2)
+    requests.get(f"http:///{order.sku}", timeout=30)
 
 
 @scenario(misconfigured("the proxy in our settings has a scheme that is none"))
@@ -104,14 +104,14 @@ def expired(order: OrderPlaced) -> None:
     import ssl
 
     context = ssl.create_default_context(cafile=trusted)
-    urllib.request.urlopen(address, context=context, timeout=2)
+    urllib.request.urlopen(address, context=context, timeout=30)
 
 
 @scenario(both(API, "the body ends before its length", "it was mended"))
 def cut_off(order: OrderPlaced) -> None:
     web.url(f"/more/cut/{order.sku}", body=b"{", missing=99)
     address = f"http://{web.LOOPBACK}:{web.plain_port()}/more/cut/{order.sku}"
-    urllib.request.urlopen(address, timeout=2).read()
+    urllib.request.urlopen(address, timeout=30).read()
 
 
 @scenario(ill("all connections of our pool wait for them", API))
@@ -148,4 +148,4 @@ def closed_client(order: OrderPlaced) -> Any:
 @scenario(both(API, "a page comes instead of JSON while they are down", "they are back"))
 def page(order: OrderPlaced) -> Any:
     address = web.url(f"/more/page/{order.sku}", body=b"<html>We will be right back")
-    return httpx.get(address, timeout=2, trust_env=False).json()
+    return httpx.get(address, timeout=30, trust_env=False).json()

@@ -103,7 +103,7 @@ def unknown_role() -> str:
 
 
 def connect(**options: Any) -> psycopg.Connection[Any]:
-    return psycopg.connect(url(), connect_timeout=3, **options)
+    return psycopg.connect(url(), connect_timeout=30, **options)
 
 
 def engine(address: str = "") -> Engine:

@@ -42,7 +42,7 @@ def locked() -> PrivateRedis:
 
 def client(url: str, **options: Any) -> redis.Redis[Any]:
     """Return a client that tries once, as the letter's error is what counts."""
-    once = {"retry": Retry(NoBackoff(), 0), "socket_timeout": 2, "socket_connect_timeout": 2}
+    once = {"retry": Retry(NoBackoff(), 0), "socket_timeout": 30, "socket_connect_timeout": 30}
     return redis.Redis.from_url(url, **(once | options))
 
 

@@ -20,7 +20,8 @@ KEYS = {"aws_access_key_id": "000000000042", "aws_secret_access_key": "test"}
 
 def _client(service: str, endpoint: str, **options: Any) -> Any:
     once = Config(
-        retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=0.5,
+        retries={"total_max_attempts": 1}, connect_timeout=30,
+        read_timeout=options.pop("read_timeout", 30),
         s3={"addressing_style": "path"}, signature_version=options.pop("signed", None),
         proxies={},
     )  # fmt: skip
@@ -70,7 +71,8 @@ def down(_order: OrderPlaced) -> None:
 def read_timeout(_order: OrderPlaced) -> None:
     web.url("/invoices/slow", pause=1.5)
     endpoint = f"http://{web.LOOPBACK}:{web.plain_port()}"
-    _client("s3", endpoint).put_object(Bucket="invoices", Key="slow", Body=b"%PDF")
+    impatient = _client("s3", endpoint, read_timeout=0.5)
+    impatient.put_object(Bucket="invoices", Key="slow", Body=b"%PDF")
 
 
 @scenario(both(STORE, "more requests than it takes: slow down", "the rush is over"))

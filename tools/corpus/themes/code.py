@@ -152,17 +152,17 @@ async def loop_in_loop(_order: OrderPlaced) -> None:
 @scenario(defect("it reads a line break into a header: the client refuses it, for every order"))
 def broken_header(order: OrderPlaced) -> None:
     address = web.url(f"/stock/{order.sku}")
-    requests.get(address, headers={"X-Order": f"{order.order_id}\n"}, timeout=2)
+    requests.get(address, headers={"X-Order": f"{order.order_id}\n"}, timeout=30)
 
 
 @scenario(defect("it writes None as a header's value"))
 def none_header(order: OrderPlaced) -> None:
-    httpx.get(web.url(f"/stock/{order.sku}"), headers={"X-Coupon": None}, timeout=2)
+    httpx.get(web.url(f"/stock/{order.sku}"), headers={"X-Coupon": None}, timeout=30)
 
 
 @scenario(defect("the answer has another form than the code believes: a list, not a mapping"))
 def answer_of_another_form(order: OrderPlaced) -> int:
-    answer = requests.get(web.url(f"/stock/{order.sku}", body=b"[3]"), timeout=2).json()
+    answer = requests.get(web.url(f"/stock/{order.sku}", body=b"[3]"), timeout=30).json()
     return answer["free"]
 
 

@@ -24,7 +24,7 @@ def _call(method: str, status: str, details: str) -> Any:
 def _http(path: str, status: int, message: str) -> None:
     """Fail as the clients that speak JSON do."""
     body = f'{{"error": {{"code": {status}, "message": "{message}"}}}}'.encode()
-    answer = requests.get(web.url(path, status, body), timeout=2)
+    answer = requests.get(web.url(path, status, body), timeout=30)
     if not answer.ok:
         raise exceptions.from_http_response(answer)
 
@@ -104,4 +104,4 @@ def broken_credentials(_order: OrderPlaced) -> None:
 @scenario(both(STORE, "nobody listens there", "it was restarted"))
 def refused(_order: OrderPlaced) -> None:
     with grpc.insecure_channel(f"{web.LOOPBACK}:{web.closed_port()}") as channel:
-        grpc_helpers.wrap_errors(channel.unary_unary("/g.Documents/Get"))(b"", timeout=2)
+        grpc_helpers.wrap_errors(channel.unary_unary("/g.Documents/Get"))(b"", timeout=30)

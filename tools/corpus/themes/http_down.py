@@ -35,7 +35,7 @@ STOCK = "stock-api"
     ),
 )
 def refused(order: OrderPlaced) -> None:
-    requests.post(web.refused("/reservations"), json={"sku": order.sku}, timeout=2)
+    requests.post(web.refused("/reservations"), json={"sku": order.sku}, timeout=30)
 
 
 @scenario(
@@ -64,7 +64,7 @@ def refused(order: OrderPlaced) -> None:
     ),
 )
 def refused_httpx(order: OrderPlaced) -> None:
-    httpx.post(web.refused("/reservations"), json={"sku": order.sku}, timeout=2, trust_env=False)
+    httpx.post(web.refused("/reservations"), json={"sku": order.sku}, timeout=30, trust_env=False)
 
 
 @scenario(
@@ -72,7 +72,7 @@ def refused_httpx(order: OrderPlaced) -> None:
     well("it was down; the breaker closed after a probe", STOCK, group_events=2),
 )
 def refused_urllib(order: OrderPlaced) -> None:
-    urllib.request.urlopen(web.refused(f"/stock/{order.sku}"), timeout=2)
+    urllib.request.urlopen(web.refused(f"/stock/{order.sku}"), timeout=30)
 
 
 @scenario(both(STOCK, "its backlog is full: it takes nobody any more", "the load is over"))
@@ -97,18 +97,18 @@ def read_timeout_urllib(order: OrderPlaced) -> None:
 
 @scenario(both(STOCK, "it hangs up without a word", "it was being deployed"))
 def hung_up(order: OrderPlaced) -> None:
-    requests.get(web.url(f"/gone/{order.sku}", hangs_up=True), timeout=2)
+    requests.get(web.url(f"/gone/{order.sku}", hangs_up=True), timeout=30)
 
 
 @scenario(ill("the connection broke in the middle of the answer", STOCK))
 def truncated(order: OrderPlaced) -> None:
-    requests.get(web.url(f"/half/{order.sku}", body=b'{"free": [', missing=400), timeout=2)
+    requests.get(web.url(f"/half/{order.sku}", body=b'{"free": [', missing=400), timeout=30)
 
 
 @scenario(well("the connection broke in the middle of the answer, once", STOCK, group_events=1))
 def truncated_httpx(order: OrderPlaced) -> None:
     address = web.url(f"/half/{order.sku}", body=b'{"free": [', missing=400)
-    httpx.get(address, timeout=2, trust_env=False)
+    httpx.get(address, timeout=30, trust_env=False)
 
 
 @scenario(
@@ -116,31 +116,31 @@ def truncated_httpx(order: OrderPlaced) -> None:
     unseen("it said 503, and nobody watches it"),
 )
 def unavailable(order: OrderPlaced) -> None:
-    answer = requests.get(web.url(f"/stock/{order.sku}", 503), timeout=2)
+    answer = requests.get(web.url(f"/stock/{order.sku}", 503), timeout=30)
     answer.raise_for_status()
 
 
 @scenario(both(STOCK, "the proxy finds no living server behind it", "the servers are back"))
 def bad_gateway(order: OrderPlaced) -> None:
-    httpx.get(web.url(f"/stock/{order.sku}", 502), timeout=2, trust_env=False).raise_for_status()
+    httpx.get(web.url(f"/stock/{order.sku}", 502), timeout=30, trust_env=False).raise_for_status()
 
 
 @scenario(ill("the proxy waited in vain", STOCK), well("it waited in vain, once", STOCK))
 def gateway_timeout(order: OrderPlaced) -> None:
-    urllib.request.urlopen(web.url(f"/stock/{order.sku}", 504), timeout=2)
+    urllib.request.urlopen(web.url(f"/stock/{order.sku}", 504), timeout=30)
 
 
 @scenario(both(STOCK, "the other side breaks on every call", "their fix is out"))
 def server_error(order: OrderPlaced) -> None:
     requests.post(
-        web.url("/reservations", 500), json={"sku": order.sku}, timeout=2
+        web.url("/reservations", 500), json={"sku": order.sku}, timeout=30
     ).raise_for_status()
 
 
 @scenario(both("geocoder", "we ask more often than we may", "the window is over"))
 def rate_limited(_order: OrderPlaced) -> None:
     address = web.url("/geocode", 429, headers={"Retry-After": "30"})
-    httpx.get(address, timeout=2, trust_env=False).raise_for_status()
+    httpx.get(address, timeout=30, trust_env=False).raise_for_status()
 
 
 @scenario(ill("urllib3 tried three times and had a 503 each time", STOCK))
@@ -148,7 +148,7 @@ def retries_used_up(order: OrderPlaced) -> None:
     session = requests.Session()
     again = Retry(total=2, status_forcelist=[503], backoff_factor=0)
     session.mount("http://", HTTPAdapter(max_retries=again))
-    session.get(web.url(f"/stock/{order.sku}", 503), timeout=2)
+    session.get(web.url(f"/stock/{order.sku}", 503), timeout=30)
 
 
 MAINTENANCE = b"<html><body><h1>Down for maintenance</h1></body></html>"
@@ -156,7 +156,7 @@ MAINTENANCE = b"<html><body><h1>Down for maintenance</h1></body></html>"
 
 @scenario(both(STOCK, "its maintenance page says 200 and is no JSON", "the maintenance is over"))
 def maintenance_page(order: OrderPlaced) -> None:
-    answer = requests.get(web.url(f"/stock/{order.sku}", body=MAINTENANCE), timeout=2)
+    answer = requests.get(web.url(f"/stock/{order.sku}", body=MAINTENANCE), timeout=30)
     answer.raise_for_status()
     answer.json()
 
@@ -167,6 +167,6 @@ def maintenance_page(order: OrderPlaced) -> None:
 )
 def maintenance_page_urllib(order: OrderPlaced) -> None:
     with urllib.request.urlopen(
-        web.url(f"/stock/{order.sku}", body=MAINTENANCE), timeout=2
+        web.url(f"/stock/{order.sku}", body=MAINTENANCE), timeout=30
     ) as answer:
         json.load(answer)

@@ -12,7 +12,7 @@ from tools.corpus.scenario import scenario
 
 def _mail(*lines: str) -> smtplib.SMTP:
     port = talk.saying("220 mail.example ESMTP", *lines)
-    return smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=2)
+    return smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=30)
 
 
 @scenario(misconfigured("the mail server does not know our password"))

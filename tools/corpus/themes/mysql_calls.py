@@ -16,7 +16,7 @@ STORE = "orders-db"
 
 def _run(port: int, statement: str = "UPDATE stock SET free = free - 1") -> None:
     options: dict[str, Any] = {"user": "shop", "password": "x", "database": "shop"}
-    with pymysql.connect(host=web.LOOPBACK, port=port, connect_timeout=2, **options) as line:
+    with pymysql.connect(host=web.LOOPBACK, port=port, connect_timeout=30, **options) as line:
         line.cursor().execute(statement)
 
 

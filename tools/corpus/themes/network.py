@@ -77,14 +77,14 @@ def refused_urllib3(order: OrderPlaced) -> None:
 @scenario(ill("the line is cut in the middle of an answer", API))
 def cut_off_http_client(order: OrderPlaced) -> None:
     web.url(f"/half/{order.sku}", body=b"{", missing=99)
-    connection = http.client.HTTPConnection(web.LOOPBACK, web.plain_port(), timeout=2)
+    connection = http.client.HTTPConnection(web.LOOPBACK, web.plain_port(), timeout=30)
     connection.request("GET", f"/half/{order.sku}")
     connection.getresponse().read()
 
 
 @scenario(both(API, "a load balancer resets connections", "the load balancer was mended"))
 def reset(_order: OrderPlaced) -> None:
-    with socket.create_connection((web.LOOPBACK, talk.resetting()), timeout=2) as line:
+    with socket.create_connection((web.LOOPBACK, talk.resetting()), timeout=30) as line:
         line.sendall(b"RESERVE\n")
         line.recv(99)
         line.recv(99)
@@ -92,54 +92,54 @@ def reset(_order: OrderPlaced) -> None:
 
 @scenario(misconfigured("the peer's port speaks no HTTP: it is the mail server's"))
 def no_http_there(_order: OrderPlaced) -> None:
-    requests.get(f"http://{web.LOOPBACK}:{talk.saying('220 mail.example ESMTP')}/", timeout=2)
+    requests.get(f"http://{web.LOOPBACK}:{talk.saying('220 mail.example ESMTP')}/", timeout=30)
 
 
 @scenario(ill("the proxy on the way is down", "proxy"))
 def proxy_down(order: OrderPlaced) -> None:
     address = f"http://partner.example/{order.sku}"
-    requests.get(address, proxies={"http": web.refused()}, timeout=2)
+    requests.get(address, proxies={"http": web.refused()}, timeout=30)
 
 
 @scenario(
     both("cdn", "the partner's content network cannot reach the partner", "it reaches it again"),
 )
 def cdn_error(order: OrderPlaced) -> None:
-    requests.get(web.url(f"/offers/{order.sku}", 522), timeout=2).raise_for_status()
+    requests.get(web.url(f"/offers/{order.sku}", 522), timeout=30).raise_for_status()
 
 
 @scenario(rejected("this customer's account is suspended; the others' calls pass", group_events=2))
 def suspended(order: OrderPlaced) -> None:
     address = web.url(f"/accounts/{order.customer_id}/orders", 403)
-    requests.post(address, timeout=2).raise_for_status()
+    requests.post(address, timeout=30).raise_for_status()
 
 
 @scenario(misconfigured("the method is not allowed at that address: the wrong path is set"))
 def method_not_allowed(order: OrderPlaced) -> None:
     address = web.url("/orders", 405)
-    httpx.put(address, json={"id": order.order_id}, timeout=2, trust_env=False).raise_for_status()
+    httpx.put(address, json={"id": order.order_id}, timeout=30, trust_env=False).raise_for_status()
 
 
 @scenario(corrupt("one order's picture is larger than the partner takes"))
 def too_large(order: OrderPlaced) -> None:
-    requests.post(web.url(f"/pictures/{order.sku}", 413), timeout=2).raise_for_status()
+    requests.post(web.url(f"/pictures/{order.sku}", 413), timeout=30).raise_for_status()
 
 
 @scenario(defect("it sends a form where they want JSON"))
 def unsupported_type(order: OrderPlaced) -> None:
     requests.post(
-        web.url("/orders", 415), data={"id": order.order_id}, timeout=2
+        web.url("/orders", 415), data={"id": order.order_id}, timeout=30
     ).raise_for_status()
 
 
 @scenario(rejected("they may not deliver to this country, by law"))
 def for_legal_reasons(order: OrderPlaced) -> None:
-    requests.post(web.url(f"/exports/{order.sku}", 451), timeout=2).raise_for_status()
+    requests.post(web.url(f"/exports/{order.sku}", 451), timeout=30).raise_for_status()
 
 
 @scenario(ill("their queue is full: try again later", API))
 def too_early(order: OrderPlaced) -> None:
-    requests.post(web.url(f"/jobs/{order.sku}", 408), timeout=2).raise_for_status()
+    requests.post(web.url(f"/jobs/{order.sku}", 408), timeout=30).raise_for_status()
 
 
 # -- files of partners --------------------------------------------------------------
@@ -148,7 +148,7 @@ def too_early(order: OrderPlaced) -> None:
 @scenario(misconfigured("the partner's file server does not know our login"))
 def ftp_login_refused(_order: OrderPlaced) -> None:
     port = talk.saying("220 ready", "331 password, please", "530 login incorrect", shown=2121)
-    ftp = ftplib.FTP(timeout=2)
+    ftp = ftplib.FTP(timeout=30)
     try:
         ftp.connect(web.LOOPBACK, port)
         ftp.login("shop", "wrong")
@@ -159,7 +159,7 @@ def ftp_login_refused(_order: OrderPlaced) -> None:
 @scenario(well("the partner's file server had too many users", "partner-ftp"))
 def ftp_too_many_users(_order: OrderPlaced) -> None:
     port = talk.saying("421 too many users, try later", shown=2121)
-    ftp = ftplib.FTP(timeout=2)
+    ftp = ftplib.FTP(timeout=30)
     try:
         ftp.connect(web.LOOPBACK, port)
     finally:
@@ -169,7 +169,7 @@ def ftp_too_many_users(_order: OrderPlaced) -> None:
 @scenario(misconfigured("the certificate's authority is unknown here, to a bare socket, too"))
 def unknown_authority_socket(_order: OrderPlaced) -> None:
     port = int(web.secure().rpartition(":")[2])
-    with socket.create_connection((web.LOOPBACK, port), timeout=2) as line:
+    with socket.create_connection((web.LOOPBACK, port), timeout=30) as line:
         ssl.create_default_context().wrap_socket(line, server_hostname="localhost")
 
 
@@ -179,7 +179,7 @@ def unknown_authority_socket(_order: OrderPlaced) -> None:
 @scenario(ill("the broker of another department is down", "their-broker"))
 def publish_elsewhere(order: OrderPlaced) -> None:
     where = f"redis://{web.LOOPBACK}:{web.closed_port()}/0"
-    with kombu.Connection(where, connect_timeout=1) as connection:
+    with kombu.Connection(where, connect_timeout=30) as connection:
         policy = {"max_retries": 1, "interval_start": 0}
         connection.Producer().publish({}, routing_key=order.sku, retry=True, retry_policy=policy)
 
@@ -220,7 +220,7 @@ def watched_key_changed(order: OrderPlaced) -> None:
 @scenario(both(API, "nobody listens there", "it was restarted"))
 async def grpc_refused_asyncio(_order: OrderPlaced) -> None:
     async with grpc.aio.insecure_channel(f"{web.LOOPBACK}:{web.closed_port()}") as channel:
-        await channel.unary_unary("/shop.Offers/Get")(b"", timeout=2)
+        await channel.unary_unary("/shop.Offers/Get")(b"", timeout=30)
 
 
 @scenario(ill("it was not ready in time", API))
@@ -249,7 +249,7 @@ def future_too_slow(_order: OrderPlaced) -> None:
 )
 def wrapped_by_us(order: OrderPlaced) -> None:
     try:
-        requests.get(web.refused(f"/offers/{order.sku}"), timeout=2)
+        requests.get(web.refused(f"/offers/{order.sku}"), timeout=30)
     except requests.ConnectionError as error:
         raise OffersUnavailable("no offers at the moment") from error
 

@@ -25,7 +25,7 @@ scenario = partial(any_scenario, needs="rabbitmq")
 
 
 def _publish(url: str, body: dict[str, str], **options: Any) -> None:
-    with Connection(url, connect_timeout=3) as connection:
+    with Connection(url, connect_timeout=30) as connection:
         connection.connect()
         connection.Producer().publish(body, **options)
 

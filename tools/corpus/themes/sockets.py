@@ -25,13 +25,13 @@ def imap_login(_order: OrderPlaced) -> None:
 
 @scenario(ill("the mail server hangs up on us", "mail"))
 def imap_gone(_order: OrderPlaced) -> None:
-    imaplib.IMAP4(web.LOOPBACK, talk.saying(shown=1143), timeout=2)
+    imaplib.IMAP4(web.LOOPBACK, talk.saying(shown=1143), timeout=30)
 
 
 @scenario(misconfigured("the mail box does not know our login, by POP"))
 def pop_login(_order: OrderPlaced) -> None:
     port = talk.saying("+OK ready", "+OK", "-ERR [AUTH] invalid login", shown=1110)
-    box = poplib.POP3(web.LOOPBACK, port, timeout=2)
+    box = poplib.POP3(web.LOOPBACK, port, timeout=30)
     box.user("shop")
     box.pass_("wrong")
 
@@ -39,7 +39,7 @@ def pop_login(_order: OrderPlaced) -> None:
 @scenario(well("the file server was busy for a minute", "their-ftp"))
 def ftp_busy(_order: OrderPlaced) -> None:
     port = talk.saying("220 ready", "230 in", "450 file busy, try again", shown=2121)
-    ftp = ftplib.FTP(timeout=2)
+    ftp = ftplib.FTP(timeout=30)
     ftp.connect(web.LOOPBACK, port)
     ftp.login("shop", "x")
     ftp.delete("orders.csv")
@@ -48,7 +48,7 @@ def ftp_busy(_order: OrderPlaced) -> None:
 @scenario(misconfigured("we may not write into the folder that our settings name"))
 def ftp_may_not(_order: OrderPlaced) -> None:
     port = talk.saying("220 ready", "230 in", "550 /in: permission denied", shown=2121)
-    ftp = ftplib.FTP(timeout=2)
+    ftp = ftplib.FTP(timeout=30)
     ftp.connect(web.LOOPBACK, port)
     ftp.login("shop", "x")
     ftp.cwd("/in")
@@ -59,27 +59,27 @@ def recipient_refused(order: OrderPlaced) -> None:
     port = talk.saying(
         "220 mail", "250 mail", "250 ok", "550 5.1.1 no such user", "250 ok", shown=2525
     )
-    with smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=2) as mail:
+    with smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=30) as mail:
         mail.sendmail("shop@shop.example", f"{order.customer_id}@home.example", "Thank you")
 
 
 @scenario(misconfigured("the mail server offers no TLS, and our settings want it"))
 def no_starttls(_order: OrderPlaced) -> None:
     port = talk.saying("220 mail", "250 mail", "221 bye", shown=2525)
-    with smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=2) as mail:
+    with smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=30) as mail:
         mail.starttls()
 
 
 @scenario(misconfigured("the mail server knows no log-in, and our settings have one"))
 def no_auth(_order: OrderPlaced) -> None:
     port = talk.saying("220 mail", "250 mail", "221 bye", shown=2525)
-    with smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=2) as mail:
+    with smtplib.SMTP(web.LOOPBACK, port, local_hostname="shop", timeout=30) as mail:
         mail.login("shop", "x")
 
 
 @scenario(both("erp", "the peer ends the line during the handshake", "it was mended"))
 def tls_cut(_order: OrderPlaced) -> None:
-    with socket.create_connection((web.LOOPBACK, talk.resetting()), timeout=2) as line:
+    with socket.create_connection((web.LOOPBACK, talk.resetting()), timeout=30) as line:
         ssl.create_default_context().wrap_socket(line, server_hostname="erp.example")
 
 

@@ -36,7 +36,7 @@ scenario = partial(any_scenario, needs="postgresql")
 @scenario(both(DB, "the server is down", "it was restarted"), needs="")
 def down(order: OrderPlaced) -> None:
     where = f"postgresql://shop@{web.LOOPBACK}:{web.closed_port()}/shop"
-    psycopg.connect(where, connect_timeout=3)
+    psycopg.connect(where, connect_timeout=30)
 
 
 @scenario(ill("the server is down", DB), unseen("the server is down; nobody watches it"), needs="")
@@ -54,7 +54,7 @@ def thrown_out(_order: OrderPlaced) -> None:
 @scenario(both(DB, "all its connections are taken", "the pool was made smaller"))
 def too_many_connections(_order: OrderPlaced) -> None:
     where = postgresql.reader_url()
-    with psycopg.connect(where, connect_timeout=3), psycopg.connect(where, connect_timeout=3):
+    with psycopg.connect(where, connect_timeout=30), psycopg.connect(where, connect_timeout=30):
         pass
 
 
@@ -131,7 +131,7 @@ def stale_row(order: OrderPlaced) -> None:
 
 @scenario(misconfigured("the database in our settings does not exist"))
 def unknown_database(_order: OrderPlaced) -> None:
-    psycopg.connect(postgresql.unknown_database(), connect_timeout=3)
+    psycopg.connect(postgresql.unknown_database(), connect_timeout=30)
 
 
 @scenario(misconfigured("the database in our settings does not exist"))
@@ -142,30 +142,30 @@ def unknown_database_sqlalchemy(_order: OrderPlaced) -> None:
 
 @scenario(misconfigured("the role in our settings does not exist"))
 def unknown_role(_order: OrderPlaced) -> None:
-    psycopg.connect(postgresql.unknown_role(), connect_timeout=3)
+    psycopg.connect(postgresql.unknown_role(), connect_timeout=30)
 
 
 @scenario(misconfigured("the password in our settings is wrong"), needs="")
 def wrong_password(_order: OrderPlaced) -> None:
     said = ("28P01", 'password authentication failed for user "shop"')
-    psycopg.connect(startup.refusing(*said), connect_timeout=3)
+    psycopg.connect(startup.refusing(*said), connect_timeout=30)
 
 
 @scenario(both(DB, "the server has just been started", "the server has started"), needs="")
 def starting_up(_order: OrderPlaced) -> None:
     said = ("57P03", "the database system is starting up")
-    psycopg.connect(startup.refusing(*said), connect_timeout=3)
+    psycopg.connect(startup.refusing(*said), connect_timeout=30)
 
 
 @scenario(misconfigured("this host is not let in by the server's settings"), needs="")
 def host_not_let_in(_order: OrderPlaced) -> None:
     said = ("28000", 'no pg_hba.conf entry for host "10.0.0.7", user "shop", database "shop"')
-    psycopg.connect(startup.refusing(*said), connect_timeout=3)
+    psycopg.connect(startup.refusing(*said), connect_timeout=30)
 
 
 @scenario(misconfigured("the host name in our settings is misspelt"), needs="")
 def unknown_database_host(_order: OrderPlaced) -> None:
-    psycopg.connect("postgresql://shop@db.internal.invalid/shop", connect_timeout=3)
+    psycopg.connect("postgresql://shop@db.internal.invalid/shop", connect_timeout=30)
 
 
 @scenario(misconfigured("our role may not write the table", **CLOSED))
