@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any, Final
 
 from angzarr.errors import ConfigurationUnfit
-from angzarr.runtime.json_bounds import Bounds, TooMuch, check_json
+from angzarr.runtime.json_bounds import Bounds, TooMuch
+from angzarr.runtime.strict_json import read_strictly
 
 #: Bytes of a value or a schema as canonical JSON; one is read whole, by every worker.
 LARGEST: Final = 1024 * 1024
@@ -38,10 +38,7 @@ def read_canonical(text: bytes | str, what: str = "the value") -> str:
         raise ConfigurationUnfit(msg)
     try:
         written = text.decode() if isinstance(text, bytes) else text
-        check_json(written, _BOUNDS)
-        value: Any = json.loads(
-            written, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite
-        )
+        value: Any = read_strictly(written, _BOUNDS)
     except TooMuch as error:
         msg = f"{what} has {error}: it may have {_BOUNDS.nodes:,} values on {_BOUNDS.depth} levels"
         raise ConfigurationUnfit(msg) from None
@@ -49,25 +46,3 @@ def read_canonical(text: bytes | str, what: str = "the value") -> str:
         msg = f"{what} is not JSON: {error}"
         raise ConfigurationUnfit(msg) from None
     return canonical(value, what)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        msg = f"an object has the name {twice[:100]!r} twice"
-        raise ValueError(msg)
-    return made
-
-
-def _refuse(text: str) -> Any:
-    msg = f"{text} is not a JSON number"
-    raise ValueError(msg)
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        msg = f"{text[:50]} is too large a number"
-        raise ValueError(msg)
-    return number

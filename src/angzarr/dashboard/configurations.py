@@ -23,11 +23,15 @@ from angzarr.dashboard.api.shapes import EntryId, Shape
 from angzarr.dashboard.problem import Problem, asking
 from angzarr.dashboard.services import Services, detail_of
 from angzarr.errors import ConfigurationError, Unavailable
+from angzarr.runtime.json_bounds import Bounds
+from angzarr.runtime.strict_json import read_strictly
 
 see = seeing("entries")
 act = acting("entries")
 
 #: What people call the store.
+#: What the choice of versions in a form parses to at most.
+_VERSIONS: Final = Bounds(nodes=2_000, depth=1)
 CONFIGURATIONS: Final = "the store of configurations"
 
 
@@ -129,10 +133,10 @@ def shown_configuration(services: Services, detail: EntryDetail) -> dict[str, An
 def chosen_in(form: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """The versions that a person ticked, as the page showed them; none: as pinned."""
     try:
-        said = json.loads(form.get("config") or "{}")
+        said = read_strictly(form.get("config") or "{}", _VERSIONS)
         chosen = tuple(sorted((name, version) for name, version in said.items()))
         fits = all(is_name(name) and is_name(one, LONGEST_VERSION) for name, one in chosen)
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError):
         fits, chosen = False, ()
     if not fits:
         raise Problem(422, "invalid", "the form has no such versions: load its page again")

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from angzarr.dashboard.access import Refusals, address_of, is_loopback
 from angzarr.dashboard.problem import Problem, crash
+from angzarr.runtime.json_bounds import Bounds, TooMuch, check_json
 from angzarr.runtime.text import printable
 
 #: Headers that proxies, load balancers and content delivery networks add, for whom they speak or
@@ -57,6 +58,9 @@ def is_proxied(http_version: str, headers: Iterable[str]) -> bool:
 
 #: The largest body taken, in bytes; edited payloads are the largest.
 LARGEST_BODY: Final = 1024 * 1024
+#: What the JSON of a body parses to at most; each value has a byte at least.
+_BODY: Final = Bounds(nodes=LARGEST_BODY, depth=100)
+_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 #: How long a body may take to arrive.
 BODY_TIME: Final = timedelta(seconds=20)
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -114,6 +118,7 @@ class Shell:
         try:
             self._check(scope, Headers(scope=scope))
             body = await self._body(receive)
+            _check_levels(scope, body)
             await self._app(scope, _again(body, receive), answer.send)
         except _Gone:
             return
@@ -203,6 +208,16 @@ class _Answer:
             headers.setdefault("Cache-Control", "no-cache" if self._keep else "no-store")
         await self._send(message)
         self.ended = message["type"] == "http.response.body" and not message.get("more_body")
+
+
+def _check_levels(scope: Scope, body: bytes) -> None:
+    """Refuse JSON that is nested deeper than any request is, before a parser fills its stack."""
+    if not Headers(scope=scope).get("content-type", "").lower().startswith(_FORMS):
+        try:
+            check_json(body, _BODY)
+        except TooMuch:
+            msg = f"the body is nested deeper than {_BODY.depth} levels"
+            raise Problem(422, "invalid", msg) from None
 
 
 def _netloc(origin: str) -> str:

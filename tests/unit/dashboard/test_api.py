@@ -491,12 +491,14 @@ def test_every_refusal_is_a_problem(client, method, path, options, status):
     problem(answer)
 
 
-def test_a_body_of_endless_depth_is_no_crash(client):
-    deep = "[" * 100_000
-    headers = {"Content-Type": "application/json"}
-    answer = client.post(f"{PREFIX}/jobs", content=deep, headers=headers)
-    assert answer.status_code == 400
-    problem(answer)
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8", "", "x/y"])
+def test_a_body_of_endless_depth_is_refused_before_any_parser_reads_it(client, kind, monkeypatch):
+    monkeypatch.setattr("json.loads", lambda *_, **__: pytest.fail("it was parsed"))
+    headers = {"Content-Type": kind}
+    answer = client.post(f"{PREFIX}/jobs", content="[" * 100_000, headers=headers)
+    monkeypatch.undo()
+    assert (answer.status_code, problem(answer)) == (422, "invalid")
+    assert answer.json()["detail"] == "the body is nested deeper than 100 levels"
 
 
 def test_a_ledger_that_is_away_is_said_with_a_time_to_come_back(world, client, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import timedelta
 
@@ -247,7 +248,9 @@ def test_a_page_says_that_its_database_is_away(world, person, error, says):
 
 
 def test_what_is_asked_wrongly_is_no_fault(person):
-    assert person.get("/projections/sales?after=x").status_code == 400
+    deep = base64.urlsafe_b64encode(b"[" * 200).decode().rstrip("=")
+    for cursor in ("x", deep):
+        assert person.get(f"/projections/sales?after={cursor}").status_code == 400
     assert person.get("/projections/sales/lane?domain=order").status_code == 422
     assert person.get("/projections/nobody").status_code == 404
     assert person.get("/live/projections/nobody").status_code == 404

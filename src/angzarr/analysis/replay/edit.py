@@ -11,7 +11,6 @@ cut is cut around the first character that differs.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -24,6 +23,8 @@ from angzarr.dead_letters.protection import SEALED
 from angzarr.dead_letters.redaction import REPRS
 from angzarr.events import headers as names
 from angzarr.payloads.claim_check import without_check
+from angzarr.runtime.json_bounds import Bounds, TooMuch
+from angzarr.runtime.strict_json import read_strictly
 
 #: Differences that are shown; characters of a value or a pointer that are.
 MOST_TOLD: Final = 100
@@ -217,9 +218,6 @@ class Unfit(Refusal):
     __slots__ = ()
 
 
-_TOO_DEEP: Final = Unfit(f"the data is nested deeper than {DEEPEST} levels")
-
-
 def read_data(text: str, *, around: int = 0) -> Any:
     """The JSON value that a person wrote, or an Unfit that says what is wrong with it.
 
@@ -228,14 +226,11 @@ def read_data(text: str, *, around: int = 0) -> Any:
     if len(text) > LARGEST:
         return Unfit(f"the data has more than {LARGEST} characters")
     try:
-        value = json.loads(
-            text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_number
-        )
-    except RecursionError:
-        return _TOO_DEEP
+        return read_strictly(text, Bounds(nodes=LARGEST, depth=DEEPEST + around))
+    except TooMuch:  # of levels; a text has fewer values than characters
+        return Unfit(f"the data is nested deeper than {DEEPEST} levels")
     except ValueError as error:
         return Unfit(f"the data is not JSON: {error}")
-    return _TOO_DEEP if _is_deeper(value, DEEPEST + around) else value
 
 
 def data_in(letter: DeadLetter) -> Any:
@@ -346,38 +341,3 @@ def _is_call(data: Any) -> bool:
 
 def _children(value: Any, kind: type) -> Any:
     return value if isinstance(value, kind) else {}
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    level = [value]
-    for _ in range(levels):
-        level = [
-            child
-            for one in level
-            for child in (
-                one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
-            )
-        ]
-        if not level:
-            return False
-    return True
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        msg = "an object says one name twice"
-        raise ValueError(msg)
-    return made
-
-
-def _no_number(text: str) -> Any:
-    msg = f"{text} is not a JSON number"
-    raise ValueError(msg)
-
-
-def _number(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        msg = f"{short(text)} is too large a number"
-        raise ValueError(msg)
-    return number

@@ -41,6 +41,8 @@ from angzarr.projections.ordered_handler import (
     row_json,
     standing_json,
 )
+from angzarr.runtime.json_bounds import Bounds
+from angzarr.runtime.strict_json import read_strictly
 
 
 class LanePage(NamedTuple):
@@ -123,7 +125,7 @@ def _pending(services: Services, view: LaneView) -> Sequence[Pending]:
 
 def _address_in(after: str) -> Address:
     try:
-        place = json.loads(text_after(after))
+        place = read_strictly(text_after(after), _PLACE)
     except ValueError:
         raise no_cursor() from None
     match place:
@@ -138,6 +140,8 @@ def _address_in(after: str) -> Address:
 see = seeing("projections")
 _SETUP: Final = {409: "No database is set up for ordered handlers: set ordering.url."}
 _NONE: Final = problems({404: "There is no such ordered handler.", **_SETUP})
+#: What a cursor of lanes parses to: the domain, the root and the edition of one.
+_PLACE: Final = Bounds(nodes=10, depth=1)
 _CURSOR: Final = problems({400: "No cursor."})
 Name = Annotated[str, Path(pattern=r"^[^\x00-\x1f/]{1,500}$")]
 

@@ -58,7 +58,7 @@ def test_what_a_person_writes_is_read_as_json(value):
         ("{", "not JSON"),
         ("NaN", "NaN is not a JSON number"),
         ("[1e400]", "1e400 is too large a number"),
-        ('{"a": 1, "a": 2}', "says one name twice"),
+        ('{"a": 1, "a": 2}', "has the name 'a' twice"),
         ("[" * 60 + "]" * 60, f"deeper than {DEEPEST}"),
         ("[" * 200_000, "deeper than"),
         ('"' + "x" * LARGEST + '"', "more than"),
