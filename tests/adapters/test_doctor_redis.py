@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from angzarr.doctor.finding import Fix
 from angzarr.doctor_probes import DoctorTarget
 from angzarr.doctor_probes.run import apply_fix
+from angzarr.facts.fact import Fact
+from angzarr.facts.fact_text import fact_text
 from angzarr.fleet import Member
 from apps import apps
 from doctoring import examined, found, ids, stock_app, untold
@@ -214,6 +217,19 @@ def test_releases_side_by_side_are_found(make_redis, make_app):
     told = ids(examined(app))
     assert "release-skew" in told
     assert "no-workers" not in told
+
+
+def test_facts_that_no_worker_moves_are_found(make_redis, make_app):
+    server = make_redis(durable=True)
+    app = make_app(broker=server.url)
+    now = datetime.now(UTC)
+    fact = Fact(id="f1", type="lifecycle", subtype="claim_lost", at=now - timedelta(minutes=1))
+    app.ops.fact_outbox().put([fact_text(fact)])
+    assert not found(examined(app), "facts-waiting")
+    app.ops.fact_outbox().remove([app.ops.fact_outbox().read(1)[0].place])
+    app.ops.fact_outbox().put([fact_text(replace(fact, at=now - timedelta(minutes=9)))])
+    (told,) = found(examined(app), "facts-waiting")
+    assert told.seen == "the oldest has waited for 9 min"
 
 
 # -- what it mends -----------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""What a fleet loses: mixed releases, handlers without a worker, queues without a reader."""
+"""What a fleet loses: mixed releases, handlers without a worker, what no one reads or moves."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
 from angzarr.doctor.finding import Area, Check, Finding, Severity
@@ -13,6 +14,8 @@ from angzarr.fleet import Member
 
 #: Names that one finding tells.
 _NAMED: Final = 5
+#: A fact is moved within seconds; a relay that a worker of the past held is free after a minute.
+_FACTS_LATE: Final = timedelta(minutes=2)
 _FLEET, _WARNING = Area.FLEET, Severity.WARNING
 
 NOBODY: Final = Check(
@@ -58,7 +61,15 @@ HISTORY: Final = Check(
     why="its lanes begin at the first event of each aggregate: what is published now is parked"
     " behind all that was before",
 )
-CHECKS: Final = (NOBODY, SKEW, UNNAMED, NOWHERE, UNKNOWN, HISTORY)
+FACTS_WAIT: Final = Check(
+    id="facts-waiting",
+    area=_FLEET,
+    severity=_WARNING,
+    looks_at="the oldest fact that waits beside the claims for facts.url",
+    why="facts of what happened are not in the database yet; beyond facts.most_waiting the oldest"
+    " are dropped",
+)
+CHECKS: Final = (NOBODY, SKEW, UNNAMED, NOWHERE, UNKNOWN, HISTORY, FACTS_WAIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +84,13 @@ class FleetSeen:
     waiting: Mapping[str, int] = field(default_factory=dict)
     #: Ordered handlers that have handled nothing, with the events that are in their books.
     over_history: Mapping[str, int] = field(default_factory=dict)
+    #: For how long the oldest fact has waited for its database; None: none waits.
+    facts_wait: timedelta | None = None
 
 
 def findings(seen: FleetSeen) -> Iterator[Finding]:
     """The findings about a fleet."""
+    yield from _facts(seen)
     if not seen.members:
         yield NOBODY.found(seen.at, "no worker is registered", "start one: angzarr -A … worker")
         return
@@ -125,6 +139,16 @@ def _unread(seen: FleetSeen) -> Iterator[Finding]:
                 f"{number} messages, no worker consumes it",
                 f"start a worker for it: angzarr -A … worker -Q {queue}",
             )
+
+
+def _facts(seen: FleetSeen) -> Iterator[Finding]:
+    if seen.facts_wait is not None and seen.facts_wait > _FACTS_LATE:
+        yield FACTS_WAIT.found(
+            seen.at,
+            f"the oldest has waited for {seen.facts_wait.total_seconds() / 60:.0f} min",
+            "look for facts_delayed in the workers' logs, and see that their facts.url answers; if"
+            " no worker has it any more, start one that does",
+        )
 
 
 def over_history(seen: FleetSeen) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -14,7 +15,8 @@ from angzarr.doctor.finding import Finding, Probe
 from angzarr.doctor.fleet_rules import FleetSeen
 from angzarr.doctor_probes import DoctorTarget, databases, redis
 from angzarr.doctor_probes.databases import members
-from angzarr.errors import Unavailable
+from angzarr.errors import ConfigurationError, Unavailable
+from angzarr.facts.fact_text import fact_from_text
 from angzarr.maintenance.schema_versions import SchemaStanding
 from angzarr.projections.ordered_handler import OrderedHandler
 from angzarr.wiring import event_store as books_wiring
@@ -52,6 +54,7 @@ def _fleet(target: DoctorTarget) -> Iterator[Finding]:
             members=members(target),
             handlers=handlers,
             waiting=_waiting(target, sorted({*handlers.values(), *target.app.amqp.queues})),
+            facts_wait=_facts_wait(target),
         )
     )
 
@@ -68,6 +71,16 @@ def _waiting(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
         return redis.counts(target, queues)
     except Unavailable:
         return {}
+
+
+def _facts_wait(target: DoctorTarget) -> timedelta | None:
+    """For how long the oldest fact has waited, by this machine's clock; None: none does."""
+    try:
+        oldest = target.ops.fact_outbox().read(1)
+        happened = [fact_from_text(one.text).at for one in oldest]
+    except (ConfigurationError, ValueError):  # no outbox; or a line that the relay leaves out
+        return None
+    return datetime.now(UTC) - happened[0] if happened else None
 
 
 def _ordered(target: DoctorTarget) -> list[OrderedHandler]:

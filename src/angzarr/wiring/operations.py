@@ -18,6 +18,7 @@ from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.events.publication import Publisher
 from angzarr.facts.fact import FactLog
+from angzarr.facts.outbox import FactOutbox
 from angzarr.facts.query import FactStore
 from angzarr.fleet import Fleet
 from angzarr.maintenance.schema_versions import TablesUpkeep
@@ -266,6 +267,10 @@ class Operations:
         Each call of its verbs asks the store: to classify many letters, ask once for all.
         """
         return self._parts.claims.fleet
+
+    def fact_outbox(self) -> FactOutbox:
+        """The facts that wait beside the claims; raises ConfigurationError as for the fleet."""
+        return self._parts.claims.outbox
 
     def watch_clock(self) -> ClockWatch | None:
         """A watch that compares this machine's clock with the claim store's.
