@@ -92,6 +92,8 @@ MUTATIONS = [
     ("redis", "skip-claim", "repeated", 5, "ok,duplicates", "flood"),
     ("redis", "copy-last", "lost", 4, "ok,transient", "none"),
     ("redis", "any-order", "out of order", 6, "ordered", "none"),
+    ("redis", "drop-fact", "no fact", 4, "ok", "none"),
+    ("rabbitmq", "drop-fact", "no fact", 4, "ok", "none"),
     ("rabbitmq", "skip-claim", "repeated", 5, "ok,duplicates", "flood"),
     ("rabbitmq", "lose-completion", "orphan claim", 4, "ok", "none"),
     on_sqs("skip-claim", "repeated", 5, "ok,duplicates", "flood"),

@@ -153,7 +153,7 @@ async def main(event: Trial, ctx: Context) -> str:
 async def undergo(event: Trial, ctx: Context) -> None:
     await pause(event.seconds if event.fate != "fickle" else 0)
     match event.fate:
-        case "transient" | "exhausted" if ctx.attempt <= event.failures:
+        case "transient" | "exhausted" | "large" if ctx.attempt <= event.failures:
             raise ConnectionResetError("transient")
         case "permanent" | "oversize":
             raise GiveUp("never")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -43,6 +44,8 @@ class Evidence:
     deaths: Sequence[str] = ()
     #: Event id → what the app said when it would not publish it.
     refused: Mapping[str, str] = field(default_factory=dict)
+    #: Pair → how often facts tell which end of it; None: nothing was asked.
+    told: Mapping[Pair, Counter[str]] | None = None
     #: Event id → who heard that it is revoked, before it was sent.
     revocations: Mapping[str, Revocation] = field(default_factory=dict)
     #: From the first fault until the last was over and noticed; None: there was none.

@@ -65,8 +65,8 @@ def _fate(name: str, *ends: str, **more: object) -> Fate:
     return Fate(name=name, ends=frozenset(ends), **more)  # type: ignore[arg-type]
 
 
-#: SQS takes messages of 1 MiB at most, and has no broadcasts.
-_BOUNDLESS: Final = frozenset({"redis", "rabbitmq"})
+#: SQS has no broadcasts.
+_BROADCASTS: Final = frozenset({"redis", "rabbitmq"})
 _ALL = (
     _fate("ok", HANDLED, weight=12),
     _fate("slow", HANDLED, weight=8),
@@ -80,7 +80,9 @@ _ALL = (
     _fate("permanent", "refused", weight=2),
     _fate("bug", "refused", weight=1),
     _fate("exhausted", "exhausted", weight=1),
-    _fate("oversize", "refused", weight=0.3, brokers=_BOUNDLESS),
+    _fate("oversize", "refused", weight=0.3),
+    # Of a body that lies beside the queue; some fail in their first run.
+    _fate("large", HANDLED, weight=1),
     # Gives up in its first run; where that is cut short, a later one handles it. Never both.
     _fate("fickle", HANDLED, "refused", weight=4),
     # Calls a dependency that is ill from time to time, behind a breaker of the fleet.
@@ -98,7 +100,7 @@ _ALL = (
     _fate("garbage", "undeliverable", weight=4, raw=True),
     _fate("damaged", "undeliverable", weight=1, raw=True, brokers=frozenset({"redis"})),
     # Workers that did not hear of a revocation handle it: `revocations` says who may not have.
-    _fate("revoked", HANDLED, "revoked", weight=0.5, begins=False, brokers=_BOUNDLESS),
+    _fate("revoked", HANDLED, "revoked", weight=0.5, begins=False, brokers=_BROADCASTS),
     _fate("expired", "too_old", weight=0.5, begins=False),
 )
 

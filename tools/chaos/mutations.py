@@ -110,6 +110,19 @@ def _any_order(_folder: Path) -> None:
     Ordering.enter = go_on  # type: ignore[method-assign]
 
 
+def _drop_fact(folder: Path) -> None:
+    """End the first claim without its facts."""
+    from angzarr.adapters.redis.idempotency import RedisIdempotencyStore
+
+    ending_args = RedisIdempotencyStore.ending_args
+
+    def end_untold(self: Any, key: str, token: str, ending: Any, facts: Any = ()) -> Any:
+        told = () if facts and _first(folder / "untold") else facts
+        return ending_args(self, key, token, ending, told)
+
+    RedisIdempotencyStore.ending_args = end_untold  # type: ignore[method-assign]
+
+
 def _first(file: Path) -> bool:
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL))
@@ -126,4 +139,5 @@ MUTATIONS: Final[dict[str, Callable[[Path], None]]] = {
     "lose-completion": _lose_completion,
     "copy-last": _copy_last,
     "any-order": _any_order,
+    "drop-fact": _drop_fact,
 }

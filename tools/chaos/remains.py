@@ -23,6 +23,11 @@ OUTCOMES = "angzarr-replay-outcomes"
 #: Where the claim store keeps what is delayed; the braces are a part of the name.
 SCHEDULE = "angzarr:{schedule}:due"
 
+#: What one worker does for the fleet is claimed like an event.
+DUTIES = b"angzarr:idempotency:angzarr.fleet_duty:"
+#: Where facts wait for their database.
+FACTS = "angzarr:facts"
+
 #: Where what comes early waits.
 LANES = "lanes"
 
@@ -37,6 +42,7 @@ def left(servers: Servers) -> dict[str, int]:
     found = servers.rabbit.messages()
     found[LANES] = servers.lanes.waiting()
     found[SCHEDULE] = again(lambda: servers.client().zcard(SCHEDULE))
+    found[FACTS] = again(lambda: servers.client().xlen(FACTS))
     if servers.queues is not None:
         found |= {f"sqs {name}": count for name, count in servers.queues.messages().items()}
     if servers.broker == "redis":
@@ -68,6 +74,8 @@ def _claims(client: redis.Redis[Any]) -> dict[str, str]:
     wrong: dict[str, str] = {}
     for key in client.scan_iter("angzarr:idempotency:*", count=1000):
         status, owner = (value and value.decode() for value in client.hmget(key, "status", "owner"))
+        if key.startswith(DUTIES):
+            continue  # a living worker has each, and for as long as it lives
         if status == "pending":
             lives = client.exists(f"angzarr:owner:{owner}")
             whose = "a living worker, which has nothing" if lives else "a dead worker"

@@ -21,6 +21,7 @@ import httpx
 import redis
 
 from addresses import VARIABLES, addresses
+from chaos.fact_check import FactsDatabase
 from chaos.lanes import LanesDatabase
 from postgresql_servers import PrivatePostgreSQL
 from redis_servers import PrivateRedis, free_port
@@ -164,6 +165,7 @@ class Servers:
             stack.enter_context(self.rabbit)
             stack.enter_context(self.postgresql)
             self.lanes = LanesDatabase(self.postgresql.url)
+            self.facts = FactsDatabase(self.postgresql.url)
             to_redis, to_rabbit = urlsplit(self.redis.url), urlsplit(self.rabbit.url)
             self.store = stack.enter_context(LossyProxy(str(to_redis.hostname), self.redis.port))
             rabbit = str(to_rabbit.hostname), int(to_rabbit.port or 0)
@@ -199,6 +201,7 @@ class Servers:
             "ANGZARR_DLQ__BACKEND": "amqp",
             "ANGZARR_DLQ__AMQP_URL": letters,
             "ANGZARR_ORDERING__URL": order,
+            "ANGZARR_FACTS__URL": order,
         }
 
     def client(self) -> redis.Redis[Any]:

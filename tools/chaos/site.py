@@ -32,7 +32,7 @@ from chaos.load import MOST_WAITING
 from chaos.publisher import Publisher
 from chaos.sender import Sender
 from chaos.servers import Servers
-from chaos.stream import Planned, stream
+from chaos.stream import LARGE, Planned, stream
 from chaos.verdict import Verdict, judge
 
 TOOLS = Path(__file__).resolve().parents[1]
@@ -222,6 +222,7 @@ def _outcome(order: Order, work: _Work, seconds: float) -> Outcome:
         claims=work.claims,
         deaths=[death.text for death in deaths if not death.allowed],
         refused=work.publisher.refused,
+        told=work.servers.facts.ends(),
         revocations=work.publisher.revocations,
         faulted=work.injector.span,
         quiet=work.quiet,
@@ -268,10 +269,21 @@ def _environment(order: Order, servers: Servers, *, proxied: bool) -> dict[str, 
         **servers.urls(proxied=proxied),
         "ANGZARR_LEDGER": f"sqlite:///{order.folder / 'ledger.db'}",
         "ANGZARR_FACTS__LOG": "false",
+        **_payloads(order),
         "ANGZARR_ANALYSIS__MAX_REPLAYS": "0",
         "CHAOS_FOLDER": str(order.folder),
         "CHAOS_MUTATION": order.mutation if proxied else "",
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONUNBUFFERED": "1",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+    }
+
+
+def _payloads(order: Order) -> dict[str, str]:
+    """Large bodies lie beside the queue, but on Redis, which takes them all."""
+    if order.broker == "redis":
+        return {}
+    return {
+        "ANGZARR_PAYLOADS__URL": f"file://{order.folder / 'payloads'}",
+        "ANGZARR_PAYLOADS__OVER": str(LARGE // 2),
     }

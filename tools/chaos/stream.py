@@ -15,6 +15,8 @@ from chaos.garbage import KINDS
 
 #: Bytes of an oversize event's text: more than the most that Kafka and SQS take by default.
 OVERSIZE = 1_200_000
+#: Bytes of a large one's, which on other brokers than Redis lies in a payload store.
+LARGE = 150_000
 #: Events of batches that come together.
 BURST = 8
 #: Aggregates to which ordered events are dealt in turn.
@@ -113,10 +115,11 @@ def _planned(
             "exhausted": MOST_ATTEMPTS,
             "ordered": int(failures == 1),
             "batched": int(failures == 1),
+            "large": int(failures == 1),
         }.get(name, 0),
         seconds=long if name in ("slow", "fickle", "revoked", "batched") else brief,
         copies=copies if name == "duplicates" else 1,
         delay=delay if name == "delayed" else 0.0,
-        size=OVERSIZE if name == "oversize" else 0,
+        size={"oversize": OVERSIZE, "large": LARGE}.get(name, 0),
         kind=kinds[number % len(kinds)] if name == "garbage" else name if fate.raw else "",
     )

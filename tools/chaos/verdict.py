@@ -1,8 +1,9 @@
 """Verdict: does everything that was published stand where it must, and only there? Pure.
 
 It believes the publisher's own list, the handlers' history, the ledger that the analysis worker
-wrote, and what is left on the servers; angzarr's counters, facts and logs it does not read. Per
-(handler, event) pair: published = handled + skipped + in the ledger, nothing waits.
+wrote, and what is left on the servers; angzarr's counters and logs it does not read, and its facts
+must say the same (`fact_check`). Per (handler, event) pair: published = handled + skipped + in the
+ledger, nothing waits.
 
 A pair is *handled* if one of its runs wrote its end mark, *in the ledger* if exactly one entry
 names it. Both at once is a breach, but for two excuses, each where a worker was disturbed between
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos.evidence import Entry, Evidence
+from chaos.fact_check import LETTER, check_facts
 from chaos.fates import GUARDED, HANDLED, MOST_STARTS, POISON, SKIPPED
 from chaos.garbage import raw
 from chaos.history import ENDED, FAILED, Pair, Run
@@ -82,6 +84,8 @@ class _Court:
                 breaches += found
         breaches += check_order(self._all.published, self._all.runs, self._all.around)
         breaches += check_read_model(self._all.published, self._all.seen)
+        if self._all.told is not None:
+            breaches += check_facts(self._settled(), self._all.told)
         breaches += self._strays()
         breaches += self._remains()
         breaches += self._void()
@@ -217,6 +221,18 @@ class _Court:
         yield found[0].reason, breaches
 
     # -- the whole -------------------------------------------------------------------------------
+
+    def _settled(self) -> dict[Pair, frozenset[str]]:
+        """The ends of each pair, as facts call them; of several only one was settled."""
+        ends: dict[Pair, frozenset[str]] = {}
+        for planned in self._all.published:
+            for pair in (Pair(*name) for name in planned.pairs):
+                how = {run.how for run in self._runs.get(pair, ())}
+                found = {HANDLED} if ENDED in how else {SKIPPED} if SKIPPED in how else set()
+                letters = {LETTER} if self._entries.get(pair) else set()
+                if found or letters:
+                    ends[pair] = frozenset(found | letters)
+        return ends
 
     def _strays(self) -> Iterator[Breach]:
         published = {Pair(*name) for planned in self._all.published for name in planned.pairs}

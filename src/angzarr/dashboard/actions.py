@@ -27,8 +27,15 @@ from angzarr.analysis.replay.job_limits import is_anybody, same_person
 from angzarr.analysis.replay.job_view import review
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.paging import stale
-from angzarr.dashboard.problem import Problem
-from angzarr.dashboard.services import Services, breaker_of, detail_of, group_of, job_of
+from angzarr.dashboard.problem import Problem, asking
+from angzarr.dashboard.services import (
+    CONFIGURATIONS,
+    Services,
+    breaker_of,
+    detail_of,
+    group_of,
+    job_of,
+)
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
 
 
@@ -112,9 +119,16 @@ def begin_job(
 
 
 def check_target(services: Services, order: ReplayOrder) -> None:
-    """Refuse an *order* that sends a replay to a place that does not exist."""
+    """Refuse an *order* that names a place, or a version of a configuration, that is not there."""
     if why := services.replayer.targets.unknown(order):
         raise Problem(422, "no-target", why)
+    if order.config:
+        with asking(CONFIGURATIONS):
+            store = services.configurations()
+            for name, version in order.config:
+                if store.get(name, version) is None:
+                    msg = f"configuration {name} has no version {version}: list its versions"
+                    raise Problem(422, "no-version", msg)
 
 
 def replay_one(

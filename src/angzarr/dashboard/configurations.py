@@ -21,7 +21,7 @@ from angzarr.configuration.version import LONGEST_VERSION, ConfigurationVersion,
 from angzarr.dashboard.api.route import ServicesHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import EntryId, Shape
 from angzarr.dashboard.problem import Problem, asking
-from angzarr.dashboard.services import Services, detail_of
+from angzarr.dashboard.services import CONFIGURATIONS, Services, detail_of
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.runtime.json_bounds import Bounds
 from angzarr.runtime.strict_json import read_strictly
@@ -32,7 +32,6 @@ act = acting("entries")
 #: What people call the store.
 #: What the choice of versions in a form parses to at most.
 _VERSIONS: Final = Bounds(nodes=2_000, depth=1)
-CONFIGURATIONS: Final = "the store of configurations"
 
 
 class ValueChange(Shape):

@@ -42,6 +42,9 @@ from angzarr.resilience.breaker import BreakerControls, BreakerState
 from angzarr.sagas.log import MAX_FLOW, CaseFilter, Page, page_of
 from angzarr.sagas.story import EventStores, Hiding, Story, story_of
 
+#: What is said to be away when it is.
+CONFIGURATIONS: Final = "the store of configurations"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedServices:

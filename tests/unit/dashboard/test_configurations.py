@@ -11,6 +11,7 @@ from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.events import headers as names
 from contracts.configuration import draft
 from contracts.ledger import message_of
+from dashboard_caller import problem
 
 NEWEST = {"pricing": "2"}
 
@@ -71,6 +72,25 @@ def test_a_program_names_the_versions_of_an_edit(client, world):
 def test_versions_that_are_none_are_refused(client, world, config):
     asked = {"entry_ids": [file(world).id], "plan": {"config": config}}
     assert client.post(f"{PREFIX}/jobs", json=asked).status_code == 422
+    assert not world.jobs.all
+
+
+@pytest.mark.parametrize("config", [{"pricing": "3"}, {"prices": "1"}, NEWEST | {"taxes": "1"}])
+def test_versions_that_do_not_exist_begin_no_job(client, world, config):
+    entry = file(world)
+    for path, asked in (
+        ("jobs", {"entry_ids": [entry.id], "plan": {"config": config}}),
+        (f"entries/{entry.id}/edits", {"data": {"total": 4}, "config": config}),
+    ):
+        answer = client.post(f"{PREFIX}/{path}", json=asked)
+        assert (answer.status_code, problem(answer)) == (422, "no-version")
+    assert not world.jobs.all
+
+
+def test_versions_are_not_taken_unseen_while_their_store_is_away(client, world):
+    asked = {"entry_ids": [file(world).id], "plan": {"config": NEWEST}}
+    world.configurations_away = StoreUnavailable("away")
+    assert client.post(f"{PREFIX}/jobs", json=asked).status_code == 503
     assert not world.jobs.all
 
 
