@@ -17,6 +17,7 @@ class Bill(BaseModel):
     n: int
     #: "fail" kills its process in the first run, and gives up in the second.
     fate: str = "fine"
+    padding: str = ""
 
 
 def put(prices: int) -> None:
