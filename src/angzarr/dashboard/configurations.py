@@ -6,6 +6,7 @@ The API, and what the page of a replay shows.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,13 +69,13 @@ class EntryConfiguration:
     differences: list[ConfigurationDifference]
 
 
-def configuration_of(services: Services, detail: EntryDetail) -> EntryConfiguration:
-    """What the newest versions would change for the next replay of an entry.
+def configuration_of(services: Services, details: Iterable[EntryDetail]) -> EntryConfiguration:
+    """What the newest versions would change for the next replay of entries.
 
-    Asks nothing of an entry whose letter is pinned to nothing. Raises ConfigurationError, Problem.
+    Asks nothing where no letter is pinned to anything. Raises ConfigurationError, Problem.
     """
-    failure = detail.unanswered.letter or detail.failure
-    pinned = versions_in(failure)
+    failures = [detail.unanswered.letter or detail.failure for detail in details]
+    pinned = {name: one for failure in failures for name, one in versions_in(failure).items()}
     if not pinned:
         return EntryConfiguration(pinned={}, newest={}, differences=[])
     with asking(CONFIGURATIONS):
@@ -86,7 +87,7 @@ def configuration_of(services: Services, detail: EntryDetail) -> EntryConfigurat
             known = is_name(name) and is_name(version, LONGEST_VERSION)
             return store.get(name, version) if known else None
 
-        found = configuration_differences([failure], newest, get)
+        found = configuration_differences(failures, newest, get)
     return EntryConfiguration(pinned=pinned, newest=newest, differences=found)
 
 
@@ -97,7 +98,7 @@ def configuration_of(services: Services, detail: EntryDetail) -> EntryConfigurat
 )
 def compare_configuration(services: ServicesHere, entry_id: EntryId) -> Response:
     """Tell which versions of configurations an entry is pinned to, and how the newest differ."""
-    return answer(_json(configuration_of(services, detail_of(services, entry_id))))
+    return answer(_json(configuration_of(services, [detail_of(services, entry_id)])))
 
 
 def _json(found: EntryConfiguration) -> dict[str, Any]:
@@ -113,19 +114,22 @@ def _json(found: EntryConfiguration) -> dict[str, Any]:
     return {"pinned": found.pinned, "newest": found.newest, "differences": differences}
 
 
-def shown_configuration(services: Services, detail: EntryDetail) -> dict[str, Any]:
-    """What the page of a replay shows: differences, and what its form sends back.
+def shown_configuration(
+    services: Services, details: Iterable[EntryDetail], form: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What the page of a replay shows: differences, and what its *form* sends back, or has sent.
 
     A store that is away, or is not there, is said on the page: as pinned can still be replayed.
     """
     try:
-        found = configuration_of(services, detail)
+        found = configuration_of(services, details)
     except (Problem, ConfigurationError, Unavailable) as error:
-        return {"versions": [], "newest": "", "versions_problem": str(error)}
+        return {"versions": [], "newest": "", "versions_problem": str(error), "chosen": False}
     return {
         "versions": found.differences,
         "newest": json.dumps(found.newest, sort_keys=True),
         "versions_problem": "",
+        "chosen": bool((form or {}).get("config")),
     }
 
 

@@ -12,6 +12,7 @@ from fastapi import Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from angzarr.analysis.ledger.entry import EntryDetail
 from angzarr.analysis.ledger.group import (
     LONGEST_NOTE,
     LONGEST_OWNER,
@@ -45,6 +46,7 @@ from angzarr.dashboard.api.shapes import (
     GroupShape,
     ResultsShape,
 )
+from angzarr.dashboard.configurations import chosen_in, shown_configuration
 from angzarr.dashboard.pages.forms import filled, moment_in, note_in, number_in, order_in
 from angzarr.dashboard.pages.route import caller_of, form_of, go, operator_of, pages, render
 from angzarr.dashboard.paging import cursor_after, next_link, next_query, sealed, seen, tag_of
@@ -239,6 +241,7 @@ def _replay_form(
     status: int = 422,
 ) -> Response:
     until = _moment(services, group.fingerprint)
+    details = _looked_at(services, group.fingerprint, until)
     told, seen = counted(services, _selection(group.fingerprint, until))
     plan = {
         "stages": ", ".join(map(str, DEFAULT_STAGES)),
@@ -256,11 +259,20 @@ def _replay_form(
         told=told,
         until=until,
         plan=order_in({}) | plan | (form or {}) | {"until": until.isoformat(), "seen": seen},
+        **shown_configuration(services, details, form),
+        looked_at=len(details),
         targets=services.replayer.targets,
         stale=group.reason == Reason.SEQUENCE_MISMATCH,
         proposes=services.approves_edits,
         problem=problem,
     )
+
+
+def _looked_at(services: Services, fingerprint: str, until: datetime) -> list[EntryDetail]:
+    """Some of the letters that a replay would send, which tell what they are pinned to."""
+    wanted = EntryFilter(fingerprint=fingerprint, until=until)
+    entries = services.ledger.get_failed_events(wanted, limit=_SAMPLES).entries
+    return [one for entry in entries if (one := services.ledger.open(entry.id)) is not None]
 
 
 def _plan_in(form: dict[str, str]) -> JobPlanRequest:
@@ -274,6 +286,7 @@ def _plan_in(form: dict[str, str]) -> JobPlanRequest:
             "in_flight": form.get("in_flight", ""),
             "halt_share": float(form.get("halt_percent", "")) / 100,
             **order_in(form),
+            "config": dict(chosen_in(form)),
         }
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -11,7 +12,7 @@ from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.events import headers as names
 from contracts.configuration import draft
 from contracts.ledger import message_of
-from dashboard_caller import problem
+from dashboard_caller import hidden, problem
 
 NEWEST = {"pricing": "2"}
 
@@ -111,6 +112,30 @@ def test_it_is_replayed_from_its_page_as_its_person_said(person, world, chosen, 
     assert job.plan.config == config
     shown = person.get(f"/jobs/{job.id}").text
     assert ("<dt>Configurations</dt><dd>pricing 2</dd>" in shown) is bool(chosen)
+
+
+def test_an_edit_carries_the_versions_that_its_person_chose_over_its_confirmation(person, world):
+    path = f"/entries/{file(world).id}/edit"
+    assert "<code>pricing</code>: 1 → 2" in person.get(path).text
+    asked = person.submit(path, path, data='{"total": 4}', config=json.dumps(NEWEST))
+    assert "with configuration pricing 2" in asked.text
+    again = person.post(path, data=hidden(asked.text) | {"again": "1"})
+    assert re.search('name="config" value="[^"]*" checked', again.text)
+    job = job_of(world, person.post(f"{path}/replay", data=hidden(asked.text)))
+    assert job.plan.config == (("pricing", "2"),)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "config"), [({}, ()), ({"config": json.dumps(NEWEST)}, (("pricing", "2"),))]
+)
+def test_a_group_is_replayed_with_the_versions_that_its_person_chose(person, world, chosen, config):
+    path = f"/groups/{file(world).fingerprint}/replay"
+    page = person.get(path).text
+    assert "<code>pricing</code>: 1 → 2 for 1 of them" in page
+    plan = {"stages": "1", "in_flight": "5", "halt_percent": "20"} | chosen
+    refused = person.submit(path, path, **plan | {"halt_percent": "x"})
+    assert (" checked>With the newest" in refused.text) is bool(chosen)
+    assert job_of(world, person.submit(path, path, **plan)).plan.config == config
 
 
 @pytest.mark.parametrize("config", ["{", "[1]", "7", '{"a b": "1"}', '{"a": 1}', "[" * 9000])

@@ -13,6 +13,7 @@ from angzarr.dashboard.api.edits import Edit, begin_edit, data_of, draft_of, edi
 from angzarr.dashboard.api.requests import DataQuery
 from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.api.shapes import EntryId
+from angzarr.dashboard.configurations import chosen_in, shown_configuration
 from angzarr.dashboard.pages.forms import filled, note_in, number_in, order_in
 from angzarr.dashboard.pages.route import (
     LONGEST_SHOWN,
@@ -61,7 +62,7 @@ def ask_edit(request: Request, services: ServicesHere, entry_id: EntryId) -> Res
         changes=draft.changes,
         cut=draft.whole is not None,
         whole=both(draft.whole),
-        form=form | {"data": laid_out(edit.data), "note": edit.note},
+        form={"config": ""} | form | {"data": laid_out(edit.data), "note": edit.note},
         plan=edit.plan,
         proposes=services.approves_edits,
     )
@@ -114,6 +115,7 @@ def _edit_in(form: dict[str, str], entry_id: str) -> Edit | Unfit:
         revision=number_in(form, "revision"),
         note=note_in(form),
         **order_in(form),
+        config=chosen_in(form),
     )
 
 
@@ -134,6 +136,7 @@ def _form(
         problem=problem,
         targets=services.replayer.targets,
         plan=order_in(form),
+        **shown_configuration(services, [detail], form),
         mismatch=detail.mismatch,
         proposes=services.approves_edits,
     )

@@ -276,7 +276,7 @@ def ask_replay(request: Request, services: ServicesHere, entry_id: EntryId) -> R
         elsewhere=isinstance(problem, NoTarget),
         targets=services.replayer.targets,
         plan=order_in({}),
-        **shown_configuration(services, detail),
+        **shown_configuration(services, [detail]),
         mismatch=detail.mismatch,
         over=detail.entry.replays >= services.most_replays,
     )
