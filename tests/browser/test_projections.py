@@ -57,7 +57,7 @@ def test_pages_change_while_they_are_looked_at_and_the_keyboard_stays_where_it_i
     expect(lanes).to_have_text("0")
     world.lanes.move(step_of(lane("o-1"), 0))
     expect(lanes).to_have_text("1")
-    assert link.evaluate("one => one === document.activeElement")
+    expect(link).to_be_focused()
     visit.go("/projections/sales")
     expect(page.get_by_text("None.")).to_be_visible()
     world.lanes.park(early_of(lane("o-2"), 3), 9)
