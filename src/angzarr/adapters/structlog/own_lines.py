@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from angzarr.adapters.structlog.logs import (
@@ -66,7 +67,7 @@ class OwnLines:
             for fields in lines:
                 self._bound.log(level, event, **fields)
             return
-        whole = [self._line(level, event, fields) for fields in lines]
+        whole = self._whole(level, event, lines)
         if takes_json(self._logger):
             gather(self._write, [(level, to_json(line)) for line in whole])
         else:
@@ -77,10 +78,17 @@ class OwnLines:
             self._ours = is_ours()  # once it is, it stays, as in a bound logger
         return self._ours
 
-    def _line(self, level: int, event: str, fields: Mapping[str, Any]) -> Line:
-        line = Line(fields, event=event)
-        complete(self._logger, _WORDS[level], line)
-        return line
+    def _whole(self, level: int, event: str, lines: Sequence[Mapping[str, Any]]) -> list[Line]:
+        """*lines* with what our chain adds to each; it adds the same to all, and is asked once."""
+        word = _WORDS[level]
+        if says_more():
+            whole = [Line(fields, event=event) for fields in lines]
+            for line in whole:
+                complete(self._logger, word, line)
+            return whole
+        added = Line()
+        complete(self._logger, word, added)
+        return [Line({**fields, "event": event, **added}) for fields in lines]
 
     def _record(self, level: int, line: Line) -> logging.LogRecord:
         record = self._logger.makeRecord(self._name, level, __file__, 0, line, (), None)
@@ -95,6 +103,11 @@ class OwnLines:
 
 
 FACT_LOG = "angzarr.facts"
+_NAMED = (
+    "tenant_id", "entity_id", "tool_id", "event_id", "trace_id", "asset_id", "config_id",
+    "config_version", "resolves",
+)  # fmt: skip
+_values_of = attrgetter(*_NAMED)
 
 
 class StructlogFactLog:
@@ -144,17 +157,7 @@ def _fact_fields(fact: Fact) -> dict[str, object]:
         "subtype": fact.subtype,
         "at": fact.at.isoformat(),
     }
-    named = (
-        ("tenant_id", fact.tenant_id),
-        ("entity_id", fact.entity_id),
-        ("tool_id", fact.tool_id),
-        ("event_id", fact.event_id),
-        ("trace_id", fact.trace_id),
-        ("asset_id", fact.asset_id),
-        ("config_id", fact.config_id),
-        ("config_version", fact.config_version),
-        ("resolves", fact.resolves),
-    )
+    named = zip(_NAMED, _values_of(fact), strict=True)
     said |= {name: value for name, value in named if value is not None}
     if fact.cost is not None:
         said |= _cost_fields(fact.cost)
