@@ -11,6 +11,7 @@ import click
 
 from angzarr._version import __version__
 from angzarr.errors import AngzarrError
+from angzarr.facts.act import ActSource, acting_from
 from angzarr.runtime.text import printable
 
 #: Command → where it is defined.
@@ -55,7 +56,8 @@ class Doors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with acting_from(ActSource.CLI):
+                return super().invoke(ctx)
         except AngzarrError as error:
             raise click.ClickException(_shown(error)) from error
         except click.ClickException as error:  # may repeat what stands in a letter

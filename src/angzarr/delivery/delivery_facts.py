@@ -22,6 +22,7 @@ from angzarr.errors import text_of
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.facts.fact import Fact
+from angzarr.facts.resolution import letter_fact_id
 from angzarr.resilience.category import Category
 from angzarr.resilience.taxonomy import Classification
 
@@ -69,11 +70,6 @@ def retry_fact_id(key: str, replay: int, attempt: int) -> str:
     It names no delivery: the same attempt, run again after a kill, is the same fact.
     """
     return f"{key}:{replay}.{attempt}:retried"
-
-
-def letter_fact_id(letter: str) -> str:
-    """The id of the fact of the letter with this id, which names event, handler and replay."""
-    return f"{letter}:dead_lettered"
 
 
 def resolved_by(delivery: Delivery) -> str | None:
@@ -139,7 +135,8 @@ def _pinned(event: Event) -> dict[str, Any]:
 
 def _replay_fact(delivery: Delivery, letter: str, at: datetime) -> Fact:
     """The fact that a dead letter was sent again and has come; one for each replay."""
-    event, queue = delivery.event, delivery.message.headers.get(names.QUEUE)
+    event, headers = delivery.event, delivery.message.headers
+    queue = headers.get(names.QUEUE)
     return Fact(
         id=f"{letter}:dlq_retry:{delivery.position.replay}",
         type="lifecycle",
@@ -153,7 +150,8 @@ def _replay_fact(delivery: Delivery, letter: str, at: datetime) -> Fact:
         data={
             "dlq_message_id": letter,
             "original_queue": queue if isinstance(queue, str) else delivery.message.queue,
-            "reason": f"replay {delivery.position.replay}",
+            "reason": names.skip_of(headers) or f"replay {delivery.position.replay}",
+            "by": names.replayed_by(headers),
             "message_id": delivery.message.id,
             "replay": delivery.position.replay,
         },

@@ -24,13 +24,14 @@ from angzarr.dead_letters.letter import (
 )
 from angzarr.dead_letters.queue import DeadLetterQueue, put_one
 from angzarr.delivery.delivery import Delivery, position_of
-from angzarr.delivery.delivery_facts import details_of, fenced_fact, letter_fact_id
+from angzarr.delivery.delivery_facts import details_of, fenced_fact
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.letter_builder import DeadLetterBuilder, component_type_of
 from angzarr.errors import text_of
 from angzarr.events import headers as names
 from angzarr.events.event import Message
 from angzarr.facts.fact import Fact, FactLog
+from angzarr.facts.resolution import letter_fact_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,6 +135,8 @@ ORIGINAL_MESSAGE_ID: Final = "X-Original-Message-ID"
 REPLAY: Final = "X-DLQ-Attempts"
 #: The dead letter a replayed message comes from.
 LETTER_ID: Final = "angzarr-letter-id"
+#: Who had a dead letter sent again: a person, a job, or an analysis worker by a rule.
+REPLAYED_BY: Final = "angzarr-replayed-by"
 #: The dead letter whose effects a message undoes.
 COMPENSATES: Final = "angzarr-compensates"
 #: Why its lane is to go on without it: the event is not handled.
@@ -273,6 +275,12 @@ def skip_of(headers: Mapping[str, Any]) -> str | None:
 def skip_reason(text: str) -> str:
     """*text* as the reason of a skip travels: one printable line, cut."""
     return printable(text[:LONGEST_REASON])
+
+
+def replayed_by(headers: Mapping[str, Any]) -> str | None:
+    """Who had a dead letter sent again, in one printable line; None: it does not say."""
+    who = _text(headers.get(REPLAYED_BY))
+    return None if who is None else printable(who[:LONGEST_REASON])
 
 
 def check_sequence(headers: Mapping[str, Any]) -> None:

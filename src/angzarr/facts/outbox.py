@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from angzarr.facts.fact import Fact
+from angzarr.facts.fact import Fact, FactLog
 
 #: Facts that wait at most, by default; about 600 bytes each, so 120 MB.
 MOST_WAITING: Final = 200_000
@@ -56,3 +56,21 @@ class FactSink(Protocol):
 
         A fact that it can never keep is logged and left out.
         """
+
+
+class SeveralSinks:
+    """A sink that is a database, if there is one, and logs that are told what it has kept.
+
+    What is written again, after a kill, is in the logs twice, under one id.
+    """
+
+    def __init__(self, database: FactSink | None, logs: Sequence[FactLog]) -> None:
+        self._database = database
+        self._logs = tuple(logs)
+
+    def write(self, facts: Sequence[Fact], /) -> None:
+        """Keep *facts* in the database, then tell each log; raises Unavailable before that."""
+        if self._database is not None:
+            self._database.write(facts)
+        for log in self._logs:
+            log.append(facts)

@@ -48,6 +48,17 @@ class RelayDuty(Protocol):
         """Let another one have it; never raises."""
 
 
+class SoleDuty:
+    """The duty of a process that always moves facts: what two of them move, the sink keeps once."""
+
+    def is_ours(self) -> bool:
+        """True."""
+        return True
+
+    def end(self) -> None:
+        """Do nothing: there is nothing to let go."""
+
+
 @dataclass(slots=True)
 class RelayCounts:
     """What one relay has done, for metrics; *depth* is None while another process has the duty."""

@@ -37,6 +37,11 @@ class WorkEnding(NamedTuple):
     fact: Fact
 
 
+def letter_fact_id(letter: str) -> str:
+    """The id of the error fact of the dead letter with this id."""
+    return f"{letter}:dead_lettered"
+
+
 def is_run(fact: Fact) -> bool:
     """True if *fact* tells how a run of a handler ended: with an error, or well."""
     return fact.type == ERROR or ends_well(fact)

@@ -37,6 +37,7 @@ from angzarr.analysis.worker.intake import Handover, Intake, ReplayResults
 from angzarr.analysis.worker.worker import AnalysisHealth, AnalysisWorker
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
+from angzarr.facts.act import ActSource, acting_from
 from angzarr.fleet import running_releases
 from angzarr.maintenance.retention import Pruning
 from angzarr.payloads.store import PayloadReadLimit
@@ -54,6 +55,7 @@ def open_worker(ops: Operations, domains: Sequence[str]) -> Iterator[AnalysisWor
     settings = ops.settings.analysis
     chance = random.SystemRandom().random
     with ExitStack() as doors:
+        doors.enter_context(acting_from(ActSource.AUTOMATIC))
         follow_clock(ops, doors)
         queue = ops.open_dead_letter_queue()
         doors.callback(queue.close)
@@ -65,7 +67,8 @@ def open_worker(ops: Operations, domains: Sequence[str]) -> Iterator[AnalysisWor
             doors.callback(forwarder.end)
         jobs = ops.open_replay_jobs()
         doors.callback(jobs.close)
-        for thread in (*ops.open_alert_threads(), ops.open_depth_thread()):
+        threads = (ops.open_act_relay(), *ops.open_alert_threads(), ops.open_depth_thread())
+        for thread in threads:
             if thread is not None:
                 thread.start()
                 doors.callback(thread.end)

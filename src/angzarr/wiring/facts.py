@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Final
 
 from angzarr.facts.fact import FactLog
-from angzarr.facts.relay import FactRelay, RelayDuty
+from angzarr.facts.outbox import SeveralSinks
+from angzarr.facts.relay import FactRelay, RelayDuty, SoleDuty
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.settings import Settings
+from angzarr.wiring.ledger import FACTS, open_part
 from angzarr.wiring.stores import Claims, facts_url, sql_engine
 from angzarr.wiring.telemetry import METRICS
 
@@ -26,21 +29,27 @@ def open_facts(
     With the *claims* of a worker, facts for SQL are kept beside them first, and a relay moves them.
     """
     url = facts_url(settings, broker)
+    sinks = _logs_beside(settings, url)
+    if url and not url.startswith("memory"):
+        sql = importlib.import_module("angzarr.adapters.sql.facts.log")
+        log = sql.SqlFactLog(sql_engine(url), migrate=settings.facts.migrate)
+        sinks.insert(0, log if claims is None else _carried(claims(), log))
+    fan_out = importlib.import_module("angzarr.adapters.memory.facts")
+    return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)
+
+
+def _logs_beside(settings: Settings, url: str | None) -> list[FactLog]:
+    """The places of facts besides the database at *url*; without one there is one at least."""
     sinks: list[FactLog] = []
     if url and url.startswith("memory"):
         sinks.append(importlib.import_module("angzarr.adapters.memory.facts").shared(url))
-    elif url:
-        sql = importlib.import_module("angzarr.adapters.sql.facts.log")
-        log = sql.SqlFactLog(sql_engine(url), migrate=settings.facts.migrate)
-        sinks.append(log if claims is None else _carried(claims(), log))
-    if settings.facts.log or (settings.facts.log is None and not sinks):
+    if settings.facts.log or (settings.facts.log is None and not url):
         log = importlib.import_module("angzarr.adapters.structlog.own_lines")
         sinks.append(log.StructlogFactLog())
     if settings.facts.opentelemetry:
         exported = importlib.import_module("angzarr.adapters.opentelemetry.fact_logs")
         sinks.append(exported.OpenTelemetryFactLog())
-    fan_out = importlib.import_module("angzarr.adapters.memory.facts")
-    return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)
+    return sinks
 
 
 def _carried(claims: Claims, log: FactLog) -> FactLog:
@@ -79,6 +88,30 @@ def open_relay_thread(
     relay = FactRelay(outbox=claims.outbox, sink=sink, duty=duty_of(_DUTY), chance=random.random)
     _meters().observe(relay.counts)
     return FactRelayThread(relay, sink.close)
+
+
+def open_act_relay(settings: Settings, broker: str) -> FactRelayThread:
+    """The thread of an analysis worker that moves facts of acts out of the ledger's database.
+
+    They go wherever facts go. Each analysis worker has one: what two move is kept once.
+    """
+    url, sink = facts_url(settings, broker), None
+    with ExitStack() as doors:
+        outbox = open_part(FACTS, settings, broker, most=settings.facts.most_waiting)
+        doors.callback(outbox.close)
+        if url and not url.startswith("memory"):
+            sink = importlib.import_module("angzarr.adapters.sql.facts.sink").SqlFactSink(
+                sql_engine(url), migrate=settings.facts.migrate
+            )
+            doors.callback(sink.close)
+        logs = _logs_beside(settings, url)
+        for log in logs:
+            doors.callback(log.close)
+        relay = FactRelay(
+            outbox=outbox, sink=SeveralSinks(sink, logs), duty=SoleDuty(), chance=random.random
+        )
+        _meters().observe(relay.counts)
+        return FactRelayThread(relay, doors.pop_all().close)
 
 
 def _meters() -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from angzarr.errors import ConfigurationError
 from angzarr.maintenance.schema_versions import TablesUpkeep
@@ -19,6 +19,7 @@ from angzarr.wiring import event_store as ordering_wiring
 from angzarr.wiring.stores import EMBEDDED, extra, facts_url, is_embedded
 
 if TYPE_CHECKING:  # the analysis is imported only where it is used
+    from angzarr.adapters.sql.ledger.fact_outbox import LedgerFactOutbox
     from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
     from angzarr.analysis.alerts.alert import Alerts
     from angzarr.analysis.ledger.counts import Peers
@@ -49,12 +50,17 @@ REPLAY_JOBS: Final[Part[SqlReplayJobs]] = Part(
 WRITES: Final[Part[Writes]] = Part("angzarr.adapters.sql.ledger.writes", "SqlWrites")
 BRAKE: Final[Part[Brake]] = Part("angzarr.adapters.sql.ledger.brake", "SqlBrake")
 PEERS: Final[Part[Peers]] = Part("angzarr.adapters.sql.ledger.groups", "SqlPeers")
+#: Facts of acts that wait for their relay.
+FACTS: Final[Part[LedgerFactOutbox]] = Part(
+    "angzarr.adapters.sql.ledger.fact_outbox", "LedgerFactOutbox"
+)
 ALERTS: Final[Part[Alerts]] = Part("angzarr.adapters.sql.ledger.alerts", "SqlAlerts")
 
 
-def open_part(part: Part[P], settings: Settings, broker: str) -> P:
+def open_part(part: Part[P], settings: Settings, broker: str, **options: Any) -> P:
     """The *part* of the ledger that *settings* name, to be closed; connects when first used.
 
+    Its adapter is made with *options*.
     Raises ConfigurationError, MissingExtra.
     """
     url = ledger_url(settings, broker)
@@ -68,7 +74,7 @@ def open_part(part: Part[P], settings: Settings, broker: str) -> P:
     adapter = importlib.import_module(part.module)
     with extra("psycopg"):
         database = databases.open_database(url, migrate=settings.ledger_migrate)
-    found: P = getattr(adapter, part.name)(database)
+    found: P = getattr(adapter, part.name)(database, **options)
     return found
 
 

@@ -211,6 +211,12 @@ class Operations:
         """The memory of the HTTP API's writes."""
         return self._part(ledger_wiring.WRITES)
 
+    def open_act_relay(self) -> PeriodicThread:
+        """A thread that moves the facts of acts on the ledger to where facts go."""
+        from angzarr.wiring.facts import open_act_relay
+
+        return open_act_relay(self.settings, self.broker_url)
+
     def open_brake(self) -> Brake:
         """The brake of the ledger's replays."""
         return self._part(ledger_wiring.BRAKE)

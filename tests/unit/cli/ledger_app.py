@@ -11,11 +11,13 @@ from tests.judging import classifier
 
 from angzarr.adapters.memory.configuration import MemoryConfigurationStore
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
+from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.facts.reader import SqlFactReader
 from angzarr.adapters.sql.ledger.alerts import SqlAlerts
 from angzarr.adapters.sql.ledger.brake import SqlBrake
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.fact_outbox import LedgerFactOutbox
 from angzarr.adapters.sql.ledger.groups import SqlGroups, SqlPeers
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
@@ -27,9 +29,12 @@ from angzarr.analysis.worker.intake import OtherApps
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.errors import BrokerUnavailable
+from angzarr.facts.outbox import SeveralSinks
+from angzarr.facts.relay import FactRelay, SoleDuty
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.analysis import AutomaticSettings
 from angzarr.settings.base import HealthSettings
+from angzarr.wiring.facts import FactRelayThread
 
 
 class FakeOutcomes:
@@ -120,6 +125,7 @@ class FakeApp:
         self.protect = Protection()
         self.handlers = {}
         self.configurations = MemoryConfigurationStore()
+        self.facts = MemoryFactLog()
 
     def open_configurations(self):
         return self.configurations
@@ -138,6 +144,16 @@ class FakeApp:
 
     def open_brake(self):
         return SqlBrake(LedgerDatabase(build_engine(self.url)))
+
+    def open_act_relay(self):
+        outbox = LedgerFactOutbox(LedgerDatabase(build_engine(self.url)))
+        relay = FactRelay(
+            outbox=outbox,
+            sink=SeveralSinks(None, [self.facts]),
+            duty=SoleDuty(),
+            chance=lambda: 0.5,
+        )
+        return FactRelayThread(relay, outbox.close)
 
     def open_fact_store(self, _within=None):
         return SqlFactReader(self.url)

@@ -14,11 +14,11 @@ from angzarr.delivery.delivery_facts import (
     error_subtype,
     fact_of,
     fenced_fact,
-    letter_fact_id,
     retry_fact_id,
 )
 from angzarr.errors import GiveUp, Postpone, Skip
 from angzarr.events import headers as names
+from angzarr.facts.resolution import letter_fact_id
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.category import Category, Classification
 from angzarr.resilience.idempotency import key_for
@@ -205,6 +205,26 @@ def test_a_replay_is_a_fact_that_names_its_letter_and_where_that_came_from(world
     wanted = {"dlq_message_id": "letter", "original_queue": "first", "reason": "replay 2"}
     assert wanted.items() <= retry.data.items()
     assert failed.subtype == "tool_failure"
+
+
+def test_the_fact_of_a_replay_says_who_asked_for_it(world):
+    said = {names.REPLAY: 2, names.LETTER_ID: "letter", names.REPLAYED_BY: "ann@desk"}
+    taken(world, None, **said)
+    assert world.journal.facts[0].data["by"] == "ann@desk"
+
+
+@pytest.mark.parametrize("who", [7, ["x"], None, "", "x\n" * 100_000])
+def test_a_hostile_name_in_a_replays_headers_is_cut_or_left_out(world, who):
+    taken(world, None, **{names.LETTER_ID: "letter", names.REPLAYED_BY: who})
+    by = world.journal.facts[0].data["by"]
+    assert by is None or ("\n" not in by and len(by) <= 4 * names.LONGEST_REASON)
+
+
+def test_the_fact_of_a_skip_says_why_it_was_sent(world):
+    said = {names.LETTER_ID: "letter", names.SKIP: "skip by ann: a test order"}
+    taken(world, None, **said)
+    retry = next(one for one in world.journal.facts if one.subtype == "dlq_retry")
+    assert retry.data["reason"] == "skip by ann: a test order"
 
 
 def test_only_the_first_attempt_of_a_replay_tells_of_it(world):

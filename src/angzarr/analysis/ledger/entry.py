@@ -22,6 +22,7 @@ from angzarr.dead_letters.letter import (
     Mismatch,
     holds_up,
 )
+from angzarr.facts.act import ActKind
 from angzarr.runtime.fast_init import fast_init, fast_replace
 
 
@@ -92,6 +93,8 @@ class Entry:
     correlation_id: str = ""
     #: The aggregate that the event or command is of.
     root: str = ""
+    #: Of the W3C trace context of its event.
+    trace_id: str = ""
     reason: str = ""
     category: str = ""
     error_type: str = ""
@@ -228,6 +231,8 @@ class Change(NamedTuple):
     line: HistoryLine | None
     #: Kept with the replay that begins, if there is something to keep.
     order: ReplayOrder = AS_IT_IS
+    #: What a person, a client or a rule did; None: it is no act, but what became of one.
+    act: ActKind | None = None
 
 
 def changed_to(entry: Entry, **fields: object) -> Entry:

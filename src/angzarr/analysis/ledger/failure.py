@@ -17,6 +17,7 @@ from angzarr.dead_letters.letter import (
     Reason,
     unreadable_letter_id,
 )
+from angzarr.dead_letters.metadata import trace_id
 from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.recognition import Recognised, recognise
 from angzarr.dead_letters.record import ForeignRecord, record_id
@@ -140,6 +141,7 @@ def facts_of(failure: Failure) -> dict[str, Any]:
         "tenant_id": (event and event.tenant_id) or "",
         "correlation_id": (event and event.correlation_id) or cover.correlation_id,
         "root": (event and event.root) or cover.root,
+        "trace_id": trace_id(event.traceparent) if event and event.traceparent else "",
         "reason": letter.reason.value,
         "category": letter.category,
         "error_type": letter.error_type,

@@ -58,6 +58,8 @@ class FilingPlan:
     entries: dict[str, Entry] = field(default_factory=dict)
     #: What histories say of it, by entry id, in order.
     lines: list[tuple[str, HistoryLine]] = field(default_factory=list)
+    #: Changes that are acts, of rules.
+    acts: list[Change] = field(default_factory=list)
     #: By entry id: what the entry is to keep.
     kept: dict[str, Failure] = field(default_factory=dict)
     _stored: Mapping[str, Entry] = field(default_factory=dict)
@@ -146,3 +148,5 @@ class FilingPlan:
         self.entries[change.entry.id] = change.entry
         if change.line:
             self.lines.append((change.entry.id, change.line))
+        if change.act:
+            self.acts.append(change)

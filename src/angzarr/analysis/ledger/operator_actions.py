@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from angzarr.analysis.ledger.entry import Change, Entry, HistoryLine, Hold, Status, changed_to
 from angzarr.analysis.ledger.failure import Failure, explanation_of, replay_of
+from angzarr.facts.act import ActKind
 from angzarr.resilience.idempotency import RECORD_LIFE
 
 #: A skip without an answer is sent again: by then no claim takes it for one under way.
@@ -133,6 +134,15 @@ _STATUS: Final = {
     Verb.COMPENSATE: Status.COMPENSATED,
     Verb.RESOLVE: Status.RESOLVED,
 }
+#: What the fact of each is.
+_ACTS: Final = {
+    Verb.SKIP: ActKind.ENTRY_SKIPPED,
+    Verb.ARCHIVE: ActKind.ENTRY_ARCHIVED,
+    Verb.RESTORE: ActKind.ENTRY_RESTORED,
+    Verb.ESCALATE: ActKind.ENTRY_ESCALATED,
+    Verb.COMPENSATE: ActKind.ENTRY_COMPENSATED,
+    Verb.RESOLVE: ActKind.ENTRY_RESOLVED,
+}
 _OPEN: Final = frozenset({Status.FAILED, Status.WAITING, Status.HELD, Status.ESCALATED})
 #: From which statuses each verb leads away; a replay under way is answered first.
 _FROM: Final = {
@@ -226,7 +236,7 @@ def acted(
     if skips and asks_for_skip(entry, verb):
         changed = replace(changed, **skip_begun(entry, now + UNSENT))
     line = HistoryLine(at=now, who=by, what=verb.value, detail=note[:LONGEST_NOTE])
-    return Change(changed, line)
+    return Change(changed, line, act=_ACTS[verb])
 
 
 def compensation_sent(entry: Entry, now: datetime) -> Change | None:

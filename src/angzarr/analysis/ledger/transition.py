@@ -52,6 +52,7 @@ from angzarr.analysis.ledger.operator_actions import (
 )
 from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.dead_letters.letter import DeadLetter
+from angzarr.facts.act import ActKind
 from angzarr.runtime.fast_init import fast_init, fast_replace
 
 #: A filed entry not classified by then is looked at again: its worker died.
@@ -91,6 +92,11 @@ _STATUS: Final = {
 }
 
 
+#: Decisions that close an entry are acts of the rule; what waits or is held is not done yet.
+_ACTS: Final = {
+    Action.ARCHIVE: ActKind.ENTRY_ARCHIVED,
+    Action.SKIP: ActKind.ENTRY_SKIPPED,
+}
 #: What is done when the entry wakes, so that the brake and quiet hours come between.
 _AT_A_TIME: Final = frozenset({Action.REPLAY, Action.WAIT, Action.COMPENSATE})
 #: Statuses in which something is still to be done by itself at a time: no other entry wakes.
@@ -186,7 +192,8 @@ def decided(entry: Entry, decision: EntryDecision, now: datetime, by: str) -> Ch
     if waits_on and decision.failure_class is entry.failure_class:
         return Change(changed, None)
     said = f"{decision.failure_class}: {decision.evidence}"
-    return Change(changed, HistoryLine(at=now, who=by, what=str(status), detail=said))
+    line = HistoryLine(at=now, who=by, what=str(status), detail=said)
+    return Change(changed, line, act=_ACTS.get(decision.action))
 
 
 def awaits_look(entry: Entry) -> bool:
@@ -224,7 +231,7 @@ def retrying(entry: Entry, replay: int, now: datetime, by: str, lease: timedelta
         resolved_at=None,
     )
     line = HistoryLine(at=now, who=by, what=Status.RETRYING.value, detail=f"replay {replay}")
-    return Change(changed, line)
+    return Change(changed, line, act=ActKind.ENTRY_REPLAYED)
 
 
 def ordered(change: Change | None, order: ReplayOrder) -> Change | None:

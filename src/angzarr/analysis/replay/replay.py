@@ -8,13 +8,13 @@ under the same n, which the claim makes harmless.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from angzarr.analysis.ledger.entry import Entry
+from angzarr.analysis.ledger.entry import Entry, HistoryLine, Status
 from angzarr.analysis.ledger.failure import Failure, Unreadable, payload_of
 from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.analysis.ledger.operator_actions import WENT_ON, passed
@@ -49,6 +49,7 @@ _DROPPED: Final = frozenset(
         names.REST,
         names.WAITED_FOR,
         names.SKIP,
+        names.REPLAYED_BY,
         "x-delay",
     }
 )
@@ -155,8 +156,8 @@ class ReplayTargets:
         return letter
 
 
-def replay_message(letter: DeadLetter, replay: int) -> Message:
-    """*letter*'s message as replay number *replay*, for its original queue.
+def replay_message(letter: DeadLetter, replay: int, by: str = "") -> Message:
+    """*letter*'s message as replay number *replay*, for its original queue; *by* asked for it.
 
     Body, task id, event id, correlation id, pins and trace stay as they were; attempt, hop, age,
     eta and expiry begin anew. A revoked task gets a new id: workers remember the old one.
@@ -171,6 +172,8 @@ def replay_message(letter: DeadLetter, replay: int) -> Message:
         names.LETTER_ID: letter.id,
         names.QUEUE: message.queue,
     }
+    if by:
+        headers[names.REPLAYED_BY] = by[: names.LONGEST_REASON]
     if was_revoked(letter):
         headers |= _renamed(letter, replay)
     properties = {name: value for name, value in message.properties.items() if name != _EXPIRATION}
@@ -195,6 +198,12 @@ def skip_message(letter: DeadLetter, replay: int, reason: str) -> Message:
         content_type="application/json",
         content_encoding="utf-8",
     )
+
+
+def asked_by(history: Iterable[HistoryLine]) -> str:
+    """Who began the last replay that *history* tells of; empty: none was begun."""
+    begun = [line.who for line in history if line.what == Status.RETRYING]
+    return begun[-1] if begun else ""
 
 
 def was_revoked(letter: DeadLetter) -> bool:
@@ -265,7 +274,7 @@ class Replayer:
         )
         if begun is None:
             return CHANGED
-        self._send(begun, letter)
+        self._send(begun, letter, by)
         return ""
 
     def continued(self, entry: Entry, order: ReplayOrder = AS_IT_IS) -> ReplayOrder:
@@ -290,14 +299,19 @@ class Replayer:
             return f"its body lies at {payload}, and this app has no dlq.payloads.url: set it"
         return ""
 
-    def publish(self, entry: Entry, failure: Failure, order: ReplayOrder = AS_IT_IS) -> str:
-        """Publish the replay that *entry* has begun; return why not, or an empty string."""
+    def publish(
+        self, entry: Entry, failure: Failure, order: ReplayOrder = AS_IT_IS, *, by: str = ""
+    ) -> str:
+        """Publish the replay that *entry* has begun; return why not, or an empty string.
+
+        *by* asked for it, see `asked_by`.
+        """
         if problem := self.obstacle(failure, order):
             return problem
         letter = self.sendable(failure, order)
         if isinstance(letter, Refusal):
             return letter
-        self._send(entry, letter)
+        self._send(entry, letter, by)
         return ""
 
     def sendable(
@@ -323,7 +337,7 @@ class Replayer:
             return Refusal(error)
         return replace(failure, message=replace(failure.message, body=body), payload=None)
 
-    def _send(self, entry: Entry, letter: DeadLetter) -> None:
-        self.publisher.publish(replay_message(letter, entry.replays))
+    def _send(self, entry: Entry, letter: DeadLetter, by: str) -> None:
+        self.publisher.publish(replay_message(letter, entry.replays, by))
         answer_by = self.clock.now() + self.answer_deadline
         self.ledger.mark_published(entry.id, entry.replays, answer_by=answer_by)

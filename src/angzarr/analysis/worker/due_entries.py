@@ -16,7 +16,7 @@ from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.analysis.ledger.transition import EntryDecision, awaits_look, is_judged_here
 from angzarr.analysis.replay.compensation import Compensator
-from angzarr.analysis.replay.replay import Replayer
+from angzarr.analysis.replay.replay import Replayer, asked_by
 from angzarr.analysis.replay.skip import Skips
 from angzarr.analysis.worker.decisions import DecisionMaker
 from angzarr.analysis.worker.worker import may_pass, report
@@ -165,7 +165,8 @@ class DueEntries:
             case Status.COMPENSATED | Status.SKIPPED | Status.RESOLVED:
                 return self._send_behind(found)
             case Status.RETRYING if not self.deciding.barred(entry):  # its lease brings it back
-                return self.replayer.publish(entry, found.failure, found.order)
+                by = asked_by(found.history)
+                return self.replayer.publish(entry, found.failure, found.order, by=by)
         return ""
 
     def _replay(self, entry: Entry, failure: Failure) -> str:

@@ -279,6 +279,7 @@ def _facts(entry: Entry, brief: Abridged) -> dict[str, object]:
         "tenant": entry.tenant_id,
         "correlation": entry.correlation_id,
         "root": entry.root,
+        "trace": entry.trace_id,
         "reason": entry.reason,
         "error": brief(f"{entry.error_type} [{entry.error_code}] {entry.error_message}"),
         "category": entry.category,

@@ -88,6 +88,7 @@ class EntryShape(Shape):
     tenant_id: str
     correlation_id: str
     root: str
+    trace_id: str
     reason: str
     category: str
     error_type: str

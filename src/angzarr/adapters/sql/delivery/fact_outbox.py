@@ -6,7 +6,7 @@ it (a migration, an index) would stop all deliveries, and a refused fact would f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from sqlalchemy import (
     Connection,
     Delete,
     Engine,
+    Insert,
+    Table,
     Text,
     Update,
     bindparam,
@@ -28,7 +30,6 @@ from angzarr.adapters.sql.delivery.claim_tables import ensure_tables, fact_outbo
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
 from angzarr.facts.outbox import MOST_WAITING, OutboxDepth, WaitingFact
 
-_places = fact_outbox.c.position
 _INSERT: Final = insert(fact_outbox)
 #: Places that one statement removes.
 _REMOVED: Final = 1000
@@ -56,21 +57,34 @@ class PutWith:
 
 
 class SqlFactOutbox:
-    """Facts in ``fact_outbox``, *most* of them once `trim` is called."""
+    """Facts in *table*, *most* of them once `trim` is called.
 
-    def __init__(self, engine: Engine, *, most: int = MOST_WAITING) -> None:
+    *prepare* makes the table ready; by default it is the one beside the claims.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        most: int = MOST_WAITING,
+        table: Table = fact_outbox,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:
         self._engine = engine
         self._most = most
+        self._table = table
+        self._places, self._last = table.c.position, insert(table)
+        self._prepare = prepare or partial(ensure_tables, engine)
 
     def put(self, texts: Sequence[str], /) -> None:
         """Put *texts* last."""
-        ensure_tables(self._engine)
-        in_transaction(self._engine, lambda connection: _put(connection, texts))
+        self._prepare()
+        in_transaction(self._engine, lambda connection: _put(connection, texts, self._last))
 
     def read(self, most: int, /) -> list[WaitingFact]:
         """The oldest *most* facts."""
-        wanted = select(_places, fact_outbox.c.text).order_by(_places).limit(most)
-        ensure_tables(self._engine)
+        wanted = select(self._places, self._table.c.text).order_by(self._places).limit(most)
+        self._prepare()
         rows = in_transaction(reading(self._engine), lambda one: one.execute(wanted).all())
         return [WaitingFact(str(place), text) for place, text in rows]
 
@@ -78,7 +92,8 @@ class SqlFactOutbox:
         """Remove the facts at *places*."""
         numbers = [int(place) for place in places]
         for start in range(0, len(numbers), _REMOVED):
-            gone = delete(fact_outbox).where(_places.in_(numbers[start : start + _REMOVED]))
+            some = self._places.in_(numbers[start : start + _REMOVED])
+            gone = delete(self._table).where(some)
             in_transaction(self._engine, partial(_execute, statement=gone))
 
     def trim(self) -> OutboxDepth:
@@ -86,20 +101,20 @@ class SqlFactOutbox:
 
         That is the span of their places, gaps included: counting would read all.
         """
-        span = select(func.max(_places) - func.min(_places) + 1)
-        ensure_tables(self._engine)
+        span = select(func.max(self._places) - func.min(self._places) + 1)
+        self._prepare()
         waiting = in_transaction(reading(self._engine), lambda one: one.scalar(span)) or 0
         if waiting <= self._most:
             return OutboxDepth(waiting, 0)
-        newest = select(func.max(_places)).scalar_subquery()
-        old = delete(fact_outbox).where(_places <= newest - self._most)
+        newest = select(func.max(self._places)).scalar_subquery()
+        old = delete(self._table).where(self._places <= newest - self._most)
         dropped = in_transaction(self._engine, partial(_execute, statement=old))
         return OutboxDepth(self._most, dropped)
 
 
-def _put(connection: Connection, texts: Sequence[str]) -> None:
+def _put(connection: Connection, texts: Sequence[str], last: Insert = _INSERT) -> None:
     if texts:
-        connection.execute(_INSERT, [{"text": text} for text in texts])
+        connection.execute(last, [{"text": text} for text in texts])
 
 
 def _execute(connection: Connection, statement: Delete) -> int:

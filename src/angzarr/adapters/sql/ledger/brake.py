@@ -10,7 +10,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Select, insert, select, text
 
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.fact_outbox import put_facts
 from angzarr.adapters.sql.ledger.schema import ledger_brake
+from angzarr.analysis.ledger.act_facts import fact_of_brake
 from angzarr.analysis.ledger.emergency_stop import (
     MOST_PULLS,
     Brake,
@@ -21,6 +23,7 @@ from angzarr.analysis.ledger.emergency_stop import (
 )
 from angzarr.analysis.ledger.entry import is_known, read_word
 from angzarr.clock import Clock, SystemClock
+from angzarr.facts.act import act_source
 
 _columns = ledger_brake.c
 #: Moves that are read at once where one is not enough: one more than are looked at, to know of it.
@@ -55,10 +58,13 @@ class SqlBrake(Brake):
             if connection.dialect.name == "postgresql":  # two that pull at once go one by one
                 connection.execute(text(f"LOCK TABLE {ledger_brake.name} IN EXCLUSIVE MODE"))
             before = next(_newest_first(connection), BrakeState())
-            fields = asdict(moved(before, asked, now, seen))
+            after = moved(before, asked, now, seen)
+            fields = asdict(after)
             del fields["revision"], fields["first"], fields["earlier"]
             connection.execute(insert(ledger_brake).values(fields))
-            return standing(_newest_first(connection))
+            stands = standing(_newest_first(connection))
+            put_facts(connection, [fact_of_brake(after, stands.revision, act_source())])
+            return stands
 
         return self._database.write(move, once=True)
 

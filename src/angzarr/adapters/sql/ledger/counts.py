@@ -34,6 +34,7 @@ from sqlalchemy import (
 from angzarr.adapters.sql.engine.engine import in_transaction, reading
 from angzarr.adapters.sql.engine.statements import insert_of
 from angzarr.adapters.sql.ledger.column_types import stored_name
+from angzarr.adapters.sql.ledger.fact_outbox import put_facts
 from angzarr.adapters.sql.ledger.tables import (
     entry_from,
     group_from,
@@ -43,6 +44,7 @@ from angzarr.adapters.sql.ledger.tables import (
     ledger_groups,
     line_row,
 )
+from angzarr.analysis.ledger.act_facts import fact_of_group
 from angzarr.analysis.ledger.counts import (
     Amounts,
     CountKey,
@@ -54,9 +56,10 @@ from angzarr.analysis.ledger.counts import (
     sample_of,
 )
 from angzarr.analysis.ledger.entry import OPEN, Entry, HistoryLine
-from angzarr.analysis.ledger.group import GroupStatus
+from angzarr.analysis.ledger.group import Group, GroupStatus
 from angzarr.analysis.ledger.upkeep import Recounted
 from angzarr.errors import LedgerUnavailable
+from angzarr.facts.act import act_source
 
 _AMOUNTS = Amounts._fields
 _NAMES = ("fingerprint", "domain", "handler_name", "event_type")
@@ -86,10 +89,11 @@ def key_of(kind: CountKey) -> str:
     return hashlib.sha256("\x00".join(kind).encode()).hexdigest()
 
 
-def append_line(connection: Connection, fingerprint: str, line: HistoryLine) -> None:
-    """Add to the history of a group."""
-    row = line_row(line) | {"fingerprint": fingerprint}
+def append_line(connection: Connection, group: Group, line: HistoryLine) -> None:
+    """Add to the history of *group*, which *line* made what it is, and to the facts."""
+    row = line_row(line) | {"fingerprint": group.fingerprint}
     connection.execute(insert(ledger_group_history).values(row))
+    put_facts(connection, [fact_of_group(group, line, act_source())])
 
 
 def _is_storable(kind: CountKey) -> bool:
@@ -154,7 +158,7 @@ def _regress(connection: Connection, fingerprint: str, now: datetime) -> None:
         group, line = change
         words = {"status": group.status, "revision": group.revision}
         connection.execute(update(ledger_groups).where(by_name).values(words))
-        append_line(connection, fingerprint, line)
+        append_line(connection, group, line)
 
 
 def write_counts(connection: Connection, counted: Mapping[CountKey, Amounts]) -> None:

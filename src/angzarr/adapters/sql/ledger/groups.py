@@ -102,7 +102,7 @@ class SqlGroups(Groups):
             by_name = _columns.fingerprint == group.fingerprint
             values = {word: getattr(group, word) for word in words}
             connection.execute(update(ledger_groups).where(by_name).values(values))
-            append_line(connection, group.fingerprint, line)
+            append_line(connection, group, line)
             return group
 
         return self._database.write(change, once=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
+from angzarr.adapters.sql.ledger.fact_outbox import put_facts
 from angzarr.adapters.sql.ledger.schema import (
     replay_job_edits,
     replay_job_history,
@@ -18,6 +19,7 @@ from angzarr.adapters.sql.ledger.schema import (
     replay_orders,
 )
 from angzarr.adapters.sql.ledger.tables import line_row
+from angzarr.analysis.ledger.act_facts import facts_of_job
 from angzarr.analysis.ledger.entry import (
     Change,
     Entry,
@@ -45,11 +47,12 @@ from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.events.headers import time_of
+from angzarr.facts.act import act_source
 
 
 def save_orders(connection: Connection, changes: Sequence[Change]) -> None:
     """Keep the orders of replays that begin."""
-    rows = [_row(entry, order) for entry, _, order in changes if order]
+    rows = [_row(one.entry, one.order) for one in changes if one.order]
     if rows:
         connection.execute(insert(replay_orders), rows)
 
@@ -214,17 +217,19 @@ def save_job(
     row = {name: value for name, value in job_row(after).items() if value != was[name]}
     row["revision"] = before.revision + 1
     connection.execute(update(replay_jobs).where(replay_jobs.c.id == after.id).values(**row))
-    tell(connection, after.id, job_progress.lines(before, after, now, by))
+    told = job_progress.lines(before, after, now, by)
+    tell(connection, replace(after, revision=row["revision"]), told)
     return job_from(
         connection.execute(select(replay_jobs).where(replay_jobs.c.id == after.id)).one()
     )
 
 
-def tell(connection: Connection, job_id: str, lines: Sequence[HistoryLine]) -> None:
-    """Add *lines* to the history of a job."""
-    rows = [{"job_id": job_id, **line_row(one)} for one in lines]
+def tell(connection: Connection, job: ReplayJob, lines: Sequence[HistoryLine]) -> None:
+    """Add *lines* to the history of *job*, which they made what it is, and to the facts."""
+    rows = [{"job_id": job.id, **line_row(one)} for one in lines]
     if rows:
         connection.execute(insert(replay_job_history), rows)
+        put_facts(connection, facts_of_job(job, lines, act_source()))
 
 
 def update_items(connection: Connection, job_id: str, items: Sequence[JobItem]) -> None:

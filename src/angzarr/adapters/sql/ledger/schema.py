@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -205,6 +206,16 @@ remembered_writes = Table(
     Column("status", Integer),
     Column("headers", JSON),
     Column("body", LargeBinary),
+)
+
+#: Facts of acts, written with them, that wait for a relay. A place is never used again: a relay
+#: removes facts by their places.
+ledger_fact_outbox = Table(
+    "ledger_fact_outbox",
+    METADATA,
+    Column("position", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("text", ValidText, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 ledger_brake = Table(

@@ -17,6 +17,7 @@ from angzarr.adapters.sql.engine.statements import Lookup, among, insert_columns
 from angzarr.adapters.sql.ledger.column_types import Name, stored_name
 from angzarr.adapters.sql.ledger.counts import count
 from angzarr.adapters.sql.ledger.database import LedgerDatabase, prune
+from angzarr.adapters.sql.ledger.fact_outbox import put_facts
 from angzarr.adapters.sql.ledger.job_rows import order_sizes, read_orders, save_orders
 from angzarr.adapters.sql.ledger.queries import (
     count_all,
@@ -40,6 +41,7 @@ from angzarr.adapters.sql.ledger.tables import (
     line_from,
 )
 from angzarr.analysis.ledger import transition
+from angzarr.analysis.ledger.act_facts import facts_of_changes
 from angzarr.analysis.ledger.counts import CountStep
 from angzarr.analysis.ledger.entry import Change, Entry, EntryDetail, HistoryLine, Status
 from angzarr.analysis.ledger.failure import Failure
@@ -55,6 +57,7 @@ from angzarr.analysis.ledger.ledger import (
     read_cursor,
 )
 from angzarr.clock import Clock, SystemClock
+from angzarr.facts.act import act_source
 
 
 def file_failures(
@@ -110,6 +113,7 @@ def save_changes(
     steps = [CountStep(before, change.entry) for before, change in changes]
     save_entries(connection, _ends(steps))
     append_lines(connection, [(change.entry.id, change.line) for _, change in changes])
+    put_facts(connection, facts_of_changes((change for _, change in changes), act_source()))
     count(connection, steps, now)
 
 
@@ -136,6 +140,7 @@ def _write(connection: Connection, filing: FilingPlan, steps: Sequence[CountStep
     insert_columns(connection, ledger_entries, ENTRY, entry_columns(new))
     save_entries(connection, [(before, after) for before, after, _ in steps if before and after])
     append_lines(connection, filing.lines)
+    put_facts(connection, facts_of_changes(filing.acts, act_source()))
     if replaced := filing.replaced():
         old = ledger_letters.c.entry_id.in_(replaced)
         connection.execute(delete(ledger_letters).where(old))

@@ -41,7 +41,7 @@ from angzarr.runtime.failures import is_machine_fault
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0018"
+HEAD: Final = "0019"
 
 #: What an entry's status is as long as there is still something to do (`entry.OPEN`). Spelt out:
 #: a database uses a partial index only where it sees that the condition holds.
@@ -88,6 +88,7 @@ ledger_entries = Table(
     a_name("tenant_id"),
     a_name("correlation_id"),
     Column("root", Name, nullable=False, server_default=""),
+    Column("trace_id", Name, nullable=False, server_default=""),
     a_name("reason"),
     a_name("category"),
     a_name("error_type"),

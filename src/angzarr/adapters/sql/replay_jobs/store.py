@@ -218,7 +218,7 @@ class SqlReplayJobs(JobCommands, ReplayJobs, JobWork):
             return job
         if edit is not None:
             save_edit(connection, job.id, edit)
-        tell(connection, job.id, [job_progress.first_line(job, edit)])
+        tell(connection, job, [job_progress.first_line(job, edit)])
         row_now = job_row(job)
         if edit is not None:
             row_now["leased_until"] = fresh.created_at + steps.EDIT_LEASES

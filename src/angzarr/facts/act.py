@@ -1,0 +1,111 @@
+"""Acts as facts: what people, API clients and rules do besides handling events (spec F1).
+
+`ActKind` has every act by the subtype of its fact. Where the act comes from is what the process, or
+the request, says once: `acting_from`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from angzarr.facts.fact import Fact
+from angzarr.facts.resolution import LIFECYCLE
+
+
+class ActKind(StrEnum):
+    """What was done; the subtype of a fact of type `lifecycle`. Names never change."""
+
+    ENTRY_REPLAYED = "entry_replayed"
+    ENTRY_SKIPPED = "entry_skipped"
+    ENTRY_ARCHIVED = "entry_archived"
+    ENTRY_RESTORED = "entry_restored"
+    ENTRY_ESCALATED = "entry_escalated"
+    ENTRY_COMPENSATED = "entry_compensated"
+    ENTRY_RESOLVED = "entry_resolved"
+    REPLAY_JOB_PROPOSED = "replay_job_proposed"
+    REPLAY_JOB_APPROVED = "replay_job_approved"
+    REPLAY_JOB_STARTED = "replay_job_started"
+    REPLAY_JOB_STAGE_PASSED = "replay_job_stage_passed"
+    REPLAY_JOB_PAUSED = "replay_job_paused"
+    REPLAY_JOB_RESUMED = "replay_job_resumed"
+    REPLAY_JOB_HALTED = "replay_job_halted"
+    REPLAY_JOB_CANCELLED = "replay_job_cancelled"
+    REPLAY_JOB_DONE = "replay_job_done"
+    GROUP_CHANGED = "group_changed"
+    GROUP_REGRESSED = "group_regressed"
+    BRAKE_PULLED = "brake_pulled"
+    BRAKE_RELEASED = "brake_released"
+    ALERT_TESTED = "alert_tested"
+    BREAKER_CHANGED = "circuit_breaker_state_changed"
+    FLOW_SWITCHED = "flow_switched"
+    COMPENSATION_ASKED_AGAIN = "compensation_asked_again"
+    CONFIGURATION_PUT = "configuration_put"
+    CONFIGURATION_PINNED = "configuration_pinned"
+    PROJECTION_SKIPPED = "projection_skipped"
+    PROJECTION_BEGUN = "projection_begun"
+    PROJECTION_RESET = "projection_reset"
+    PROJECTION_REBUILT = "projection_rebuilt"
+    LETTERS_MOVED = "letters_moved"
+    LETTERS_DRAINED = "letters_drained"
+    LETTERS_IMPORTED = "letters_imported"
+    LETTERS_FORWARDED = "letters_forwarded"
+    LEDGER_RECOUNTED = "ledger_recounted"
+    BOOKS_PRUNED = "books_pruned"
+    FACTS_PRUNED = "facts_pruned"
+    TABLES_UPGRADED = "tables_upgraded"
+
+
+class ActSource(StrEnum):
+    """Where an act comes from."""
+
+    CLI = "cli"
+    API = "api"
+    DASHBOARD = "dashboard"
+    AUTOMATIC = "automatic"  # a worker by a rule, or a program of the user's
+
+
+#: Acts after which nothing is left to do about the dead letter: they resolve its error fact. What
+#: is archived is kept to be replayed, and a replay resolves by its success.
+RESOLVING: Final = frozenset(
+    {ActKind.ENTRY_SKIPPED, ActKind.ENTRY_RESOLVED, ActKind.ENTRY_COMPENSATED}
+)
+
+_SOURCE: ContextVar[ActSource] = ContextVar("angzarr_act_source", default=ActSource.AUTOMATIC)
+
+
+@contextmanager
+def acting_from(source: ActSource) -> Iterator[None]:
+    """Have the facts of all acts within the block say *source*; also in threads it waits for."""
+    before = _SOURCE.set(source)
+    try:
+        yield
+    finally:
+        _SOURCE.reset(before)
+
+
+def act_source() -> ActSource:
+    """Where acts of this moment come from."""
+    return _SOURCE.get()
+
+
+def act_fact(
+    kind: ActKind,
+    fact_id: str,
+    at: datetime,
+    *,
+    by: str,
+    source: ActSource,
+    reason: str = "",
+    data: Mapping[str, Any],
+    **told: Any,
+) -> Fact:
+    """The fact that *by* did *kind*; *told* are further fields of it."""
+    said = {"by": by, "source": source.value, "reason": reason or None}
+    return Fact(
+        id=fact_id, type=LIFECYCLE, subtype=kind.value, at=at, data=said | dict(data), **told
+    )

@@ -1,0 +1,96 @@
+"""The fact of an act outlives any kill, and is there once, wherever the kill strikes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from sqlalchemy import select
+from tests.adapters.sql_sides import emptied
+from tests.system.acting_process import relay_of
+
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.facts.reader import SqlFactReader
+from angzarr.adapters.sql.facts.tables import facts as fact_table
+from angzarr.adapters.sql.ledger.database import LedgerDatabase
+from angzarr.adapters.sql.ledger.tables import ledger_history
+from angzarr.facts.query import FactOrder, FactQuery
+from system.conftest import HERE, PATH
+
+KILLS = 8
+#: What histories call acts, and their facts.
+ACTS = {
+    "skip": "entry_skipped", "archive": "entry_archived", "restore": "entry_restored",
+    "escalate": "entry_escalated", "resolve": "entry_resolved", "retrying": "entry_replayed",
+}  # fmt: skip
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def urls(request, tmp_path):
+    """The URLs of an empty ledger and of facts, which are in one database of PostgreSQL."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/ledger.db", f"sqlite:///{tmp_path}/facts.db"
+        return
+    url = request.getfixturevalue("postgresql_url")
+    engine = build_engine(url)
+    emptied(engine).dispose()
+    drop_facts(url)
+    yield url, url
+    drop_facts(url)
+
+
+def drop_facts(url):
+    engine = build_engine(url)
+    fact_table.metadata.drop_all(engine)
+    engine.dispose()
+
+
+def run_until_killed(urls, seed: int, acts: int) -> None:
+    """Have a process act until it says that it did *acts*, and kill it there and then."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.system.acting_process", *urls, str(seed)],
+        cwd=HERE.parent.parent, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": PATH},
+    )  # fmt: skip
+    with process, process.stdout:
+        for line in process.stdout:
+            if int(line) >= acts:
+                break
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+    assert process.returncode == -signal.SIGKILL, "it was killed amid its work"
+
+
+def history_of(database) -> Counter[tuple[str, str, str]]:
+    wanted = select(ledger_history).where(ledger_history.c.what.in_(sorted(ACTS)))
+    rows = database.read(lambda connection: connection.execute(wanted).all())
+    return Counter((row.entry_id, row.at.isoformat(), ACTS[row.what]) for row in rows)
+
+
+def facts_in(url) -> Counter[tuple[str, str, str]]:
+    reader, after, found = SqlFactReader(url), "", Counter()
+    while True:
+        page = reader.find(FactQuery(type="lifecycle"), order=FactOrder.OLDEST, after=after)
+        found.update((one.data["entry_id"], one.at.isoformat(), one.subtype) for one in page.facts)
+        if not (after := page.next):
+            reader.close()
+            return found
+
+
+def test_every_act_in_the_history_has_exactly_one_fact_whenever_its_process_is_killed(urls):
+    draw = random.Random(26)
+    for seed in range(KILLS):
+        run_until_killed(urls, seed, draw.randint(3, 40))
+    database = LedgerDatabase(build_engine(urls[0]))
+    relay = relay_of(database, urls[1])
+    while relay.outbox.read(1):  # what waits is moved by the next one
+        relay.turn()
+    told, known = facts_in(urls[1]), history_of(database)
+    database.close()
+    assert known.total() >= 3 * KILLS
+    assert told == known
