@@ -16,6 +16,7 @@ from angzarr.adapters.memory.event_store import (
 from angzarr.adapters.memory.fact_reader import MemoryFactReader
 from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.memory.lanes import MemoryLanes
+from angzarr.adapters.sql.ledger.fact_outbox import LedgerFactOutbox
 from angzarr.adapters.sql.ledger.groups import SqlPeers
 from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
 from angzarr.aggregates.book import Address
@@ -33,7 +34,10 @@ from angzarr.dashboard.services import RejectedServices, Services
 from angzarr.dashboard.site import build_site
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.redaction import Redaction
+from angzarr.delivery.breaker_log import BreakerLog
 from angzarr.errors import BrokerUnavailable
+from angzarr.facts.act import ActKind, ActLog
+from angzarr.facts.fact_text import fact_from_text
 from angzarr.ordering.lane import Order
 from angzarr.projections.checkpoint import OrderingStores
 from angzarr.projections.ordered_handler import OrderedHandler
@@ -86,7 +90,10 @@ class World:
         #: By name.
         self.webhooks = {}
         touchy = BreakerSettings(min_calls=2, failures_in_a_row=2)
-        self.breakers = InProcessBreakers({"crm": touchy}, default=touchy, clock=self.clock)
+        watch = BreakerLog(facts=lambda: self.fact_log)
+        self.breakers = InProcessBreakers(
+            {"crm": touchy}, default=touchy, watch=watch, clock=self.clock
+        )
 
         self.lanes = MemoryLanes(self.clock)
         self.event_stores = EventDatabase(MemoryEventBooks(), MemoryRejectionLog())
@@ -97,7 +104,9 @@ class World:
         self.configurations = MemoryConfigurationStore()
         self.configurations_away = None
         self.lanes_away = self.books_away = self.fleet_away = None
-        self.facts = MemoryFactReader(MemoryFactLog())
+        self.fact_log = MemoryFactLog()
+        self.facts = MemoryFactReader(self.fact_log)
+        self._told = set()
         #: What is raised where facts are asked, and how often the page of an entry asked.
         self.facts_away, self.facts_asked = None, 0
         self.redaction = Redaction()
@@ -233,6 +242,7 @@ class World:
             surveyor=Surveyor(self.ordered, self.clock, lambda count: count()),
             rejected=self.rejected,
             facts=self.fact_services,
+            acts=ActLog(facts=lambda: self.fact_log, clock=self.clock),
             unread=lambda: self.unread,
             most_replays=10,
             approval_over=self.approval_over,
@@ -265,6 +275,18 @@ class World:
         """Keep the case of a rejected command; return it."""
         case = case_of(a_rejection(reason, data={"pin": "4711"}), AT)
         return self.event_stores.rejections.note(replace(case, rejected_at=AT + later, **fields))
+
+    def acts(self):
+        """The facts of acts since the last call, as relays would move them on, oldest first."""
+        found = []
+        for database in (self.ledger.database, self.brake._database):
+            outbox = LedgerFactOutbox(database)
+            waiting = outbox.read(1000)
+            outbox.remove([one.place for one in waiting])
+            found += [fact_from_text(one.text) for one in waiting]
+        told = [fact for fact in self.fact_log.read() if fact.id not in self._told]
+        self._told |= {fact.id for fact in told}
+        return found + [fact for fact in told if fact.subtype in set(ActKind)]
 
     def fail(self, entry, attempts=2):
         """Keep facts of runs of an entry that failed, one minute after the other."""

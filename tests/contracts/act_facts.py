@@ -17,7 +17,7 @@ from angzarr.analysis.ledger.operator_actions import Act, Verb
 from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.analysis.replay.job import ItemState, JobPlan, Selection
 from angzarr.analysis.replay.job_store import Noted, ReplayJobs
-from angzarr.facts.act import RESOLVING, ActKind, ActSource, acting_from
+from angzarr.facts.act import RESOLVING, ActKind, ActOrigin, acting_from
 from angzarr.facts.fact_text import fact_from_text
 from angzarr.facts.resolution import letter_fact_id
 
@@ -92,14 +92,14 @@ class ActFactsContract:
             act(ledger, held, before)
             facts()
         entry = ledger.open(held.id).entry
-        with acting_from(ActSource.CLI):
+        with acting_from(ActOrigin.CLI):
             act(ledger, entry, verb, note="order was cancelled")
         (fact,) = facts()
         assert (fact.type, fact.subtype, fact.at) == ("lifecycle", kind.value, clock.now())
         told = (fact.tenant_id, fact.entity_id, fact.tool_id, fact.event_id, fact.trace_id)
         assert told == ("acme", "o-1", "orders.sync", "e1", "7" * 32)
         wanted = {
-            "by": "ann", "source": "cli", "reason": "order was cancelled", "entry_id": entry.id,
+            "by": "ann", "origin": "cli", "reason": "order was cancelled", "entry_id": entry.id,
             "dlq_message_id": entry.letter_id, "group": entry.fingerprint,
         }  # fmt: skip
         assert wanted.items() <= fact.data.items()
@@ -146,7 +146,7 @@ class ActFactsContract:
         decided = Decided(entry_id=held.id, revision=held.revision, decision=SKIPPED)
         assert ledger.decide([decided], by="analysis@host") == [True]
         (fact,) = facts()
-        assert (fact.subtype, fact.data["source"]) == ("entry_skipped", "automatic")
+        assert (fact.subtype, fact.data["origin"]) == ("entry_skipped", "automatic")
         assert fact.data["by"] == "analysis@host"
         assert "a rule says so" in fact.data["reason"]
         assert fact.resolves == letter_fact_id(held.letter_id)
@@ -159,10 +159,10 @@ class ActFactsContract:
         assert (fact.subtype, fact.data["by"]) == ("entry_skipped", "analysis@host")
 
     def test_what_people_say_of_a_group_is_a_fact(self, ledger, held, facts):
-        with acting_from(ActSource.API):
+        with acting_from(ActOrigin.API):
             amend(ledger, held, GroupStatus.FIXED)
         (fact,) = facts()
-        assert (fact.subtype, fact.data["by"], fact.data["source"]) == (
+        assert (fact.subtype, fact.data["by"], fact.data["origin"]) == (
             "group_changed", "ann", "api",
         )  # fmt: skip
         assert fact.data["status"] == "fixed"
@@ -172,10 +172,10 @@ class ActFactsContract:
     def test_a_group_that_fails_again_after_it_was_fixed_is_one(self, ledger, held, facts):
         amend(ledger, held, GroupStatus.FIXED)
         facts()
-        with acting_from(ActSource.CLI):
+        with acting_from(ActOrigin.CLI):
             ledger.add_failed_event(letter_of("e2"))
         (fact,) = facts()
-        assert (fact.subtype, fact.data["source"]) == ("group_regressed", "automatic")
+        assert (fact.subtype, fact.data["origin"]) == ("group_regressed", "automatic")
 
     def test_the_brake_says_who_moved_it_and_why(self, brake, facts, clock):
         until = clock.now() + timedelta(hours=1)

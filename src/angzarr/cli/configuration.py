@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import IO, Any
 
 import click
@@ -15,9 +15,11 @@ from angzarr.cli.application import load_application
 from angzarr.cli.terminal import JSON, console, moment, print_json, safe
 from angzarr.configuration.editor import ConfigurationEditor
 from angzarr.configuration.version import ConfigurationVersion, VersionInfo, check_id, no_version
+from angzarr.facts.act import ActKind
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import person
 from angzarr.wiring.configuration import editor_of
+from angzarr.wiring.operations import Operations
 
 _ID = click.argument("id_", metavar="ID")
 _NOTE = click.option("--note", default="", help="Why, for the history.")
@@ -57,17 +59,21 @@ def put(
     """
     if schema is not None and no_schema:
         raise click.UsageError("--schema and --no-schema exclude each other: give one")
-    with _opened(app_name) as editor:
+    who = person() if by is None else by
+    ops = load_application(app_name)
+    with _editor(ops) as editor:
         answer = editor.put(
             id_,
             file.read(),
             schema=None if schema is None else schema.read(),
             no_schema=no_schema,
             version=version,
-            author=person() if by is None else by,
+            author=who,
             note=note,
         )
     info = answer.version.info
+    if answer.fresh:
+        _record(ops, ActKind.CONFIGURATION_PUT, id_, info.version, by=who, note=note)
     if as_json:
         print_json(info_json(info) | {"fresh": answer.fresh})
     elif answer.fresh:
@@ -186,8 +192,12 @@ def pin(
 
     It stays so until another version is pinned or put. Events that are pinned keep theirs.
     """
-    with _opened(app_name) as editor:
-        changed = editor.choose(id_, version, author=person() if by is None else by, note=note)
+    who = person() if by is None else by
+    ops = load_application(app_name)
+    with _editor(ops) as editor:
+        changed = editor.choose(id_, version, author=who, note=note)
+    if changed:
+        _record(ops, ActKind.CONFIGURATION_PINNED, id_, version, by=who, note=note)
     if as_json:
         print_json({"id": id_, "version": version, "changed": changed})
     else:
@@ -195,9 +205,26 @@ def pin(
         click.echo(f"{id_} {version} {said}")
 
 
+def _record(ops: Operations, kind: ActKind, id_: str, version: str, *, by: str, note: str) -> None:
+    """Say in the facts which version is current now, and who made it so."""
+    ops.acts.record(
+        kind,
+        f"{id_}:{version}",
+        by=by,
+        reason=note,
+        data={"configuration": id_, "version": version},
+        config_id=id_,
+        config_version=version,
+    )
+
+
+def _opened(app_name: str | None) -> AbstractContextManager[ConfigurationEditor]:
+    return _editor(load_application(app_name))
+
+
 @contextmanager
-def _opened(app_name: str | None) -> Iterator[ConfigurationEditor]:
-    with closing(load_application(app_name).open_configurations()) as store:
+def _editor(ops: Operations) -> Iterator[ConfigurationEditor]:
+    with closing(ops.open_configurations()) as store:
         yield editor_of(store)
 
 

@@ -135,6 +135,7 @@ def open_services(ops: Operations, doors: ExitStack) -> Services:
         surveyor=opened(Surveyor(ordered, replayer.clock)),
         rejected=open_rejected_services(ops, doors),
         facts=open_fact_services(ops, replayer.clock, doors),
+        acts=ops.acts,
         configurations=cache(lambda: opened(ops.open_configurations())),
         unread=_open_unread(ops, doors),
         most_replays=ops.settings.analysis.most_replays,

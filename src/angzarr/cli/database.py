@@ -12,11 +12,14 @@ from angzarr.cli.application import load_application
 from angzarr.cli.saga import opened_stores
 from angzarr.cli.terminal import JSON, print_json
 from angzarr.clock import SystemClock
+from angzarr.facts.act import ActKind
 from angzarr.maintenance.retention import Removal
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding, TablesUpkeep
 from angzarr.runtime.text import printable
+from angzarr.wiring.analysis_worker import person
 from angzarr.wiring.event_store import removals
 from angzarr.wiring.ledger import NAMES
+from angzarr.wiring.operations import Operations
 
 _SAYS: Final[Mapping[SchemaStanding, str]] = {
     SchemaStanding.MISSING: "no tables yet; they are made when {name} is first used",
@@ -41,6 +44,13 @@ def upgraded_text(before: Revision) -> str:
     if before.standing is SchemaStanding.CURRENT:
         return f"{before.needed}: nothing to do"
     return f"upgraded from {before.found or 'nothing'} to {before.needed}"
+
+
+def record_upgrade(ops: Operations, name: str, before: Revision) -> None:
+    """Say in the facts that the tables *name*, which were at *before*, were upgraded, if so."""
+    if before.standing is not SchemaStanding.CURRENT:
+        told = {"tables": name, "before": before.found or None, "now": before.needed}
+        ops.acts.record(ActKind.TABLES_UPGRADED, f"{name}:{before.needed}", by=person(), data=told)
 
 
 def differences_of(upkeep: TablesUpkeep, found: Revision, *, name: str, cure: str) -> list[str]:
@@ -92,13 +102,17 @@ def upgrade(app_name: str | None, *, names: tuple[str, ...], as_json: bool) -> N
 
     The first that cannot be upgraded ends it; those before it stay upgraded.
     """
-    done: dict[str, Any] = {}
-    for name, upkeep in _opened(app_name, names):
-        before = upkeep.upgrade()
-        done[name] = revision_json(before) | {"now": before.needed}
-        if not as_json:
-            click.echo(f"{name} {upgraded_text(before)}")
-    _print(done, as_json=as_json)
+    done: dict[str, Revision] = {}
+    try:
+        for name, upkeep in _opened(app_name, names):
+            done[name] = before = upkeep.upgrade()
+            if not as_json:
+                click.echo(f"{name} {upgraded_text(before)}")
+    finally:  # at the end: the table of facts may be among them
+        for name, before in done.items():
+            record_upgrade(load_application(app_name), name, before)
+    shown = {name: revision_json(one) | {"now": one.needed} for name, one in done.items()}
+    _print(shown, as_json=as_json)
 
 
 @database.command()
@@ -155,6 +169,8 @@ def prune(app_name: str | None, *, as_json: bool) -> None:
             removed[removal.name] = number = _all(removal)
             if not as_json:
                 click.echo(f"removed {number:,} {removal.what}")
+    if any(removed.values()):
+        ops.acts.record(ActKind.BOOKS_PRUNED, "books", by=person(), data={"removed": removed})
     if as_json:
         print_json(removed)
 

@@ -109,11 +109,21 @@ def _examine(  # the options by their names
     target = DoctorTarget(app=load_celery(app_name), **known)
     report = examine(target, only=only, skip=skip)
     fixed = _apply_fixes(target, report, yes=yes) if fix else []
-    if any(one["done"] for one in fixed):
+    if done := [one["what"] for one in fixed if one["done"]]:
+        _record(target.app, done)
         report = examine(target, only=only, skip=skip)
     _print(report, form, fail_on, fixed)
     if report.fails(fail_on):
         sys.exit(1)
+
+
+def _record(app: Any, done: Sequence[str]) -> None:
+    """Say in the facts what was fixed; a plain Celery app has none."""
+    from angzarr.facts.act import ActKind
+    from angzarr.wiring.analysis_worker import person
+
+    if hasattr(app, "ops"):
+        app.ops.acts.record(ActKind.SETUP_FIXED, "setup", by=person(), data={"fixed": list(done)})
 
 
 def _apply_fixes(target: Any, report: DoctorReport, *, yes: bool) -> list[dict[str, Any]]:

@@ -23,12 +23,19 @@ from angzarr.analysis.ledger.ledger import Ledger
 from angzarr.analysis.ledger.upkeep import LedgerUpkeep
 from angzarr.analysis.replay.bulk_actions import in_status
 from angzarr.cli.application import load_application
-from angzarr.cli.database import differences_of, revision_json, upgraded_text, version_text
+from angzarr.cli.database import (
+    differences_of,
+    record_upgrade,
+    revision_json,
+    upgraded_text,
+    version_text,
+)
 from angzarr.cli.dlq.letters_move import Tell, progress
 from angzarr.cli.dlq.selection import STATUS, filter_of, filtered, opened_ledger, status_of
 from angzarr.cli.terminal import JSON, ByteSink, print_json, standard_output
+from angzarr.facts.act import ActKind
 from angzarr.runtime.text import printable
-from angzarr.wiring.analysis_worker import stopped_by_signal
+from angzarr.wiring.analysis_worker import person, stopped_by_signal
 
 
 @contextmanager
@@ -159,6 +166,8 @@ class _Counted:
             self._tell(self.number)
 
 
+#: Wrong counts that a fact names.
+_TOLD: Final = 20
 #: As what is said of revisions names it.
 _SAID: Final[Mapping[str, str]] = {"name": "the ledger", "cure": "ledger upgrade"}
 
@@ -191,6 +200,7 @@ def upgrade(app_name: str | None, *, as_json: bool) -> None:
     """Bring the tables to what this release needs; workers may go on meanwhile."""
     with _opened(app_name) as upkeep:
         before = upkeep.upgrade()
+    record_upgrade(load_application(app_name), "ledger", before)
     if as_json:
         print_json(revision_json(before) | {"now": before.needed})
     else:
@@ -229,6 +239,10 @@ def recount(app_name: str | None, *, dry_run: bool, as_json: bool) -> None:
             wrong += step.wrong
             if step.wrong and not as_json:
                 click.echo("\n".join(printable(name) for name in step.wrong))
+    if wrong and not dry_run:
+        told = {"groups": groups, "wrong": len(wrong), "first": wrong[:_TOLD]}
+        acts = load_application(app_name).acts
+        acts.record(ActKind.LEDGER_RECOUNTED, "ledger", by=person(), data=told)
     if as_json:
         print_json({"groups": groups, "wrong": wrong, "mended": not dry_run})
     else:

@@ -11,7 +11,7 @@ import click
 
 from angzarr._version import __version__
 from angzarr.errors import AngzarrError
-from angzarr.facts.act import ActSource, acting_from
+from angzarr.facts.act import ActOrigin, acting_from
 from angzarr.runtime.text import printable
 
 #: Command → where it is defined.
@@ -56,7 +56,7 @@ class Doors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            with acting_from(ActSource.CLI):
+            with acting_from(ActOrigin.CLI):
                 return super().invoke(ctx)
         except AngzarrError as error:
             raise click.ClickException(_shown(error)) from error

@@ -93,14 +93,16 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART: Final = r"(\d{1,9})([smhdw])"
 _SPAN: Final = re.compile(f"(?:{_PART})+")
 _LONGEST: Final = timedelta(days=366)
+#: How long ago a moment may be that is named so: what is pruned is kept for years.
+_LONGEST_AGO: Final = timedelta(days=3660)
 
 
 def _span_in(text: str) -> timedelta | None:
-    """The span that *text* names, at most a little over `_LONGEST`; None for another."""
+    """The span that *text* names, at most a little over `_LONGEST_AGO`; None for another."""
     if not _SPAN.fullmatch(text):
         return None
     seconds = sum(int(n) * _UNITS[unit] for n, unit in re.findall(_PART, text))
-    return timedelta(seconds=min(seconds, _LONGEST.total_seconds() + 1))
+    return timedelta(seconds=min(seconds, _LONGEST_AGO.total_seconds() + 1))
 
 
 class Span(click.ParamType[timedelta]):
@@ -145,7 +147,7 @@ class Moment(click.ParamType[datetime]):
         """The moment that *value* names, aware of its zone."""
         text = str(value).strip()
         try:
-            if self._ago and (span := _span_in(text)) is not None and span <= _LONGEST:
+            if self._ago and (span := _span_in(text)) is not None and span <= _LONGEST_AGO:
                 return datetime.now(UTC) - span
             return datetime.fromisoformat(text).astimezone()
         except (ValueError, OverflowError):

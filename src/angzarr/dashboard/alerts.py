@@ -30,10 +30,11 @@ from angzarr.analysis.alerts.alert_form import AlertSeverity
 from angzarr.analysis.ledger.group import group_address
 from angzarr.analysis.ledger.idempotent_requests import RequestBegun, WriteKey, Writes
 from angzarr.clock import Clock
-from angzarr.dashboard.api.route import ServicesHere, acting, answer, problems, seeing
+from angzarr.dashboard.api.route import CallerHere, ServicesHere, acting, answer, problems, seeing
 from angzarr.dashboard.api.shapes import Asked, Shape, Text
 from angzarr.dashboard.pages.route import pages, render
 from angzarr.dashboard.problem import Problem
+from angzarr.facts.act import ActKind
 
 #: In so long a time one request may send test alerts, of all callers of a ledger.
 EVERY: Final = timedelta(seconds=10)
@@ -130,15 +131,19 @@ def list_alerts(services: ServicesHere, asked: Annotated[AlertQuery, Query()]) -
     response_model=dict[str, AnswerShape],
     responses=problems({409: "This app has no webhooks."}),
 )
-def try_alerts(services: ServicesHere, asked: Trial) -> Response:
+def try_alerts(services: ServicesHere, caller: CallerHere, asked: Trial) -> Response:
     """Send a signed test alert to each webhook and say what came back; one request in 10 s."""
     try:
         sinks = chosen(services.webhooks(), asked.name)
     except ValueError as error:
         raise Problem(422, "invalid", str(error)) from error
     check_pace(services.writes, services.clock)
-    _, answers = try_alert(sinks, services.clock)
-    return answer(answers_json(answers))
+    alert, answers = try_alert(sinks, services.clock)
+    told = answers_json(answers)
+    services.acts.record(
+        ActKind.ALERT_TESTED, alert.id, by=caller.name, data={"alert": alert.id, "answers": told}
+    )
+    return answer(told)
 
 
 router = pages()

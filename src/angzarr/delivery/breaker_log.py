@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from angzarr.facts.act import act_origin
 from angzarr.facts.fact import Fact, FactLog
 from angzarr.resilience.breaker import BreakerRefusal, Phase, Transition
 from angzarr.resilience.switches import Selector, Switch, SwitchChange
@@ -64,6 +65,7 @@ def transition_fact(transition: Transition) -> Fact:
             "success_count": transition.counts.successes,
             "request_count": transition.counts.requests,
             "by": transition.by or None,
+            "origin": act_origin().value,
         },
     )
 
@@ -125,6 +127,7 @@ def change_fact(change: SwitchChange) -> Fact:
             "switch_id": change.switch_id,
             **selector._asdict(),
             "by": change.by,
+            "origin": act_origin().value,
             "reason": change.reason or None,
             "until": _until(change.after),
             "previous": change.before and _brief(change.before),

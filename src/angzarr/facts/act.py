@@ -6,15 +6,20 @@ the request, says once: `acting_from`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from angzarr.facts.fact import Fact
+from angzarr.clock import Clock
+from angzarr.facts.fact import Fact, FactLog
 from angzarr.facts.resolution import LIFECYCLE
+
+_log = logging.getLogger("angzarr.facts")
 
 
 class ActKind(StrEnum):
@@ -49,7 +54,10 @@ class ActKind(StrEnum):
     PROJECTION_SKIPPED = "projection_skipped"
     PROJECTION_BEGUN = "projection_begun"
     PROJECTION_RESET = "projection_reset"
+    PROJECTION_REBUILD_STARTED = "projection_rebuild_started"
     PROJECTION_REBUILT = "projection_rebuilt"
+    PROJECTION_REBUILD_STOPPED = "projection_rebuild_stopped"
+    PROJECTION_REBUILD_ABANDONED = "projection_rebuild_abandoned"
     LETTERS_MOVED = "letters_moved"
     LETTERS_DRAINED = "letters_drained"
     LETTERS_IMPORTED = "letters_imported"
@@ -58,9 +66,10 @@ class ActKind(StrEnum):
     BOOKS_PRUNED = "books_pruned"
     FACTS_PRUNED = "facts_pruned"
     TABLES_UPGRADED = "tables_upgraded"
+    SETUP_FIXED = "setup_fixed"
 
 
-class ActSource(StrEnum):
+class ActOrigin(StrEnum):
     """Where an act comes from."""
 
     CLI = "cli"
@@ -75,22 +84,22 @@ RESOLVING: Final = frozenset(
     {ActKind.ENTRY_SKIPPED, ActKind.ENTRY_RESOLVED, ActKind.ENTRY_COMPENSATED}
 )
 
-_SOURCE: ContextVar[ActSource] = ContextVar("angzarr_act_source", default=ActSource.AUTOMATIC)
+_ORIGIN: ContextVar[ActOrigin] = ContextVar("angzarr_act_origin", default=ActOrigin.AUTOMATIC)
 
 
 @contextmanager
-def acting_from(source: ActSource) -> Iterator[None]:
-    """Have the facts of all acts within the block say *source*; also in threads it waits for."""
-    before = _SOURCE.set(source)
+def acting_from(origin: ActOrigin) -> Iterator[None]:
+    """Have the facts of all acts within the block say *origin*; also in threads it waits for."""
+    before = _ORIGIN.set(origin)
     try:
         yield
     finally:
-        _SOURCE.reset(before)
+        _ORIGIN.reset(before)
 
 
-def act_source() -> ActSource:
+def act_origin() -> ActOrigin:
     """Where acts of this moment come from."""
-    return _SOURCE.get()
+    return _ORIGIN.get()
 
 
 def act_fact(
@@ -99,13 +108,52 @@ def act_fact(
     at: datetime,
     *,
     by: str,
-    source: ActSource,
+    origin: ActOrigin,
     reason: str = "",
     data: Mapping[str, Any],
     **told: Any,
 ) -> Fact:
     """The fact that *by* did *kind*; *told* are further fields of it."""
-    said = {"by": by, "source": source.value, "reason": reason or None}
+    said = {"by": by, "origin": origin.value, "reason": reason or None}
     return Fact(
         id=fact_id, type=LIFECYCLE, subtype=kind.value, at=at, data=said | dict(data), **told
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActLog:
+    """Appends the facts of acts that are not on the ledger, once they are done.
+
+    No transaction has both, so a process that is killed in between leaves no fact.
+    """
+
+    #: Is asked for its log once there is something to say.
+    facts: Callable[[], FactLog]
+    clock: Clock
+
+    def record(
+        self,
+        kind: ActKind,
+        subject: str,
+        *,
+        by: str,
+        reason: str = "",
+        data: Mapping[str, Any],
+        **told: Any,
+    ) -> None:
+        """Append that *by* did *kind* to *subject* now; raises nothing, since it is done."""
+        try:
+            at = self.clock.now()
+            fact = act_fact(
+                kind,
+                f"{kind}:{subject}:{at.isoformat()}",
+                at,
+                by=by,
+                origin=act_origin(),
+                reason=reason,
+                data=data,
+                **told,
+            )
+            self.facts().append([fact])
+        except Exception:  # noqa: BLE001 - no fact undoes what was done
+            _log.exception("fact_not_appended")

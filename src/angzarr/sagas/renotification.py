@@ -15,6 +15,7 @@ from typing import Final
 
 from angzarr.clock import Clock
 from angzarr.errors import AngzarrError, DecodeError
+from angzarr.facts.act import act_origin
 from angzarr.facts.fact import Fact, FactLog
 from angzarr.sagas.log import AskedAgain, Case, RejectionLog, RejectionStatus
 from angzarr.sagas.outbox import Outbox
@@ -103,6 +104,7 @@ def asked_fact(case: Case) -> Fact:
             "correlation_id": case.correlation_id,
             "asked_again": case.asked_again,
             "by": case.asked_by,
+            "origin": act_origin().value,
             "reason": case.note or None,
         },
     )

@@ -37,7 +37,7 @@ from angzarr.analysis.worker.intake import Handover, Intake, ReplayResults
 from angzarr.analysis.worker.worker import AnalysisHealth, AnalysisWorker
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
-from angzarr.facts.act import ActSource, acting_from
+from angzarr.facts.act import ActOrigin, acting_from
 from angzarr.fleet import running_releases
 from angzarr.maintenance.retention import Pruning
 from angzarr.payloads.store import PayloadReadLimit
@@ -55,7 +55,7 @@ def open_worker(ops: Operations, domains: Sequence[str]) -> Iterator[AnalysisWor
     settings = ops.settings.analysis
     chance = random.SystemRandom().random
     with ExitStack() as doors:
-        doors.enter_context(acting_from(ActSource.AUTOMATIC))
+        doors.enter_context(acting_from(ActOrigin.AUTOMATIC))
         follow_clock(ops, doors)
         queue = ops.open_dead_letter_queue()
         doors.callback(queue.close)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from angzarr.adapters.celery.publish.publisher import CeleryPublisher
+from angzarr.clock import SystemClock
 from angzarr.configuration.version import ConfigurationStore
 from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.protection import Clearance, Protection
@@ -17,6 +18,7 @@ from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.events.publication import Publisher
+from angzarr.facts.act import ActLog
 from angzarr.facts.fact import FactLog
 from angzarr.facts.outbox import FactOutbox
 from angzarr.facts.query import FactStore
@@ -91,6 +93,11 @@ class Operations:
     def facts(self) -> FactLog:
         """Where this process appends facts that belong to no delivery."""
         return self._parts.facts
+
+    @property
+    def acts(self) -> ActLog:
+        """Where commands and the dashboard say what people did that is not on the ledger."""
+        return ActLog(facts=lambda: self.facts, clock=SystemClock())
 
     def open_fact_store(self, within: timedelta | None = None) -> FactStore:
         """The store of facts; raises ConfigurationError where no database keeps them."""

@@ -16,6 +16,7 @@ from angzarr.aggregates.book import EventStore
 from angzarr.clock import SystemClock
 from angzarr.errors import AngzarrError, ConfigurationError, RebuildError, text_of
 from angzarr.events.event import Event
+from angzarr.facts.act import ActKind
 from angzarr.projections.projection import Projection, handler_name
 from angzarr.projections.shadow_table import Plan, ShadowTable
 from angzarr.wiring.event_store import (
@@ -122,6 +123,7 @@ def reset_projection(ops: Operations, name: str, *, by: str = "") -> int:
     """
     lanes: int = ops.ordering.lanes.reset(name, _emptying(ops, name))
     _log.warning("projection_reset: %s begins anew, of %d lanes, by %s", name, lanes, by or "?")
+    ops.acts.record(ActKind.PROJECTION_RESET, name, by=by, data={"lanes": lanes}, tool_id=name)
     return lanes
 
 

@@ -26,9 +26,11 @@ from angzarr.analysis.classification.grouping import Grouping
 from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.replay.replay import ReplayTargets
 from angzarr.analysis.worker.intake import OtherApps
+from angzarr.clock import SystemClock
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.errors import BrokerUnavailable
+from angzarr.facts.act import ActLog
 from angzarr.facts.outbox import SeveralSinks
 from angzarr.facts.relay import FactRelay, SoleDuty
 from angzarr.runtime.processes import PeriodicThread
@@ -126,6 +128,7 @@ class FakeApp:
         self.handlers = {}
         self.configurations = MemoryConfigurationStore()
         self.facts = MemoryFactLog()
+        self.acts = ActLog(facts=lambda: self.facts, clock=SystemClock())
 
     def open_configurations(self):
         return self.configurations

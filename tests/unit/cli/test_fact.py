@@ -12,10 +12,13 @@ import pytest
 from tests.contracts.fact_reader import a_cost, an_end, an_error
 from tests.contracts.facts import AT, a_fact, facts_of
 
+from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.facts.pruner import FactPruner
 from angzarr.adapters.sql.facts.reader import SqlFactReader
+from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.facts.act import ActLog
 from apps import module_with
 
 EVIL = "evil\x1b[2J[red]x[/red]\u202e\x07"
@@ -32,6 +35,7 @@ class FactApp:
 
     def __init__(self, url) -> None:
         self.url = url
+        self.acts = ActLog(facts=MemoryFactLog, clock=SystemClock())
 
     def open_fact_store(self):
         if self.url is None:

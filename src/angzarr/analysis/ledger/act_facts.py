@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope
 from angzarr.analysis.ledger.entry import Change, Entry, HistoryLine
 from angzarr.analysis.ledger.group import Group, GroupStatus
-from angzarr.facts.act import RESOLVING, ActKind, ActSource, act_fact
+from angzarr.facts.act import RESOLVING, ActKind, ActOrigin, act_fact
 from angzarr.facts.fact import Fact
 from angzarr.facts.resolution import letter_fact_id
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:  # jobs are built on the ledger
     from angzarr.analysis.replay.job import ReplayJob
 
 
-def facts_of_changes(changes: Iterable[Change], source: ActSource) -> list[Fact]:
+def facts_of_changes(changes: Iterable[Change], origin: ActOrigin) -> list[Fact]:
     """The facts of those among *changes* of entries that are acts."""
     return [
-        _entry_fact(one.act, one.entry, one.line, str(one.order), source)
+        _entry_fact(one.act, one.entry, one.line, str(one.order), origin)
         for one in changes
         if one.act is not None and one.line is not None
     ]
 
 
 def _entry_fact(
-    kind: ActKind, entry: Entry, line: HistoryLine, order: str, source: ActSource
+    kind: ActKind, entry: Entry, line: HistoryLine, order: str, origin: ActOrigin
 ) -> Fact:
     data: dict[str, Any] = {
         "entry_id": entry.id,
@@ -48,7 +48,7 @@ def _entry_fact(
         f"entry:{entry.id}:{entry.revision}:{line.at.isoformat()}",
         line.at,
         by=line.who,
-        source=source,
+        origin=origin,
         reason=reason,
         data=data,
         tenant_id=entry.tenant_id or None,
@@ -74,7 +74,7 @@ _OF_JOBS: Final = {
 _STAGE: Final = "stage "
 
 
-def facts_of_job(job: ReplayJob, lines: Sequence[HistoryLine], source: ActSource) -> list[Fact]:
+def facts_of_job(job: ReplayJob, lines: Sequence[HistoryLine], origin: ActOrigin) -> list[Fact]:
     """The facts of what *lines* say of *job*, which they made what it is."""
     found = []
     for line in lines:
@@ -82,11 +82,11 @@ def facts_of_job(job: ReplayJob, lines: Sequence[HistoryLine], source: ActSource
         if kind is None and line.what.startswith(_STAGE):
             kind = ActKind.REPLAY_JOB_STAGE_PASSED
         if kind is not None:
-            found.append(_job_fact(kind, job, line, source))
+            found.append(_job_fact(kind, job, line, origin))
     return found
 
 
-def _job_fact(kind: ActKind, job: ReplayJob, line: HistoryLine, source: ActSource) -> Fact:
+def _job_fact(kind: ActKind, job: ReplayJob, line: HistoryLine, origin: ActOrigin) -> Fact:
     data: dict[str, Any] = {
         "job_id": job.id,
         "group": job.group or None,
@@ -109,7 +109,7 @@ def _job_fact(kind: ActKind, job: ReplayJob, line: HistoryLine, source: ActSourc
         f"replay_job:{job.id}:{job.revision}:{line.what}:{line.at.isoformat()}",
         line.at,
         by=line.who,
-        source=source,
+        origin=origin,
         reason=line.detail,
         data=data,
         tenant_id=job.selection.wanted.tenant_id,
@@ -117,7 +117,7 @@ def _job_fact(kind: ActKind, job: ReplayJob, line: HistoryLine, source: ActSourc
     )
 
 
-def fact_of_group(group: Group, line: HistoryLine, source: ActSource) -> Fact:
+def fact_of_group(group: Group, line: HistoryLine, origin: ActOrigin) -> Fact:
     """The fact that *line* says of *group*: a person changed it, or it failed again once fixed."""
     regressed = line.what == GroupStatus.REGRESSED.value
     return act_fact(
@@ -125,7 +125,7 @@ def fact_of_group(group: Group, line: HistoryLine, source: ActSource) -> Fact:
         f"group:{group.fingerprint}:{group.revision}:{line.at.isoformat()}",
         line.at,
         by=line.who,
-        source=ActSource.AUTOMATIC if regressed else source,
+        origin=ActOrigin.AUTOMATIC if regressed else origin,
         reason=line.detail,
         data={
             "group": group.fingerprint,
@@ -137,7 +137,7 @@ def fact_of_group(group: Group, line: HistoryLine, source: ActSource) -> Fact:
     )
 
 
-def fact_of_brake(state: BrakeState, number: int, source: ActSource) -> Fact:
+def fact_of_brake(state: BrakeState, number: int, origin: ActOrigin) -> Fact:
     """The fact of move *number* of the brake, after which it is as *state*."""
     assert state.at is not None  # noqa: S101 - each move has a time
     released = state.scope is Scope.NOTHING
@@ -146,7 +146,7 @@ def fact_of_brake(state: BrakeState, number: int, source: ActSource) -> Fact:
         f"brake:{number}:{state.at.isoformat()}",
         state.at,
         by=state.by,
-        source=source,
+        origin=origin,
         reason=state.why,
         data={"scope": state.scope.value, "until": state.until},
     )

@@ -31,6 +31,7 @@ from angzarr.analysis.ledger.emergency_stop import (
 from angzarr.cli.application import load_application
 from angzarr.cli.terminal import JSON, Span, console, moment, print_json, safe
 from angzarr.clock import SystemClock
+from angzarr.facts.act import ActKind
 from angzarr.runtime.text import printable
 from angzarr.webhooks import PostResult
 from angzarr.wiring.analysis_worker import person
@@ -72,10 +73,13 @@ def test(app_name: str | None, name: str | None, *, as_json: bool) -> None:
     Exits with 1 if one of them did not take it.
     """
     try:
-        sinks = chosen(load_application(app_name).open_webhooks(), name)
+        ops = load_application(app_name)
+        sinks = chosen(ops.open_webhooks(), name)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     alert, answers = try_alert(sinks, SystemClock())
+    told = {"alert": alert.id, "answers": answers_json(answers)}
+    ops.acts.record(ActKind.ALERT_TESTED, alert.id, by=person(), data=told)
     if as_json:
         print_json(answers_json(answers))
     else:

@@ -11,6 +11,7 @@ from typing import BinaryIO, Final
 
 import click
 
+from angzarr.cli.dlq.letter_acts import record_letters
 from angzarr.cli.dlq.letters_file import (
     NAMES,
     FilePosition,
@@ -27,6 +28,7 @@ from angzarr.dead_letters.codec import MAX_LINE, from_line
 from angzarr.dead_letters.queue import Receipt
 from angzarr.dead_letters.transfer import BATCH, MOST_KEPT, Carry, carry_into, patiently
 from angzarr.errors import DecodeError
+from angzarr.facts.act import ActKind
 from angzarr.wiring.analysis_worker import stopped_by_signal
 
 #: Bytes of lines that are put together.
@@ -73,6 +75,8 @@ def import_(app_name: str | None, /, *, file: str, target: str, as_json: bool) -
                         if not done.refused:
                             position.finish()
             finally:
+                told = {"from": file, "to": place.shown, "carried": done.put}
+                record_letters(app_name, ActKind.LETTERS_IMPORTED, place.shown, told)
                 _tell(done, stopped=stop.is_set(), as_json=as_json)
             if done.refused or done.unread or stop.is_set():
                 raise SystemExit(1)

@@ -17,6 +17,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from angzarr.cli.dlq.letter_acts import record_letters
 from angzarr.cli.dlq.letters_file import (
     APP,
     NAMES,
@@ -38,6 +39,7 @@ from angzarr.dead_letters.transfer import (
     carry_into,
     waiting,
 )
+from angzarr.facts.act import ActKind
 from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import stopped_by_signal
@@ -204,12 +206,14 @@ def move(
         click.confirm(f"{what} to {places[1].shown}?", abort=True, err=True)
     course = MoveCourse(domains=chosen, limit=limit, rate=rate, take_away=not dry_run)
     run = partial(_run, course=course, as_json=as_json)
+    moved = {"from": places[0].shown, "to": places[1].shown}
+    record = partial(_record, app_name, ActKind.LETTERS_MOVED, moved)
     with opened_queue(source, places[0], app_name, group=group) as queue:
         if dry_run:
             run(queue, _look, doing="looking at", done="would move")
             return
         with opened_queue(target, places[1], app_name) as into:
-            run(queue, carry_into(into), doing="moving", done="moved")
+            run(queue, carry_into(into), doing="moving", done="moved", record=record)
 
 
 @click.command()
@@ -249,8 +253,10 @@ def export(
         if target == "-":
             run(queue, partial(carry_to, standard_output()), err=True)
             return
+        drained = {"from": place.shown, "to": target}
+        record = partial(_record, app_name, ActKind.LETTERS_DRAINED, drained) if drain else None
         with LetterFile(Path(target), append=append) as file:
-            run(queue, file.carry)
+            run(queue, file.carry, record=record)
 
 
 def _run(
@@ -262,8 +268,12 @@ def _run(
     done: str,
     as_json: bool,
     err: bool = False,
+    record: Callable[[MoveAccount], None] | None = None,
 ) -> None:
-    """Carry letters, showing how it goes, and tell at the end; exits with 1 unless all went."""
+    """Carry letters, showing how it goes, and tell at the end; exits with 1 unless all went.
+
+    *record* is told how it ended, also where that was half-way.
+    """
     total = waiting(source, course.domains)
     if total is not None and course.limit is not None:
         total = min(total, course.limit)
@@ -283,9 +293,20 @@ def _run(
             except BaseException:  # who is stopped half-way needs to know what was done
                 print_account(account, done=done, stopped=True, as_json=as_json, err=err)
                 raise
+            finally:
+                if record is not None:
+                    record(account)
         print_account(account, done=done, stopped=stop.is_set(), as_json=as_json, err=err)
         if account.kept or account.remaining or stop.is_set():
             raise SystemExit(1)
+
+
+def _record(
+    app_name: str | None, kind: ActKind, where: Mapping[str, str], account: MoveAccount
+) -> None:
+    told = account_json(account, stopped=False)
+    del told["kept"], told["stopped"]
+    record_letters(app_name, kind, where["from"], {**where, **told, "kept": len(account.kept)})
 
 
 def _look(receipts: Sequence[Any]) -> list[str | None]:

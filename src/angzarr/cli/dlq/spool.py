@@ -16,12 +16,14 @@ import click
 from rich.table import Table
 
 from angzarr.cli.application import load_application
+from angzarr.cli.dlq.letter_acts import record_letters
 from angzarr.cli.terminal import JSON, console, print_json, safe
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode, read_receipt
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import RawLetter
 from angzarr.dead_letters.spool_forwarder import Aside, Spooled, SpoolTally
 from angzarr.errors import DecodeError
+from angzarr.facts.act import ActKind
 from angzarr.runtime.text import ago, printable
 from angzarr.wiring import dead_letters as letter_wiring
 
@@ -119,6 +121,9 @@ def forward(app_name: str | None, path: Path | None, *, refused: bool, as_json: 
             why = batch.why or why
     finally:
         forwarder.leave()
+    if moved := sum(done.values()):
+        told = {**done, "carried": moved, "with_refused": refused}
+        record_letters(app_name, ActKind.LETTERS_FORWARDED, "spool", told)
     if batch.busy:
         why = "another process is forwarding from this spool"
     _tell(done, why, as_json=as_json)

@@ -14,9 +14,11 @@ import click
 from angzarr.analysis.ledger.export import json_text
 from angzarr.cli.application import load_application
 from angzarr.cli.terminal import YES, Moment, moment
+from angzarr.facts.act import ActKind
 from angzarr.facts.fact import Fact
 from angzarr.facts.fact_json import resolved_lines
 from angzarr.facts.query import FactReader
+from angzarr.wiring.analysis_worker import person
 
 
 @click.command()
@@ -54,6 +56,8 @@ def prune(
         if not yes:
             click.confirm(f"Delete {count:,} facts before {moment(before)}?", abort=True, err=True)
         export = doors.enter_context(_exported(reader, target)) if target else _nowhere
+        told = {"before": before, "facts": count, "export": target and str(target)}
+        ops.acts.record(ActKind.FACTS_PRUNED, "facts", by=person(), data=told)
         deleted = pruner.prune(before, export)
     click.echo(f"deleted {deleted:,} facts" + (f"; {target} has them" if target else ""))
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -15,12 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from angzarr.cli.application import load_application
 from angzarr.cli.terminal import JSON, YES, draws, print_json
 from angzarr.clock import SystemClock
+from angzarr.facts.act import ActKind
 from angzarr.projections.rebuild import BATCH, Ending, Rebuild, RebuildStanding, RebuildStopped
-from angzarr.projections.shadow_table import Compared, Failure
+from angzarr.projections.shadow_table import Compared, Failure, Plan, SwitchedOver
 from angzarr.projections.shadow_table import Progress as SoFar
 from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.text import printable
-from angzarr.wiring.analysis_worker import stopped_by_signal
+from angzarr.wiring.analysis_worker import person, stopped_by_signal
+from angzarr.wiring.operations import Operations
 from angzarr.wiring.projections import Site, open_site
 
 #: Seconds between two lines where there is no bar.
@@ -215,14 +218,20 @@ def rebuild(
     """
     if verify and (abandon or in_place):
         raise click.UsageError("--verify goes with neither --abandon nor --in-place")
-    with open_site(load_application(app_name), name, in_place=in_place) as site:
+    ops = load_application(app_name)
+    with open_site(ops, name, in_place=in_place) as site:
+        record = partial(_record, ops, site.plan)
         if abandon:
-            _abandon(site, name, yes=yes)
+            _abandon(site, name, record, yes=yes)
             return
         if not (yes or verify):
             click.confirm(_question(name, in_place=in_place), abort=True, err=True)
+        if not verify:
+            record(ActKind.PROJECTION_REBUILD_STARTED, in_place=in_place, **options)
         with stopped_by_signal() as stop, bar(quiet=as_json) as tell:
             ending = _run(site, stop, tell, verify=verify, options=options)
+        if not verify:
+            record(_ENDED[type(ending)], in_place=in_place, **ending_json(ending))
     _finish(ending, name, as_json=as_json)
 
 
@@ -247,6 +256,19 @@ def _run(
     return run.verify() if verify else run.run()
 
 
+#: How a rebuild that changes something ended; one that fails leaves only its start.
+_ENDED: Final[dict[type, ActKind]] = {
+    SwitchedOver: ActKind.PROJECTION_REBUILT,
+    RebuildStopped: ActKind.PROJECTION_REBUILD_STOPPED,
+}
+
+
+def _record(ops: Operations, plan: Plan, kind: ActKind, **data: Any) -> None:
+    """Say in the facts what was done to the read model, and by whom."""
+    named = {"projection": plan.projection} | data
+    ops.acts.record(kind, plan.handler, by=person(), data=named, tool_id=plan.handler)
+
+
 def _finish(ending: Ending, name: str, *, as_json: bool) -> None:
     if as_json:
         print_json(ending_json(ending))
@@ -256,11 +278,13 @@ def _finish(ending: Ending, name: str, *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _abandon(site: Site, name: str, *, yes: bool) -> None:
+def _abandon(site: Site, name: str, record: Callable[[ActKind], None], *, yes: bool) -> None:
     if not yes:
         what = f"Remove what an unfinished rebuild of {name} has made?"
         click.confirm(what, abort=True, err=True)
     abandoned = site.green.abandon()
+    if abandoned is not None:
+        record(ActKind.PROJECTION_REBUILD_ABANDONED)
     if abandoned is None:
         click.echo("there was nothing to remove")
     elif abandoned.whole:

@@ -21,6 +21,7 @@ from angzarr.cli.projection.view import (
     opened_lanes,
 )
 from angzarr.cli.terminal import JSON, YES, print_json
+from angzarr.facts.act import ActKind
 from angzarr.ordering.lane import Place as LanePlace
 from angzarr.ordering.lane import Waiting, Why
 from angzarr.ordering.lane_view import LaneState, LaneView, lane_at
@@ -150,6 +151,20 @@ def skip(
             click.confirm(printable(what), abort=True, err=True)
         now_at = stores.lanes.skip_to(one.lane(place), passing.to)
     _log.warning("lane_skipped: %s gave up on %s, by %s", one.name, passing, person())
+    ops.acts.record(
+        ActKind.PROJECTION_SKIPPED,
+        f"{one.task}:{place}",
+        by=person(),
+        data={
+            "aggregate": str(place),
+            "from_sequence": passing.view.next_sequence,
+            "next_sequence": now_at.next_sequence,
+            "missing": passing.missing,
+            "passed": str(passing),
+        },
+        tool_id=one.task,
+        entity_id=place.root,
+    )
     _tell(passing, now_at, as_json=as_json)
 
 
@@ -281,6 +296,13 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
         "lanes_begun: %s begins behind %d events of %d aggregates, by %s",
         one.name, passed, moved, person(),
     )  # fmt: skip
+    ops.acts.record(
+        ActKind.PROJECTION_BEGUN,
+        one.task,
+        by=person(),
+        data={"aggregates": moved, "events": passed},
+        tool_id=one.task,
+    )
     if as_json:
         print_json({"name": one.name, "aggregates": moved, "events": passed})
     else:

@@ -39,7 +39,7 @@ from angzarr.dashboard.actions import Choice
 from angzarr.dashboard.problem import MEDIA_TYPE, Problem, problem_of
 from angzarr.dashboard.services import Services
 from angzarr.errors import LedgerUnavailable
-from angzarr.facts.act import ActSource, acting_from
+from angzarr.facts.act import ActOrigin, acting_from
 from angzarr.payloads.store import turn
 from angzarr.runtime.text import printable
 from angzarr.settings.dashboard import Role
@@ -100,7 +100,7 @@ class GuardedRoute(APIRoute):
                 _check_type(request.headers.get("content-type", ""))
             key = request.headers.get("idempotency-key")
             services: Services = request.app.state.services
-            with turn(), acting_from(ActSource.API):
+            with turn(), acting_from(ActOrigin.API):
                 if not writes or key is None:
                     return await handle(request)
                 return await once(request, services.writes, caller.name, key, handle)

@@ -31,7 +31,7 @@ from angzarr.dashboard.access import SESSION_LIFE, Access, Auth, Caller, too_lit
 from angzarr.dashboard.problem import Problem, problem_of
 from angzarr.dashboard.services import BrakeLight
 from angzarr.dashboard.shell import Streams
-from angzarr.facts.act import ActSource, acting_from
+from angzarr.facts.act import ActOrigin, acting_from
 from angzarr.payloads.store import turn
 from angzarr.runtime.text import ago, printable, span_text
 from angzarr.settings.dashboard import Role
@@ -65,7 +65,7 @@ class PageRoute(APIRoute):
                     return to_login(request)
                 if is_form:
                     await _read_form(request, is_open=role is None)
-                with turn(), acting_from(ActSource.DASHBOARD):
+                with turn(), acting_from(ActOrigin.DASHBOARD):
                     return await handle(request)
             except Exception as error:
                 problem = problem_of(error)

@@ -22,7 +22,9 @@ from angzarr.adapters.sql.ledger.groups import SqlGroups
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.adapters.sql.ledger.tables import HEAD, ledger_groups, ledger_version
 from angzarr.cli.main import main
+from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.facts.act import ActLog
 from apps import module_with
 
 
@@ -32,6 +34,7 @@ class FakeApp:
     ops = context = property(lambda self: self)
 
     def __init__(self, url: str) -> None:
+        self.acts = ActLog(facts=MemoryFactLog, clock=SystemClock())
         self.engine = build_engine(url)
         self.facts = None
 

@@ -22,15 +22,18 @@ from tests.contracts.dead_letters import a_letter, letters_of
 from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.adapters.files.spool_queue import SpoolQueue
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue, channel
+from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.cli.dlq import letters_file as letter_places
 from angzarr.cli.dlq import letters_import
 from angzarr.cli.dlq import letters_move as letters_view
 from angzarr.cli.dlq.letters_move import progress
 from angzarr.cli.main import main
+from angzarr.clock import SystemClock
 from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
+from angzarr.facts.act import ActLog
 from angzarr.settings.dead_letters import DeadLetterSettings
 from apps import module_with
 from hand_clock import HandClock
@@ -95,6 +98,7 @@ def app(queues, monkeypatch):
         broker_url="redis://",
         open_ledger=lambda: None,
         dead_letter_domains=lambda: ["order", "billing"],
+        acts=ActLog(facts=MemoryFactLog, clock=SystemClock()),
     )
     app.ops = app
     monkeypatch.setattr(letter_places, "open_unprotected", lambda _given, _url: queues["app"])

@@ -10,9 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from angzarr.adapters.files.spool import FolderOfLetters, Spool
+from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.cli.main import main
+from angzarr.clock import SystemClock
 from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.dead_letters.spool_forwarder import Aside, Forwarder
+from angzarr.facts.act import ActLog
 from angzarr.settings.settings import load
 from apps import module_with
 from contracts.dead_letters import a_letter, letters_of
@@ -30,6 +33,7 @@ class FakeApp:
     open_ledger = None
 
     def __init__(self, path: Path) -> None:
+        self.acts = ActLog(facts=MemoryFactLog, clock=SystemClock())
         self.path = path
         spool = {"path": str(path), "durable": True}
         self.settings = load({"dlq": {"targets": ["amqp", "spool"], "spool": spool}})

@@ -23,7 +23,7 @@ from angzarr.analysis.ledger.emergency_stop import (
 )
 from angzarr.analysis.ledger.entry import is_known, read_word
 from angzarr.clock import Clock, SystemClock
-from angzarr.facts.act import act_source
+from angzarr.facts.act import act_origin
 
 _columns = ledger_brake.c
 #: Moves that are read at once where one is not enough: one more than are looked at, to know of it.
@@ -63,7 +63,7 @@ class SqlBrake(Brake):
             del fields["revision"], fields["first"], fields["earlier"]
             connection.execute(insert(ledger_brake).values(fields))
             stands = standing(_newest_first(connection))
-            put_facts(connection, [fact_of_brake(after, stands.revision, act_source())])
+            put_facts(connection, [fact_of_brake(after, stands.revision, act_origin())])
             return stands
 
         return self._database.write(move, once=True)

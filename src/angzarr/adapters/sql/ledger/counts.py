@@ -59,7 +59,7 @@ from angzarr.analysis.ledger.entry import OPEN, Entry, HistoryLine
 from angzarr.analysis.ledger.group import Group, GroupStatus
 from angzarr.analysis.ledger.upkeep import Recounted
 from angzarr.errors import LedgerUnavailable
-from angzarr.facts.act import act_source
+from angzarr.facts.act import act_origin
 
 _AMOUNTS = Amounts._fields
 _NAMES = ("fingerprint", "domain", "handler_name", "event_type")
@@ -93,7 +93,7 @@ def append_line(connection: Connection, group: Group, line: HistoryLine) -> None
     """Add to the history of *group*, which *line* made what it is, and to the facts."""
     row = line_row(line) | {"fingerprint": group.fingerprint}
     connection.execute(insert(ledger_group_history).values(row))
-    put_facts(connection, [fact_of_group(group, line, act_source())])
+    put_facts(connection, [fact_of_group(group, line, act_origin())])
 
 
 def _is_storable(kind: CountKey) -> bool:

@@ -47,7 +47,7 @@ from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.events.headers import time_of
-from angzarr.facts.act import act_source
+from angzarr.facts.act import act_origin
 
 
 def save_orders(connection: Connection, changes: Sequence[Change]) -> None:
@@ -229,7 +229,7 @@ def tell(connection: Connection, job: ReplayJob, lines: Sequence[HistoryLine]) -
     rows = [{"job_id": job.id, **line_row(one)} for one in lines]
     if rows:
         connection.execute(insert(replay_job_history), rows)
-        put_facts(connection, facts_of_job(job, lines, act_source()))
+        put_facts(connection, facts_of_job(job, lines, act_origin()))
 
 
 def update_items(connection: Connection, job_id: str, items: Sequence[JobItem]) -> None:

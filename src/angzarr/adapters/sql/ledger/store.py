@@ -57,7 +57,7 @@ from angzarr.analysis.ledger.ledger import (
     read_cursor,
 )
 from angzarr.clock import Clock, SystemClock
-from angzarr.facts.act import act_source
+from angzarr.facts.act import act_origin
 
 
 def file_failures(
@@ -113,7 +113,7 @@ def save_changes(
     steps = [CountStep(before, change.entry) for before, change in changes]
     save_entries(connection, _ends(steps))
     append_lines(connection, [(change.entry.id, change.line) for _, change in changes])
-    put_facts(connection, facts_of_changes((change for _, change in changes), act_source()))
+    put_facts(connection, facts_of_changes((change for _, change in changes), act_origin()))
     count(connection, steps, now)
 
 
@@ -140,7 +140,7 @@ def _write(connection: Connection, filing: FilingPlan, steps: Sequence[CountStep
     insert_columns(connection, ledger_entries, ENTRY, entry_columns(new))
     save_entries(connection, [(before, after) for before, after, _ in steps if before and after])
     append_lines(connection, filing.lines)
-    put_facts(connection, facts_of_changes(filing.acts, act_source()))
+    put_facts(connection, facts_of_changes(filing.acts, act_origin()))
     if replaced := filing.replaced():
         old = ledger_letters.c.entry_id.in_(replaced)
         connection.execute(delete(ledger_letters).where(old))
