@@ -17,7 +17,7 @@ from angzarr.analysis.ledger.operator_actions import Act, Verb
 from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.analysis.replay.job import ItemState, JobPlan, Selection
 from angzarr.analysis.replay.job_store import Noted, ReplayJobs
-from angzarr.facts.act import RESOLVING, ActKind, ActOrigin, acting_from
+from angzarr.facts.act import NAMING, ActKind, ActOrigin, acting_from
 from angzarr.facts.fact_text import fact_from_text
 from angzarr.facts.resolution import letter_fact_id
 
@@ -103,7 +103,7 @@ class ActFactsContract:
             "dlq_message_id": entry.letter_id, "group": entry.fingerprint,
         }  # fmt: skip
         assert wanted.items() <= fact.data.items()
-        resolved = letter_fact_id(entry.letter_id) if kind in RESOLVING else None
+        resolved = letter_fact_id(entry.letter_id) if kind in NAMING else None
         assert fact.resolves == resolved
 
     def test_an_act_that_does_not_apply_leaves_none(self, ledger, held, facts):

@@ -15,6 +15,7 @@ from tests.contracts.facts import AT, a_fact
 
 from angzarr.facts.fact import Cost, Fact
 from angzarr.facts.query import EVERY, CostSum, FactCount, FactField, FactOrder, FactQuery
+from angzarr.facts.resolution import REOPENED
 
 #: The facts of one example are none of another's.
 _RUNS = itertools.count()
@@ -231,6 +232,32 @@ class FactReaderContract:
         assert self.resolution(reader, a_fact("unknown")) == {}
         assert self.resolution(reader) == {}
 
+    def test_what_a_person_brings_back_is_open_until_it_ends_again(self, reader, add):
+        errors = [an_error("one", 1), an_error("letter", 2)]
+        skip, restored = (
+            an_end(kind, at, subtype=kind, resolves="letter")
+            for kind, at in (("entry_skipped", 3), (REOPENED, 5))
+        )
+        add(*errors, skip)
+        assert self.resolution(reader, *errors) == {"one": skip.id, "letter": skip.id}
+        add(restored)
+        assert self.resolution(reader, *errors) == {}
+        assert reader.resolved_by(skip.id) == []
+        add(an_end("replay", 7))
+        assert self.resolution(reader, *errors) == {"one": "replay", "letter": "replay"}
+        assert ids(reader.resolved_by("replay")) == ["one", "letter"]
+        add(an_error("again", 8))
+        assert self.resolution(reader, an_error("again", 8)) == {}
+
+    def test_an_error_of_no_event_can_be_brought_back_too(self, reader, add):
+        error = an_error("one", event_id=None)
+        acts = [("skip", "entry_skipped"), ("back", REOPENED), ("second", "entry_skipped")]
+        expected = [{"one": "skip"}, {}, {"one": "second"}]
+        add(error)
+        for at, ((id_, kind), resolved) in enumerate(zip(acts, expected, strict=True), 1):
+            add(a_fact(id_, subtype=kind, resolves="one", at=after(at)))
+            assert self.resolution(reader, error) == resolved
+
     def test_a_named_fact_that_is_not_there_harms_nothing(self, reader, add):
         add(an_error("one"), a_fact("act", resolves="gone", at=after(1)))
         assert self.resolution(reader, an_error("one")) == {}
@@ -242,7 +269,7 @@ class FactReaderContract:
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )  # fmt: skip
     def test_both_ways_agree_whatever_happened(self, reader, book, data):
-        one = st.sampled_from(["error", "handled", "skipped", "postponed", "act"])
+        one = st.sampled_from(["error", "handled", "skipped", "postponed", "act", REOPENED])
         kinds = data.draw(st.lists(one, min_size=1, max_size=8))
         times = data.draw(st.lists(st.integers(0, 4), min_size=8, max_size=8))
         prefix = f"run {next(_RUNS)} "
@@ -250,7 +277,7 @@ class FactReaderContract:
         for number, kind in enumerate(kinds):
             work = {"event_id": prefix, "tool_id": data.draw(st.sampled_from(["x", "y"]))}
             named = {"resolves": f"{prefix}{data.draw(st.integers(0, len(kinds)))}"}
-            changes = work if kind != "act" else named
+            changes = {"act": named, REOPENED: work | named}.get(kind, work)
             type_ = "error" if kind == "error" else "lifecycle"
             id_ = f"{prefix}{number}"
             fact = a_fact(id_, type=type_, subtype=kind, at=after(times[number]), **changes)
@@ -267,7 +294,7 @@ class FactReaderContract:
                 if one.subtype in {"handled", "skipped"} and one.at >= error.at
                 and (one.event_id, one.tool_id) == (error.event_id, error.tool_id)
             ]  # fmt: skip
-            assert error.id in resolved or not ends
+            assert error.id in resolved or not ends or REOPENED in kinds
 
     # -- counts and sums -------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ import angzarr
 from angzarr import aggregates, delivery, errors, events, resilience, sagas
 from angzarr.cli.main import main
 from angzarr.events import headers
+from angzarr.facts.act import ActKind, ActOrigin
 from angzarr.settings.settings import Settings, load
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -285,3 +286,10 @@ def test_every_command_is_on_its_page():
         first, *verbs = re.findall(r"`([^`]+)`", row)
         told |= {first, *(f"{first.rpartition(' ')[0]} {verb}" for verb in verbs)}
     assert set(commands(main, "angzarr")) == told
+
+
+def test_every_act_is_in_the_reference():
+    page = (REFERENCE / "facts.md").read_text()
+    acts = page[page.index("\n## Acts\n") : page.index("\n## Errors\n")]
+    words = [word.value for word in (*ActKind, *ActOrigin)]
+    assert [word for word in words if f"`{word}`" not in acts] == []

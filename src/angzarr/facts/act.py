@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from angzarr.clock import Clock
 from angzarr.facts.fact import Fact, FactLog
-from angzarr.facts.resolution import LIFECYCLE
+from angzarr.facts.resolution import LIFECYCLE, REOPENED
 
 _log = logging.getLogger("angzarr.facts")
 
@@ -28,7 +28,7 @@ class ActKind(StrEnum):
     ENTRY_REPLAYED = "entry_replayed"
     ENTRY_SKIPPED = "entry_skipped"
     ENTRY_ARCHIVED = "entry_archived"
-    ENTRY_RESTORED = "entry_restored"
+    ENTRY_RESTORED = REOPENED
     ENTRY_ESCALATED = "entry_escalated"
     ENTRY_COMPENSATED = "entry_compensated"
     ENTRY_RESOLVED = "entry_resolved"
@@ -83,6 +83,8 @@ class ActOrigin(StrEnum):
 RESOLVING: Final = frozenset(
     {ActKind.ENTRY_SKIPPED, ActKind.ENTRY_RESOLVED, ActKind.ENTRY_COMPENSATED}
 )
+#: Acts that name the error fact of the dead letter; a restored entry opens it again.
+NAMING: Final = RESOLVING | {ActKind.ENTRY_RESTORED}
 
 _ORIGIN: ContextVar[ActOrigin] = ContextVar("angzarr_act_origin", default=ActOrigin.AUTOMATIC)
 

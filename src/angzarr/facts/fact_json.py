@@ -145,7 +145,7 @@ def counts_json(counts: Sequence[FactCount], by: Sequence[FactField]) -> list[di
 
 
 def summary_of(fact: Fact) -> str:
-    """What happened, in one line: an error and its code, an amount, or a reason."""
+    """What happened, in one line: an error and its code, an amount, or who did it and why."""
     if fact.cost is not None:
         to = f" to {fact.cost.to_entity}" if fact.cost.to_entity else ""
         return f"{fact.cost.amount:f} {fact.cost.currency}{to}"
@@ -153,7 +153,9 @@ def summary_of(fact: Fact) -> str:
     if fact.type == ERROR:
         told = (data.get("error_code"), data.get("error_message"))
         return ": ".join(str(one) for one in told if one not in (None, ""))
-    return str(data.get("reason") or data.get("step") or "")
+    why = str(data.get("reason") or data.get("step") or "")
+    by = data.get("by")
+    return ": ".join(filter(None, (f"by {by}" if by else "", why)))
 
 
 def _valued(by: Sequence[FactField], values: Sequence[str | None]) -> dict[str, Any]:

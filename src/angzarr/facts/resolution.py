@@ -4,7 +4,8 @@ Facts are never changed, so both are found when they are asked for.
 
 A fact that names an error fact in `resolves` resolved it. A fact that handles or skips an event, or
 that names one of its error facts, ends the event for its handler: it resolved every error fact of
-both until then. An error fact resolves nothing.
+both until then. A person who brings a skipped dead letter back opens both again: what ended them
+before counts no more. An error fact resolves nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ LIFECYCLE: Final = "lifecycle"
 COST: Final = "cost"
 #: Of lifecycle facts, the subtypes by which an event ends well for its handler.
 ENDED_WELL: Final = ("handled", "skipped")
+
+#: The subtype of a fact that opens the error that it names, and its event, again.
+REOPENED: Final = "entry_restored"
 
 #: Outcomes, as error facts say them, of runs that failed.
 FAILED_RUNS: Final = ("retried", "dead_lettered")
@@ -105,9 +109,9 @@ def resolve(
 
     *naming* are the facts that name some of them, *endings* those of their work, both oldest
     first and then as they arrived. The first that names one counts, else the first ending that is
-    not older than it.
+    not older than it; of those before it was opened again none counts.
     """
-    named = {one.resolves: one for one in reversed(naming) if one.id != one.resolves}
+    named = _named(naming)
     found = {}
     for error in errors:
         if error.type != ERROR:
@@ -118,13 +122,24 @@ def resolve(
     return found
 
 
+def _named(naming: Sequence[Fact]) -> dict[str | None, Fact]:
+    """The first fact that names each error, and after one that opens it again the next."""
+    found: dict[str | None, Fact] = {}
+    for one in naming:
+        if one.subtype == REOPENED:
+            found.pop(one.resolves, None)
+        elif one.id != one.resolves:
+            found.setdefault(one.resolves, one)
+    return found
+
+
 def _end(error: Fact, endings: Sequence[WorkEnding]) -> Fact | None:
-    work = work_of(error)
-    if work is None:
-        return None
-    later = (
-        one.fact
-        for one in endings
-        if one.work == work and one.fact.at >= error.at and one.fact.id != error.id
-    )
-    return next(later, None)
+    work, found = work_of(error), None
+    for one in endings:
+        if work is None or one.work != work or one.fact.at < error.at or one.fact.id == error.id:
+            continue
+        if one.fact.subtype == REOPENED:
+            found = None
+        elif found is None:
+            found = one.fact
+    return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope
 from angzarr.analysis.ledger.entry import Change, Entry, HistoryLine
 from angzarr.analysis.ledger.group import Group, GroupStatus
-from angzarr.facts.act import RESOLVING, ActKind, ActOrigin, act_fact
+from angzarr.facts.act import NAMING, ActKind, ActOrigin, act_fact
 from angzarr.facts.fact import Fact
 from angzarr.facts.resolution import letter_fact_id
 
@@ -56,7 +56,7 @@ def _entry_fact(
         tool_id=entry.handler_name or None,
         event_id=entry.event_id or None,
         trace_id=entry.trace_id or None,
-        resolves=letter_fact_id(entry.letter_id) if kind in RESOLVING else None,
+        resolves=letter_fact_id(entry.letter_id) if kind in NAMING else None,
     )
 
 
