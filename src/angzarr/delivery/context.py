@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from angzarr.delivery.compensation import CompensationAction
 from angzarr.delivery.configuration import ConfigurationReads, NoConfiguration
@@ -60,6 +60,10 @@ class FinishedSteps(Protocol):
 
     async def aregister(self, action: CompensationAction, /) -> None:
         """Register *action*; returns once it is written, and does not block the event loop."""
+
+
+#: Characters of the id of an asset.
+LONGEST_ASSET: Final = 500
 
 
 class NoSteps:
@@ -209,6 +213,14 @@ class Context:
         """Do what `register_compensation` does; other coroutines go on meanwhile."""
         await self.steps.aregister(action)
 
+    def set_asset(self, asset: str | None) -> None:
+        """Say what this run works on, such as a machine or a file, for its facts (`asset_id`).
+
+        Costs and the outcome that follow have it, also an error. Each run says it anew; None takes
+        it back. A text of up to 500 characters; what is longer is cut.
+        """
+        self.delivery.set_asset(None if asset is None else _asset(asset))
+
     def cost(
         self,
         amount: Decimal | int | str,
@@ -218,16 +230,18 @@ class Context:
         units: Units | None = None,
         operation: str | None = None,
         config: str | None = None,
+        asset: str | None = None,
     ) -> None:
         """Write down that this run has spent *amount* of *currency* (ISO 4217); call it at once.
 
         It stays written whatever becomes of the run: a call that failed has cost its money too.
         *to* says who got it, *units* what was used, such as ``{"model": "small-2",
-        "input_tokens": 1200}``, *operation* what for, and *config* the pinned configuration that
-        priced it. Raises InvalidCost for a float, an amount below 0 and an unknown currency.
+        "input_tokens": 1200}``, *operation* what for, *config* the pinned configuration that
+        priced it, and *asset* on what it was spent, if not on that of `set_asset`.
+        Raises InvalidCost for a float, an amount below 0 and an unknown currency.
         In an async handler use `acost`.
         """
-        spending = self._spending(amount, currency, to, units, operation, config)
+        spending = self._spending(amount, currency, to, units, operation, config, asset)
         self.costs.add(self.delivery, next(self._cost_numbers), spending)
 
     async def acost(
@@ -239,9 +253,10 @@ class Context:
         units: Units | None = None,
         operation: str | None = None,
         config: str | None = None,
+        asset: str | None = None,
     ) -> None:
         """Do what `cost` does; other coroutines go on meanwhile."""
-        spending = self._spending(amount, currency, to, units, operation, config)
+        spending = self._spending(amount, currency, to, units, operation, config, asset)
         number = next(self._cost_numbers)
         await asyncio.to_thread(self.costs.add, self.delivery, number, spending)
 
@@ -253,6 +268,7 @@ class Context:
         units: Units | None,
         operation: str | None,
         config: str | None,
+        asset: str | None,
     ) -> Spending:
         return Spending(
             cost=cost_of(amount, currency, from_entity=self.event.tenant_id, to=to),
@@ -260,6 +276,7 @@ class Context:
             operation=operation,
             config_id=config,
             config_version=None if config is None else self.event.config_pins.get(config),
+            asset_id=None if asset is None else _asset(asset),
         )
 
     @cached_property
@@ -314,3 +331,8 @@ class Context:
                 "correlation_id": self.event.correlation_id,
             }
         )
+
+
+def _asset(given: object) -> str | None:
+    """*given* as the id of an asset; an empty one is none."""
+    return str(given)[:LONGEST_ASSET] or None

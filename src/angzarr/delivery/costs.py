@@ -147,6 +147,7 @@ def _fact(delivery: Delivery, number: int, spending: Spending, at: datetime) -> 
         tool_id=delivery.handler,
         event_id=event.id,
         trace_id=trace_of(event),
+        asset_id=spending.asset_id or delivery.asset_id,
         config_id=spending.config_id,
         config_version=spending.config_version,
         cost=spending.cost,

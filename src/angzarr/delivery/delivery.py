@@ -60,6 +60,8 @@ class Delivery:
     ack_follows: bool = False
     #: The body that was fetched for a message that has none, if its letter is to have it.
     loaded: bytes = b""
+    #: What its handler works on, once it says so: facts that are made afterwards have it.
+    asset_id: str | None = None
     #: The idempotency key of this (handler, event) pair.
     key: str = field(init=False)
 
@@ -83,12 +85,16 @@ class Delivery:
     def pin(self, pins: Mapping[str, str]) -> None:
         """Pin its event to *pins* as well; what it is pinned to already stays.
 
-        The one thing about it that changes while it runs: whatever is made of the event afterwards
-        carries the pins, as if its publisher had said so.
+        This and its asset are all that changes while it runs: whatever is made of the event
+        afterwards carries the pins, as if its publisher had said so.
         """
         own = cast("dict[str, str]", self.event.config_pins)  # which `read` made for it alone
         for name, version in pins.items():
             own.setdefault(name, version)
+
+    def set_asset(self, asset: str | None) -> None:
+        """Say what its handler works on; None: nothing of its own."""
+        object.__setattr__(self, "asset_id", asset)
 
     @property
     def pinned_message(self) -> Message:

@@ -118,6 +118,7 @@ def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:
         tool_id=delivery.handler,
         event_id=delivery.event.id,
         trace_id=trace_of(delivery.event),
+        asset_id=delivery.asset_id,
         resolves=resolved_by(delivery) if isinstance(outcome, _RESOLVING) else None,
         **_pinned(delivery.event),
         data=_common(delivery, word) | _details(outcome),
@@ -170,6 +171,7 @@ def fenced_fact(delivery: Delivery, at: datetime) -> Fact:
         tool_id=delivery.handler,
         event_id=delivery.event.id,
         trace_id=trace_of(delivery.event),
+        asset_id=delivery.asset_id,
         data=_common(delivery, "fenced"),
     )
 
@@ -223,6 +225,7 @@ def step_fact(  # noqa: PLR0917 - the last three say what went wrong
         tool_id=delivery.handler,
         event_id=delivery.event.id,
         trace_id=trace_of(delivery.event),
+        asset_id=delivery.asset_id,
         data=data,
     )
 

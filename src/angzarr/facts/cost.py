@@ -40,6 +40,8 @@ class Spending:
     operation: str | None = None
     config_id: str | None = None
     config_version: str | None = None
+    #: What it was spent on, where that is not what the whole run works on.
+    asset_id: str | None = None
 
 
 def amount_of(given: object) -> Decimal:

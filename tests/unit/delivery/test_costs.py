@@ -74,6 +74,47 @@ def test_a_cost_names_the_configuration_that_priced_it(world):
     assert (fact.config_id, fact.config_version) == ("pricing", "3")
 
 
+def test_facts_have_the_asset_that_the_handler_says(world):
+    def call(_data, context):
+        context.cost(1, "EUR")
+        context.set_asset("printer-7")
+        context.cost(2, "EUR")
+        context.cost(3, "EUR", asset="toner-1")
+        if context.attempt == 1:
+            raise ConnectionResetError("gone")
+
+    world.handler(call)
+    assert isinstance(world.take(), Retried)
+    told = [(fact.type, fact.asset_id) for fact in world.journal.facts]
+    assert told == [("cost", None), ("cost", "printer-7"), ("cost", "toner-1"),
+                    ("error", "printer-7")]  # fmt: skip
+    world.clock.sleep(timedelta(seconds=5))
+    assert isinstance(world.take(world.last_copy()), Handled)
+    assert world.journal.facts[-1].asset_id == "printer-7"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [(None, None), ("", None), (7, "7"), ("x" * 900, "x" * 500)]
+)
+def test_any_asset_is_a_text_of_bounded_length_or_none(world, said, kept):
+    def call(_data, context):
+        context.set_asset("before")
+        context.set_asset(said)
+
+    world.handler(call)
+    world.take()
+    assert world.journal.facts[-1].asset_id == kept
+
+
+def test_a_run_does_not_know_the_asset_of_another(world):
+    world.handler(
+        lambda _data, context: context.set_asset("a") if context.event.id == "one" else None
+    )
+    for event_id in ("one", "two"):
+        world.take(**{names.EVENT_ID: event_id})
+    assert [fact.asset_id for fact in world.journal.facts] == ["a", None]
+
+
 def test_what_a_failed_call_cost_stays_written(world):
     def call(_data, context):
         context.cost(2, "EUR")
