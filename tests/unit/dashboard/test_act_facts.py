@@ -16,7 +16,9 @@ from angzarr.analysis.replay.job import JobPlan, Selection
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.site import ROUTERS
 from angzarr.facts.act import ActKind, ActLog, ActOrigin, acting_from
+from angzarr.facts.resolution import letter_fact_id
 from angzarr.settings.dashboard import Role
+from contracts.fact_reader import an_error
 from dashboard_caller import api, as_seen, browser, hidden
 from unit.dashboard.test_edits import ask, confirm
 
@@ -323,3 +325,32 @@ class Sink:
 def try_alert(world):
     world.webhooks = {"ops": Sink()}
     return api(world).post(f"{PREFIX}/alerts/test", json={})
+
+
+# -- what people see -------------------------------------------------------------------------------
+
+
+def test_a_skip_is_shown_with_who_did_it_and_resolves_the_error_both_ways(world):
+    (entry,) = filed(world, 1)
+    letter = an_error(
+        letter_fact_id(entry.letter_id),
+        event_id=entry.event_id,
+        tool_id=entry.handler_name,
+        at=world.clock.now() - timedelta(minutes=1),
+    )
+    world.facts.add(letter)
+    api(world).post(
+        f"{PREFIX}/entries/{entry.id}/acts", json={"verb": "skip", "note": "a <b>test</b>"}
+    )
+    (skip,) = world.acts()
+    world.facts.add(skip)
+    person = browser(world, Role.VIEWER)
+    page = person.get("/facts").text
+    assert "by operator@test: a &lt;b&gt;test&lt;/b&gt;" in page
+    told = api(world, Role.VIEWER).get(f"{PREFIX}/facts/{letter.id}").json()
+    assert told["data"]["resolved"] is True
+    assert told["data"]["resolution_fact_id"] == skip.id
+    back = api(world, Role.VIEWER).get(f"{PREFIX}/facts/{skip.id}").json()
+    assert back["resolved_facts"] == [letter.id]
+    history = person.get(f"/entries/{entry.id}").text
+    assert "operator@test" in history
