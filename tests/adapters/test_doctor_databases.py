@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +13,8 @@ from tests.contracts.event_store import event, fill
 from angzarr import Projection, handles
 from angzarr.adapters.sql.engine import doctor as examination
 from angzarr.aggregates.book import Address
+from angzarr.facts.fact import Fact
+from angzarr.facts.fact_text import fact_text
 from angzarr.fleet import Member
 from angzarr.ordering.lane import Lane, Step
 from apps import apps
@@ -200,3 +203,18 @@ def test_a_look_at_a_fleet_tells_handlers_that_nobody_runs(make_app):
     app.ops.fleet().register(Member(handlers=("shop.mail",), release="v1", **known))
     told = ids(examined(app))
     assert not {"handler-nowhere", "handler-unknown", "release-unnamed"} & told
+
+
+def test_facts_of_acts_that_no_analysis_worker_moves_are_told(make_app, postgresql_url):
+    app = make_app(ledger=postgresql_url)
+    app.ops.table_upkeeps(["ledger"])["ledger"]().upgrade()
+    with closing(app.ops.open_act_outbox()) as outbox:
+        outbox.remove([one.place for one in outbox.read(1000)])
+        assert not found(examined(app), "acts-waiting")
+        happened = datetime.now(UTC) - timedelta(minutes=9)
+        fact = Fact(id="f1", type="lifecycle", subtype="entry_skipped", at=happened)
+        outbox.put([fact_text(fact)])
+        (told,) = found(examined(app), "acts-waiting")
+        outbox.remove([one.place for one in outbox.read(1000)])
+    assert told.seen == "the oldest has waited for 9 min"
+    assert "dlq analyze" in told.change

@@ -69,7 +69,14 @@ FACTS_WAIT: Final = Check(
     why="facts of what happened are not in the database yet; beyond facts.most_waiting the oldest"
     " are dropped",
 )
-CHECKS: Final = (NOBODY, SKEW, UNNAMED, NOWHERE, UNKNOWN, HISTORY, FACTS_WAIT)
+ACTS_WAIT: Final = Check(
+    id="acts-waiting",
+    area=_FLEET,
+    severity=_WARNING,
+    looks_at="the oldest fact of an act that waits beside the ledger",
+    why="no one sees yet who did it; beyond facts.most_waiting the oldest are dropped",
+)
+CHECKS: Final = (NOBODY, SKEW, UNNAMED, NOWHERE, UNKNOWN, HISTORY, FACTS_WAIT, ACTS_WAIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +93,14 @@ class FleetSeen:
     over_history: Mapping[str, int] = field(default_factory=dict)
     #: For how long the oldest fact has waited for its database; None: none waits.
     facts_wait: timedelta | None = None
+    #: The same of facts of acts on the ledger.
+    acts_wait: timedelta | None = None
 
 
 def findings(seen: FleetSeen) -> Iterator[Finding]:
     """The findings about a fleet."""
     yield from _facts(seen)
+    yield from _acts(seen)
     if not seen.members:
         yield NOBODY.found(seen.at, "no worker is registered", "start one: angzarr -A … worker")
         return
@@ -148,6 +158,16 @@ def _facts(seen: FleetSeen) -> Iterator[Finding]:
             f"the oldest has waited for {seen.facts_wait.total_seconds() / 60:.0f} min",
             "look for facts_delayed in the workers' logs, and see that their facts.url answers; if"
             " no worker has it any more, start one that does",
+        )
+
+
+def _acts(seen: FleetSeen) -> Iterator[Finding]:
+    if seen.acts_wait is not None and seen.acts_wait > _FACTS_LATE:
+        yield ACTS_WAIT.found(
+            seen.at,
+            f"the oldest has waited for {seen.acts_wait.total_seconds() / 60:.0f} min",
+            "start an analysis worker (angzarr -A … dlq analyze), which moves them; if one runs,"
+            " look for facts_delayed in its log, and see that its facts.url answers",
         )
 
 

@@ -17,6 +17,7 @@ from angzarr.doctor_probes import DoctorTarget, databases, redis
 from angzarr.doctor_probes.databases import members
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.facts.fact_text import fact_from_text
+from angzarr.facts.outbox import FactOutbox
 from angzarr.maintenance.schema_versions import SchemaStanding
 from angzarr.projections.ordered_handler import OrderedHandler
 from angzarr.wiring import event_store as books_wiring
@@ -54,7 +55,8 @@ def _fleet(target: DoctorTarget) -> Iterator[Finding]:
             members=members(target),
             handlers=handlers,
             waiting=_waiting(target, sorted({*handlers.values(), *target.app.amqp.queues})),
-            facts_wait=_facts_wait(target),
+            facts_wait=_waits(target.ops.fact_outbox),
+            acts_wait=_acts_wait(target),
         )
     )
 
@@ -73,10 +75,22 @@ def _waiting(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
         return {}
 
 
-def _facts_wait(target: DoctorTarget) -> timedelta | None:
+def _acts_wait(target: DoctorTarget) -> timedelta | None:
+    """The same of facts of acts; None also where the ledger is away, or of another release."""
+    try:
+        revision = databases.standing(target, "ledger")
+        if revision is None or revision.standing is not SchemaStanding.CURRENT:
+            return None
+        with closing(target.ops.open_act_outbox()) as outbox:
+            return _waits(lambda: outbox)
+    except Unavailable:  # which another probe reports
+        return None
+
+
+def _waits(outbox: Callable[[], FactOutbox]) -> timedelta | None:
     """For how long the oldest fact has waited, by this machine's clock; None: none does."""
     try:
-        oldest = target.ops.fact_outbox().read(1)
+        oldest = outbox().read(1)
         happened = [fact_from_text(one.text).at for one in oldest]
     except (ConfigurationError, ValueError):  # no outbox; or a line that the relay leaves out
         return None

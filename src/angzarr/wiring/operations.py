@@ -47,6 +47,7 @@ from angzarr.wiring.process import ProcessParts
 
 if TYPE_CHECKING:
     from angzarr.adapters.sql.facts.pruner import FactPruner
+    from angzarr.adapters.sql.ledger.fact_outbox import LedgerFactOutbox
     from angzarr.adapters.sql.replay_jobs.store import SqlReplayJobs
     from angzarr.analysis.alerts.alert import Alerts
     from angzarr.analysis.alerts.alert_delivery import Sink
@@ -217,6 +218,10 @@ class Operations:
     def open_writes(self) -> Writes:
         """The memory of the HTTP API's writes."""
         return self._part(ledger_wiring.WRITES)
+
+    def open_act_outbox(self) -> LedgerFactOutbox:
+        """The facts of acts that wait beside the ledger."""
+        return self._part(ledger_wiring.FACTS)
 
     def open_act_relay(self) -> PeriodicThread:
         """A thread that moves the facts of acts on the ledger to where facts go."""

@@ -328,6 +328,7 @@ BAD = [
     ("handler-nowhere", fleet(handlers={"shop.mail": "shop", "shop.new": "shop"}), WARNING),
     ("handler-unknown", fleet(handlers={}, waiting={}), WARNING),
     ("facts-waiting", fleet(facts_wait=timedelta(minutes=3)), WARNING),
+    ("acts-waiting", fleet(acts_wait=timedelta(minutes=3)), WARNING),
     ("facts-waiting", fleet(facts_wait=timedelta(minutes=3), members=[])[:1], WARNING),
     (
         "ordered-over-history",
@@ -381,6 +382,7 @@ def test_nothing_is_found_where_nothing_applies():
     assert queue(kind=None, consumers=None) == []
     assert list(fleet_rules.over_history(FLEET)) == []
     assert fleet(facts_wait=timedelta(minutes=2)) == fleet()
+    assert fleet(acts_wait=timedelta(minutes=2)) == fleet()
 
 
 def test_every_check_has_a_case_that_finds_it():
