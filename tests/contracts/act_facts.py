@@ -14,6 +14,7 @@ from angzarr.analysis.ledger.entry import FailureClass, Status
 from angzarr.analysis.ledger.group import Amendment, Groups, GroupStatus
 from angzarr.analysis.ledger.ledger import Decided, Ledger, ReplayAnswer
 from angzarr.analysis.ledger.operator_actions import Act, Verb
+from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.analysis.ledger.transition import Action, EntryDecision
 from angzarr.analysis.replay.job import ItemState, JobPlan, Selection
 from angzarr.analysis.replay.job_store import Noted, ReplayJobs
@@ -132,7 +133,16 @@ class ActFactsContract:
         begin_replay(ledger, held)
         (fact,) = facts()
         assert (fact.subtype, fact.data["replay"], fact.data["by"]) == ("entry_replayed", 1, "ann")
+        assert (fact.data["edited"], fact.data["order"]) == (False, None)
         assert fact.resolves is None
+
+    def test_a_replay_says_where_it_goes_and_that_it_is_edited(self, ledger, held, facts):
+        order = ReplayOrder(to_queue="spare", letter=letter_of("e1"), said="/total")
+        begin_replay(ledger, held, order=order)
+        (fact,) = facts()
+        assert (fact.data["edited"], fact.data["order"]) == (
+            True, "to queue spare, edited: /total",
+        )  # fmt: skip
 
     def test_the_answer_to_a_replay_is_no_act(self, ledger, held, facts):
         begin_replay(ledger, held)
@@ -253,9 +263,10 @@ def act(ledger, entry, verb, note=""):
     assert ledger.act([one], by="ann") == [True]
 
 
-def begin_replay(ledger, entry):
+def begin_replay(ledger, entry, **options):
+    lease = timedelta(seconds=30)
     begun = ledger.mark_retrying(
-        entry.id, 1, revision=entry.revision, by="ann", lease=timedelta(seconds=30)
+        entry.id, 1, revision=entry.revision, by="ann", lease=lease, **options
     )
     assert begun is not None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope
 from angzarr.analysis.ledger.entry import Change, Entry, HistoryLine
 from angzarr.analysis.ledger.group import Group, GroupStatus
+from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.facts.act import NAMING, ActKind, ActOrigin, act_fact
 from angzarr.facts.fact import Fact
 from angzarr.facts.resolution import letter_fact_id
@@ -23,14 +24,14 @@ if TYPE_CHECKING:  # jobs are built on the ledger
 def facts_of_changes(changes: Iterable[Change], origin: ActOrigin) -> list[Fact]:
     """The facts of those among *changes* of entries that are acts."""
     return [
-        _entry_fact(one.act, one.entry, one.line, str(one.order), origin)
+        _entry_fact(one.act, one.entry, one.line, one.order, origin)
         for one in changes
         if one.act is not None and one.line is not None
     ]
 
 
 def _entry_fact(
-    kind: ActKind, entry: Entry, line: HistoryLine, order: str, origin: ActOrigin
+    kind: ActKind, entry: Entry, line: HistoryLine, order: ReplayOrder, origin: ActOrigin
 ) -> Fact:
     data: dict[str, Any] = {
         "entry_id": entry.id,
@@ -40,16 +41,16 @@ def _entry_fact(
         "correlation_id": entry.correlation_id or None,
         "status": str(entry.status),
     }
-    reason = line.detail
     if kind is ActKind.ENTRY_REPLAYED:
-        data |= {"replay": entry.replays, "order": order or None}
+        edited = order.letter is not None
+        data |= {"replay": entry.replays, "edited": edited, "order": str(order) or None}
     return act_fact(
         kind,
         f"entry:{entry.id}:{entry.revision}:{line.at.isoformat()}",
         line.at,
         by=line.who,
         origin=origin,
-        reason=reason,
+        reason=line.detail,
         data=data,
         tenant_id=entry.tenant_id or None,
         entity_id=entry.root or None,
