@@ -28,8 +28,7 @@ ENTRIES = 20
 VERBS = [verb for verb in Verb if verb is not Verb.COMPENSATE]
 
 
-def relay_of(database: LedgerDatabase, facts_url: str) -> FactRelay:
-    sink = SqlFactSink(build_engine(facts_url))
+def relay_of(database: LedgerDatabase, sink: SqlFactSink) -> FactRelay:
     return FactRelay(
         outbox=LedgerFactOutbox(database),
         sink=SeveralSinks(sink, []),
@@ -61,7 +60,7 @@ def act_once(ledger: SqlLedger, draw: random.Random) -> bool:
 
 def main(ledger_url: str, facts_url: str, seed: str) -> None:
     database = LedgerDatabase(build_engine(ledger_url, power_safe=False))
-    ledger, relay = SqlLedger(database), relay_of(database, facts_url)
+    ledger, relay = SqlLedger(database), relay_of(database, SqlFactSink(build_engine(facts_url)))
     draw, done = random.Random(seed), 0
     ledger.add_failed_events([letter_of(f"e{number}") for number in range(ENTRIES)])
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from sqlalchemy import select
@@ -16,6 +17,7 @@ from tests.system.acting_process import relay_of
 
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.facts.reader import SqlFactReader
+from angzarr.adapters.sql.facts.sink import SqlFactSink
 from angzarr.adapters.sql.facts.tables import facts as fact_table
 from angzarr.adapters.sql.ledger.database import LedgerDatabase
 from angzarr.adapters.sql.ledger.tables import ledger_history
@@ -86,11 +88,14 @@ def test_every_act_in_the_history_has_exactly_one_fact_whenever_its_process_is_k
     draw = random.Random(26)
     for seed in range(KILLS):
         run_until_killed(urls, seed, draw.randint(3, 40))
-    database = LedgerDatabase(build_engine(urls[0]))
-    relay = relay_of(database, urls[1])
-    while relay.outbox.read(1):  # what waits is moved by the next one
-        relay.turn()
-    told, known = facts_in(urls[1]), history_of(database)
-    database.close()
+    with (
+        closing(LedgerDatabase(build_engine(urls[0]))) as database,
+        closing(SqlFactSink(build_engine(urls[1]))) as sink,
+    ):
+        relay = relay_of(database, sink)
+        while relay.outbox.read(1):  # what waits is moved by the next one
+            relay.turn()
+        known = history_of(database)
+    told = facts_in(urls[1])
     assert known.total() >= 3 * KILLS
     assert told == known
