@@ -1,15 +1,19 @@
-"""A process that acts on a ledger without pause and moves the facts of its acts, until killed.
+"""A process that acts on a ledger without pause, moves the facts of its acts, and kills itself.
 
-Its arguments are the URLs of the ledger and of the facts, and a seed. It says how many acts it did.
+Its arguments are the URLs of the ledger and of the facts, and a seed, which says where it dies:
+amid a transaction, at its commit, or right after one.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import sys
 import threading
 from datetime import timedelta
 
+from sqlalchemy import Engine, event
 from tests.contracts.ledger import letter_of
 
 from angzarr.adapters.sql.engine.engine import build_engine
@@ -37,6 +41,21 @@ def relay_of(database: LedgerDatabase, sink: SqlFactSink) -> FactRelay:
     )
 
 
+def dies_somewhere(engine: Engine, draw: random.Random) -> None:
+    """Let this process die, as by a power cut, at one of the next steps of *engine*."""
+    left = draw.randint(20, 400)
+
+    def step(*_arguments: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for name in ("after_cursor_execute", "commit"):
+        event.listen(engine, name, step)
+    event.listen(engine, "checkin", step)  # what was committed is true by then
+
+
 def act_once(ledger: SqlLedger, draw: random.Random) -> bool:
     """Do something to some entries, in one transaction."""
     page = ledger.get_failed_events(status=None, limit=ENTRIES).entries
@@ -59,20 +78,19 @@ def act_once(ledger: SqlLedger, draw: random.Random) -> bool:
 
 
 def main(ledger_url: str, facts_url: str, seed: str) -> None:
-    database = LedgerDatabase(build_engine(ledger_url, power_safe=False))
+    engine, draw = build_engine(ledger_url, power_safe=False), random.Random(seed)
+    database = LedgerDatabase(engine)
     ledger, relay = SqlLedger(database), relay_of(database, SqlFactSink(build_engine(facts_url)))
-    draw, done = random.Random(seed), 0
     ledger.add_failed_events([letter_of(f"e{number}") for number in range(ENTRIES)])
 
     def move() -> None:
         while True:
             threading.Event().wait(min(relay.turn(), timedelta(milliseconds=20)).total_seconds())
 
+    dies_somewhere(engine, draw)
     threading.Thread(target=move, daemon=True).start()
     while True:
-        done += act_once(ledger, draw)
-        sys.stdout.write(f"{done}\n")
-        sys.stdout.flush()
+        act_once(ledger, draw)
 
 
 if __name__ == "__main__":
