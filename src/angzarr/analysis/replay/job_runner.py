@@ -171,10 +171,8 @@ class JobRunner:
         order = self._order(job, detail.entry)
         if isinstance(order, Refusal):
             return Noted(one.position, ItemState.REFUSED, order)
-        people = ", approved by ".join(filter(None, (job.created_by, job.approved_by)))
-        by = f"job {job.id} ({people})"
         problem = self.replayer.replay(
-            detail.entry, detail.failure, by=by, order=order, original=job.plan.original
+            detail.entry, detail.failure, by=asker(job), order=order, original=job.plan.original
         )
         if problem:
             return Noted(one.position, ItemState.REFUSED, problem)
@@ -234,3 +232,11 @@ def target_of(seen: BreakerSeen) -> Target:
     """
     phase = Phase.HALF_OPEN if seen.to_be_tried else seen.phase
     return Target(phase, ramping=phase is Phase.CLOSED and seen.ramping)
+
+
+def asker(job: ReplayJob) -> str:
+    """Who asks for the replays that *job* begins now: the job, its people, whether for a canary."""
+    people = ", approved by ".join(filter(None, (job.created_by, job.approved_by)))
+    stages = job.plan.stages
+    is_canary = job.stage == 0 and bool(stages) and job.total > stages[0]
+    return f"job {job.id} ({people}){', canary' if is_canary else ''}"

@@ -162,9 +162,11 @@ def test_a_group_is_replayed_in_stages_and_resolved(world):
     assert {e.status for e in world.ledger.get_failed_events(status=None).entries} == {
         Status.RESOLVED
     }
-    assert f"job {world.job_id} (ann)" in {
-        line.who for line in world.ledger.open(world.jobs.items(world.job_id)[0].entry_id).history
-    }
+    canary, *others = [message.headers[names.REPLAYED_BY] for message in world.publisher.sent]
+    assert canary == f"job {world.job_id} (ann), canary"
+    assert set(others) == {f"job {world.job_id} (ann)"}
+    history = world.ledger.open(world.jobs.items(world.job_id)[0].entry_id).history
+    assert canary in {line.who for line in history}
 
 
 def test_a_sick_dependency_halts_the_job_after_its_canary(world):
