@@ -9,6 +9,7 @@ import pytest
 from tests.contracts.ledger import HOLD, letter_of
 from tests.hand_clock import HandClock
 
+from angzarr.adapters.sql.facts.rows import row_of
 from angzarr.analysis.ledger.emergency_stop import Brake, Scope
 from angzarr.analysis.ledger.entry import FailureClass, Status
 from angzarr.analysis.ledger.group import Amendment, Groups, GroupStatus
@@ -49,6 +50,7 @@ DRIVEN = {
     (ReplayJobs, "cancel"): "test_a_job_leaves_a_fact_at_each_turn_that_people_give_it",
 }  # fmt: skip
 
+EVIL = "evil\x00\x1b[2J\ud800\u2028\u202e"
 SKIPPED = EntryDecision(
     action=Action.SKIP, failure_class=FailureClass.BUSINESS_REJECTION, evidence="a rule says so"
 )
@@ -143,6 +145,19 @@ class ActFactsContract:
         assert (fact.data["edited"], fact.data["order"]) == (
             True, "to queue spare, edited: /total",
         )  # fmt: skip
+
+    def test_hostile_letters_and_notes_leave_facts_as_well(self, ledger, jobs, brake, facts):
+        names = dict.fromkeys(("handler", "domain", "error_code", "fingerprint"), EVIL)
+        entry = ledger.add_failed_event(letter_of("e1", **names))
+        act(ledger, entry, Verb.SKIP, note=EVIL * 50)
+        amend(ledger, entry, GroupStatus.FIXED)
+        brake.put(Scope.ALL, by=EVIL, why=EVIL)
+        begin(jobs, ledger.add_failed_event(letter_of("e2")), note=EVIL)
+        found = facts()
+        assert [fact.subtype for fact in found] == [
+            "entry_skipped", "group_changed", "brake_pulled", "replay_job_started",
+        ]  # fmt: skip
+        assert len({row_of(fact)["id"] for fact in found}) == len(found)
 
     def test_the_answer_to_a_replay_is_no_act(self, ledger, held, facts):
         begin_replay(ledger, held)
