@@ -23,6 +23,7 @@ from urllib.parse import quote, urlsplit
 
 import hypothesis
 import pytest
+from celery import _state
 
 import endurance
 import redis_databases
@@ -123,6 +124,14 @@ def _log_level_of_each_test() -> Iterator[None]:
     level = root.level
     yield
     root.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _shared_tasks_of_each_test() -> Iterator[None]:
+    """Forget the tasks that a test's apps share: Celery gives them to all apps that follow."""
+    before = set(_state._on_app_finalizers)
+    yield
+    _state._on_app_finalizers.intersection_update(before)
 
 
 @pytest.fixture(scope="session")

@@ -26,11 +26,19 @@ SQL: Final = ("postgresql", "sqlite")
 
 def members(target: DoctorTarget) -> Sequence[Member]:
     """The workers that run now; raises ConfigurationError, StoreUnavailable."""
-    url = wiring.store_url(target.settings, target.broker_url)
-    if url.startswith(SQL) and not _is_kept(url):
+    if not keeps_claims(target, "fleet_members"):
         return ()
     found: Sequence[Member] = target.ops.fleet().members()
     return found
+
+
+def keeps_claims(target: DoctorTarget, table: str) -> bool:
+    """False where claims are to be in a database that does not have *table* yet.
+
+    To ask would make it. Raises ConfigurationError.
+    """
+    url = wiring.store_url(target.settings, target.broker_url)
+    return not url.startswith(SQL) or _has_table(url, table)
 
 
 def is_unmade(url: str) -> bool:
@@ -38,12 +46,12 @@ def is_unmade(url: str) -> bool:
     return url.startswith("sqlite") and not Path(url.partition(":///")[2].split("?")[0]).exists()
 
 
-def _is_kept(url: str) -> bool:
+def _has_table(url: str, table: str) -> bool:
     if is_unmade(url):
         return False
     with extra("psycopg"):
         doctor = importlib.import_module("angzarr.adapters.sql.engine.doctor")
-    kept: bool = doctor.has_table(url, "fleet_members")
+    kept: bool = doctor.has_table(url, table)
     return kept
 
 

@@ -55,7 +55,7 @@ def _fleet(target: DoctorTarget) -> Iterator[Finding]:
             members=members(target),
             handlers=handlers,
             waiting=_waiting(target, sorted({*handlers.values(), *target.app.amqp.queues})),
-            facts_wait=_waits(target.ops.fact_outbox),
+            facts_wait=_facts_wait(target),
             acts_wait=_acts_wait(target),
         )
     )
@@ -73,6 +73,13 @@ def _waiting(target: DoctorTarget, queues: list[str]) -> dict[str, int]:
         return redis.counts(target, queues)
     except Unavailable:
         return {}
+
+
+def _facts_wait(target: DoctorTarget) -> timedelta | None:
+    """For how long the oldest fact of a delivery has waited; None: none does."""
+    if not databases.keeps_claims(target, "fact_outbox"):
+        return None
+    return _waits(target.ops.fact_outbox)
 
 
 def _acts_wait(target: DoctorTarget) -> timedelta | None:
