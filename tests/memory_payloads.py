@@ -2,41 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime
+
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import PayloadGone
-from angzarr.payloads.store import PayloadReference, StorageKind, check_place, sha256_of, verified
+from angzarr.payloads.store import (
+    FoundPayload,
+    Namer,
+    PayloadReference,
+    StorageKind,
+    is_below,
+    name_in,
+    name_of,
+    new_name,
+    sha256_in,
+    verified,
+)
 
 
 class MemoryPayloadStore:
-    """Payloads in a dict, under ``memory:<sha256>``; what is in `payloads` is what there is."""
+    """Payloads in a dict, by their names; what is in `payloads` is what there is."""
+
+    #: What the URIs of its payloads begin with.
+    root = "memory:/"
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self.payloads: dict[str, bytes] = {}
+        self._put_at: dict[str, datetime] = {}
 
     def __str__(self) -> str:
-        return "memory:"
+        return self.root
 
-    def put(self, payload: bytes, /) -> PayloadReference:
+    def put(self, payload: bytes, /, name: Namer | None = None) -> PayloadReference:
         """Keep *payload* (see PayloadStore)."""
-        sha256 = sha256_of(payload)
-        self.payloads[sha256] = payload
+        chosen = new_name(payload, self.root, name, self)
+        self.payloads[chosen] = payload
+        self._put_at[chosen] = self._clock.now()
         return PayloadReference(
             kind=StorageKind.UNSPECIFIED,
-            uri=f"memory:{sha256}",
-            sha256=sha256,
+            uri=self.root + chosen,
+            sha256=sha256_in(chosen),
             size=len(payload),
             stored_at=self._clock.now(),
         )
 
     def fetch(self, reference: PayloadReference, /) -> bytes:
         """Return the payload (see PayloadStore)."""
-        check_place(reference, f"memory:{reference.sha256}", self)
-        found = self.payloads.get(reference.sha256)
+        found = self.payloads.get(name_of(reference, self.root, self))
         if found is None:
             msg = f"the payload at {reference} is gone"
             raise PayloadGone(msg)
         return verified(reference, found)
+
+    def is_here(self, uri: str, /) -> bool:
+        """True if *uri* is a place of this store (see PayloadStore)."""
+        return is_below(uri, self.root)
+
+    def delete(self, uri: str, /) -> None:
+        """Forget the payload (see PayloadStore)."""
+        self.payloads.pop(name_in(uri, self.root, self), None)
+
+    def find_all(self) -> Iterator[FoundPayload]:
+        """Yield all payloads (see PayloadStore)."""
+        for name, payload in list(self.payloads.items()):
+            yield FoundPayload(self.root + name, len(payload), self._put_at.get(name))
 
     def close(self) -> None:
         """Do nothing."""

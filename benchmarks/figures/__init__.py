@@ -39,6 +39,7 @@ from figures import (
     shutdown,
     throughput,
     transport,
+    unneeded_bodies,
     worker_costs,
 )
 
@@ -63,6 +64,7 @@ FIGURES = {
         *delay_lateness.FIGURES,
         *delayed_memory.FIGURES,
         *large_messages.FIGURES,
+        *unneeded_bodies.FIGURES,
         *claims.FIGURES,
         *breaker_admit.FIGURES,
         *letters.FIGURES,

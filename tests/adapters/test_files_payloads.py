@@ -119,3 +119,26 @@ class TestFilePayloadStore(SharedPayloadStoreContract):
         secret.write_bytes(BODY)
         with pytest.raises(PayloadGone):
             store.fetch(replace(elsewhere, uri=secret.as_uri()))
+
+
+def test_what_else_lies_in_the_folder_is_neither_found_nor_deleted(tmp_path: Path) -> None:
+    store = FilePayloadStore(tmp_path / "bodies")
+    reference = store.put(BODY)
+    shard = path_of(reference).parent
+    others = [shard / ".unfinished-1", shard / "notes.txt", tmp_path / "bodies" / ".lock"]
+    for other in others:
+        other.write_text("x")
+    (tmp_path / "bodies" / "ab").mkdir(exist_ok=True)
+    assert [one.uri for one in store.find_all()] == [reference.uri]
+    store.delete(reference.uri)
+    assert list(store.find_all()) == []
+    assert all(other.exists() for other in others)
+
+
+def test_a_folder_that_is_not_mounted_has_deleted_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "bodies"
+    store = FilePayloadStore(folder)
+    reference = store.put(BODY)
+    folder.rename(tmp_path / "unmounted")
+    with pytest.raises(PayloadStoreUnavailable, match="cannot be written"):
+        store.delete(reference.uri)

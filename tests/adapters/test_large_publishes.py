@@ -90,11 +90,11 @@ def test_a_store_that_goes_away_amid_many_events_is_accounted_for(app, tmp_path)
     offloader = app._runtime.offloader()
     put, puts = offloader.store.put, []
 
-    def fail_later(body):
+    def fail_later(body, name=None):
         puts.append(body)
         if len(puts) == 2:
             raise PayloadStoreUnavailable("the payload store is away")
-        return put(body)
+        return put(body, name)
 
     offloader.store.put = fail_later
     with pytest.raises(NotAllPublished) as caught:

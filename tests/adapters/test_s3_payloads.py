@@ -114,6 +114,27 @@ class TestS3PayloadStore(SharedPayloadStoreContract):
         with pytest.raises(PayloadStoreUnavailable, match="set AWS_ACCESS_KEY_ID"):
             self.open().put(BODY)
 
+    def test_more_objects_than_one_page_has_are_found_and_no_others(
+        self, store: PayloadStore
+    ) -> None:
+        reference = store.put(BODY)
+        sha256 = reference.sha256
+        for number in range(1005):
+            key = f"dlq/bodies/{sha256[:2]}/{sha256[2:]}-{number:016x}"
+            self.s3.put_object(Bucket=self.bucket, Key=key, Body=b"x")
+        for key in ("dlq/bodies/notes.txt", "other/ab/x", "dlq/bodies"):
+            self.s3.put_object(Bucket=self.bucket, Key=key, Body=b"x")
+        assert len({one.uri for one in store.find_all()}) == 1006
+
+    def test_a_bucket_that_is_not_there_has_deleted_nothing(self, store: PayloadStore) -> None:
+        uri = store.put(BODY).uri
+        store.delete(uri)
+        self.s3.delete_bucket(Bucket=self.bucket)
+        with pytest.raises(PayloadStoreUnavailable, match="does not delete payloads: NoSuchBucket"):
+            store.delete(uri)
+        with pytest.raises(PayloadStoreUnavailable, match="does not list payloads: NoSuchBucket"):
+            list(store.find_all())
+
     def test_a_letter_larger_than_sqs_takes_arrives_with_its_body_on_s3(
         self, store: PayloadStore
     ) -> None:

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from angzarr.errors import PayloadCorrupt, PayloadGone
+from angzarr.errors import PayloadCorrupt, PayloadElsewhere, PayloadGone
 from angzarr.payloads.store import PayloadReference, PayloadStore, StorageKind, sha256_of
 
 BODY = b'[[{"order_id": "\xc3\xb6"}], {}, {}]\x00\xff'
+
+#: What stands behind the address of a payload that was registered.
+GENERATION = "-0123456789abcdef"
 
 
 class PayloadStoreContract(ABC):
@@ -124,6 +127,83 @@ class PayloadStoreContract(ABC):
             for one in (reference.uri, uri):
                 with pytest.raises(PayloadGone):
                     store.fetch(replace(reference, sha256=sha256, uri=one))
+
+    def test_a_payload_may_have_a_generation_which_is_a_place_of_its_own(
+        self, store: PayloadStore
+    ) -> None:
+        plain, asked = store.put(BODY), list[tuple[str, int]]()
+
+        def name(address: str, size: int) -> str:
+            asked.append((address, size))
+            return address + GENERATION
+
+        named = store.put(BODY, name)
+        assert asked == [(plain.uri, len(BODY))]
+        assert (named.uri, named.sha256) == (plain.uri + GENERATION, plain.sha256)
+        self.overwrite(plain, b"another")
+        assert store.fetch(named) == BODY
+        assert store.is_here(named.uri)
+        self.remove(named)
+        with pytest.raises(PayloadGone, match="is gone"):
+            store.fetch(named)
+
+    def test_nothing_is_written_before_its_name_is_known_or_under_another(
+        self, store: PayloadStore
+    ) -> None:
+        def refuse(_address: str, _size: int) -> str:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            store.put(BODY, refuse)
+        for other in ("file:///etc/passwd", "../x", "s3://another-bucket/secret", ""):
+            with pytest.raises(PayloadElsewhere):
+                store.put(BODY, lambda _address, _size, other=other: other)
+        kept = store.put(b"something")
+        assert [one.uri for one in store.find_all()] == [kept.uri]
+
+    def test_a_payload_is_deleted_once_and_another_time_without_harm(
+        self, store: PayloadStore
+    ) -> None:
+        kept, gone = store.put(BODY), store.put(BODY, lambda address, _size: address + GENERATION)
+        store.delete(gone.uri)
+        store.delete(gone.uri)
+        with pytest.raises(PayloadGone, match="is gone"):
+            store.fetch(gone)
+        assert store.fetch(kept) == BODY
+        store.delete(kept.uri)
+        assert list(store.find_all()) == []
+        assert store.fetch(store.put(BODY)) == BODY
+
+    def test_nothing_outside_the_store_is_deleted(self, store: PayloadStore) -> None:
+        reference = store.put(BODY)
+        uri = reference.uri
+        hostile = [
+            f"{uri}/../../etc/passwd", f"{uri}/", uri[:-1], f"{uri}-", f"{uri}-xyz", "", "/",
+            uri.rpartition("/")[0], uri.replace(":", ":/"), f"{uri}?versionId=1", f"{uri}\n",
+            "file:///etc/passwd", "s3://another-bucket/secret", "\x1b[2J\ud800",
+            f"{uri}{GENERATION}{GENERATION}", str(store),
+        ]  # fmt: skip
+        for one in hostile:
+            assert not store.is_here(one)
+            with pytest.raises(PayloadElsewhere) as caught:
+                store.delete(one)
+            assert "\x1b" not in str(caught.value)
+        assert store.fetch(reference) == BODY
+
+    def test_all_payloads_are_found_with_size_and_age(self, store: PayloadStore) -> None:
+        began = datetime.now(UTC)
+        uris = {store.put(b"%d" % number).uri: len(b"%d" % number) for number in range(12)}
+        named = store.put(BODY, lambda address, _size: address + GENERATION)
+        uris[named.uri] = named.size
+        found = list(store.find_all())
+        assert {one.uri: one.size for one in found} == uris
+        assert len(found) == len(uris)
+        for one in found:
+            assert one.at is None or abs(one.at - began) < timedelta(minutes=5)
+
+    def test_an_empty_store_has_no_payloads(self, store: PayloadStore) -> None:
+        store.delete(store.put(BODY).uri)
+        assert list(store.find_all()) == []
 
     def test_many_threads_may_put_and_fetch_the_same_at_once(self, store: PayloadStore) -> None:
         fetched: list[bytes] = []

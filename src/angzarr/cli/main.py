@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "flow": "angzarr.cli.flow:flow",
     "health": "angzarr.cli.health:health",
     "ledger": "angzarr.cli.ledger:ledger",
+    "payload": "angzarr.cli.payload:payload",
     "policy": "angzarr.cli.policy.main:policy",
     "projection": "angzarr.cli.projection.main:projection",
     "saga": "angzarr.cli.saga:saga",

@@ -12,6 +12,7 @@ from datetime import timedelta
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, Receipt, TooLarge, put_raw
 from angzarr.errors import DeadLetterQueueUnavailable, PayloadStoreUnavailable
+from angzarr.payloads.holders import BodyRegistration, letter_holder
 from angzarr.payloads.store import PayloadReference, PayloadStore
 
 
@@ -19,15 +20,22 @@ class OffloadingQueue:
     """A dead-letter queue that takes letters of any size: *queue*, with *store* beside it.
 
     Letters that *queue* refuses as too large are put again without their body; those whose body
-    has more than *over* bytes go without it at once. Limits differ: one for each backend.
+    has more than *over* bytes go without it at once. Limits differ: one for each backend. What is
+    stored is registered as held by its letter; without *registration* it is kept for ever.
     """
 
     def __init__(
-        self, queue: DeadLetterQueue, store: PayloadStore, *, over: int | None = None
+        self,
+        queue: DeadLetterQueue,
+        store: PayloadStore,
+        *,
+        over: int | None = None,
+        registration: BodyRegistration | None = None,
     ) -> None:
         self._queue = queue
         self._store = store
         self._over = over
+        self._registration = registration
 
     def put(self, letters: Sequence[DeadLetter], /) -> list[str | None]:
         """Put *letters* (see DeadLetterQueue); one is `TooLarge` if it is without its body.
@@ -81,11 +89,17 @@ class OffloadingQueue:
         """
         try:
             for at in which:
-                reference = self._store.put(letters[at].message.body)
-                letters[at] = without_body(letters[at], reference)
+                letters[at] = without_body(letters[at], self._store_body(letters[at]))
         except PayloadStoreUnavailable as error:
             return str(error)
         return ""
+
+    def _store_body(self, letter: DeadLetter) -> PayloadReference:
+        """Put the body of *letter*, which holds it."""
+        if self._registration is None:
+            return self._store.put(letter.message.body)
+        name = self._registration.namer(letter_holder(letter.id))
+        return self._store.put(letter.message.body, name)
 
     def _put_again(self, letters: Sequence[DeadLetter]) -> list[str | None]:
         """Put *letters*; a queue that went away meanwhile refuses these, not those it has."""

@@ -11,14 +11,15 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias, cast
 
 from angzarr.dead_letters.letter import DeadLetter
-from angzarr.errors import text_of
+from angzarr.errors import DecodeError, text_of
 from angzarr.events import headers as names
 from angzarr.events.event import Event, Message, digest
 from angzarr.events.headers import number_or
 from angzarr.ordering.lane import Moved
 from angzarr.ordering.lanes import Turn
 from angzarr.payloads.claim_check import HEADER as PAYLOAD
-from angzarr.payloads.claim_check import digest_in
+from angzarr.payloads.claim_check import check_in, digest_in
+from angzarr.payloads.holders import PayloadHold
 from angzarr.resilience.idempotency import (
     FIRST,
     Claim,
@@ -113,6 +114,17 @@ class Delivery:
     def is_elsewhere(self) -> bool:
         """True if its message says where its body is, and has none itself."""
         return PAYLOAD in self.message.headers
+
+    @property
+    def hold(self) -> PayloadHold | None:
+        """Its hold on its body; None: it has one itself, or of another release or kind."""
+        if not self.is_elsewhere:
+            return None
+        try:
+            check = check_in(self.message.headers)
+        except DecodeError:
+            return None
+        return None if check is None else check.hold(self.key, self.position.replay)
 
     @property
     def claim(self) -> Claim:

@@ -20,6 +20,7 @@ from angzarr.delivery.async_runner import Interrupt
 from angzarr.delivery.bodies import BodyLoader
 from angzarr.delivery.claims import IN_PROGRESS_WAIT, Claimer, LastStarts, Results
 from angzarr.delivery.compensation_runner import CompensationRunner
+from angzarr.delivery.completions import LeftCompletion
 from angzarr.delivery.configuration import PinnedConfiguration
 from angzarr.delivery.context import Context, ContextTools
 from angzarr.delivery.delivery import (
@@ -38,7 +39,7 @@ from angzarr.delivery.poison_wave import PoisonWaveBreaker
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.delivery.run import DeliveryRun
 from angzarr.delivery.schedule import SLEPT
-from angzarr.delivery.settle import LeftCompletion, Settler
+from angzarr.delivery.settle import Settler
 from angzarr.delivery.step_retry import InPlace
 from angzarr.delivery.unsettled import UnsettledOutcomes, may_become_letter
 from angzarr.errors import DecodeError, DeliveryError, GivenBack, LetterTooLarge

@@ -20,6 +20,12 @@ from angzarr.dead_letters.letter import DeadLetter
 from angzarr.dead_letters.queue import Letterbox, put_one
 from angzarr.dead_letters.replay_outcome import ReplayOutcome, ReplayOutcomes
 from angzarr.delivery.claims import SKIPPED, Results
+from angzarr.delivery.completions import (
+    LeftCompletion,
+    is_left_to_ack,
+    left_behind,
+    left_to_ack,
+)
 from angzarr.delivery.delivery import (
     WORDS,
     DeadLettered,
@@ -41,6 +47,7 @@ from angzarr.errors import BrokerUnavailable, GiveUp, is_absence
 from angzarr.events.event import Message
 from angzarr.facts.fact import FactLog
 from angzarr.payloads.claim_check import without_check
+from angzarr.payloads.holders import PayloadHold, PayloadHolders
 from angzarr.resilience.idempotency import (
     ClaimEnd,
     Complete,
@@ -62,6 +69,8 @@ MOST_REFUSALS: Final = 10
 MOST_ANSWERS: Final = 8
 #: The outcomes by which a replay has its answer: its event is at its end, or waits for others.
 _ANSWERS = (Handled, Duplicate, Skipped, DeadLettered, Parked)
+#: Those of deliveries without a claim whose event needs no body any more, or has a letter.
+_AT_ITS_END = (Duplicate, Refused, DeadLettered)
 
 
 class Followers(Protocol):
@@ -75,13 +84,6 @@ class Followers(Protocol):
 
     def has_any(self) -> bool:
         """True if there are some for the delivery that runs here."""
-
-
-class LeftCompletion(NamedTuple):
-    """A completion that goes with the acknowledgement, and the lines of facts that it keeps."""
-
-    completion: Complete
-    facts: tuple[str, ...] = ()
 
 
 class _Back(NamedTuple):
@@ -103,6 +105,8 @@ class Settler:
     ordering: Ordering
     facts: FactLog
     clock: Clock
+    #: Who holds bodies that lie in a payload store; None: there is no store.
+    holders: PayloadHolders | None = None
     #: How often each answer to a replay failed that is tried again.
     _unanswered: FailureCounts = field(default_factory=FailureCounts, init=False)
 
@@ -137,7 +141,13 @@ class Settler:
                 return self._park(delivery, outcome)
             case Retried(delay=delay, body=body):
                 edited = delivery if body is None else _with_body(delivery, body)
-                return self._come_back(edited, outcome, delay, attempt=delivery.attempt + 1)
+                return self._come_back(
+                    edited,
+                    outcome,
+                    delay,
+                    attempt=delivery.attempt + 1,
+                    releases=None if body is None else left_behind(delivery, body),
+                )
             case DeadLettered(letter=letter, claimed=False):
                 put_one(self.dead_letters, letter)
                 return self._end(delivery, outcome)
@@ -174,7 +184,8 @@ class Settler:
 
     def _completion(self, delivery: Delivery, outcome: Handled, now: datetime) -> ClaimEnd:
         facts = self.facts.carry(facts_of(delivery, outcome, now), before_ack=True)
-        return ClaimEnd(delivery.key, delivery.token, Complete(result=outcome.result), facts)
+        ending = Complete(result=outcome.result, releases=delivery.hold)
+        return ClaimEnd(delivery.key, delivery.token, ending, facts)
 
     def is_local(self, delivery: Delivery, outcome: Outcome) -> bool:
         """True if settling *outcome* asks no server: its acknowledgement ends its claim."""
@@ -209,12 +220,19 @@ class Settler:
             _log.error("not_sent_behind_its_letter: letter %s: %s", letter.id, refused)
 
     def _come_back(
-        self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int
+        self,
+        delivery: Delivery,
+        outcome: Outcome,
+        delay: timedelta,
+        *,
+        attempt: int,
+        releases: PayloadHold | None = None,
     ) -> bool:
         """Publish the copy, one hop on, and let the record wait for it."""
         hop = delivery.position.hop + 1
         delay = min(delay, FURTHEST)
-        ending = Wait(position=Position(delivery.position.replay, hop), delay=delay)
+        position = Position(delivery.position.replay, hop)
+        ending = Wait(position=position, delay=delay, releases=releases)
         if not self.store.owns(delivery.key, delivery.token):
             return self._ended_before(delivery, ending)
         if isinstance(outcome, Retried):
@@ -278,12 +296,25 @@ class Settler:
             return True  # its fact too: see `leave`
         facts = facts_of(delivery, outcome, self.clock.now())
         if ending is None:
+            self._release(delivery, outcome)
             self.facts.append(facts)
             return True
+        if isinstance(ending, Complete | Fail) and delivery.is_elsewhere:
+            ending = replace(ending, releases=delivery.hold)
         if self.store.settle(delivery.key, delivery.token, ending, self.facts.carry(facts)):
             return True
         self._fenced(delivery)
         return False
+
+    def _release(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Release the body of an event that is at its end without a claim of this delivery.
+
+        Its publisher registered it anew, if it sent the event twice.
+        """
+        if self.holders is None or not isinstance(outcome, _AT_ITS_END):
+            return
+        if (hold := delivery.hold) is not None:
+            self.holders.release([hold])
 
     def _tell(self, delivery: Delivery, outcome: Outcome) -> None:
         self.ordering.follow(delivery, outcome)
@@ -351,35 +382,6 @@ def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime
             return delivery.held_since  # it came early, or another has it: it was not asked for
         case _:
             return None
-
-
-def completion_of(outcome: Outcome | None) -> Complete | None:
-    """The completion that *outcome* leaves of a claim, or None."""
-    match outcome:
-        case Handled(result=result):
-            return Complete(result=result)
-        case Skipped():
-            return Complete(result=SKIPPED)
-        case _:
-            return None
-
-
-def left_to_ack(delivery: Delivery, outcome: Outcome | None) -> Complete | None:
-    """The completion that goes with the acknowledgement of *delivery*, or None."""
-    return completion_of(outcome) if is_left_to_ack(delivery, outcome) else None
-
-
-def is_left_to_ack(delivery: Delivery, outcome: Outcome | None) -> bool:
-    """True if the claim's end goes with the acknowledgement of *delivery*.
-
-    Only where the claim came with the fetch (4) and the acknowledgement follows at once, and only
-    of a plain success: whatever else happened is settled where it happened.
-    """
-    if not (delivery.claimed_with_fetch and delivery.ack_follows):
-        return False
-    if isinstance(outcome, Handled):
-        return outcome.raised is None and not outcome.clears
-    return isinstance(outcome, Skipped) and not outcome.clears
 
 
 def _with_body(delivery: Delivery, body: bytes) -> Delivery:

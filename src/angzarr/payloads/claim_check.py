@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from angzarr.errors import DecodeError
+from angzarr.payloads.holders import PayloadHold, hold_of, message_holder
 from angzarr.payloads.store import PayloadReference, StorageKind
 
 #: The name of the header. It begins like all names that only this package may set.
@@ -36,6 +37,10 @@ class ClaimCheck:
     digest: str
     #: Whether what follows the task (callbacks, chain, chord) lies with the body, too.
     follows: bool = False
+
+    def hold(self, claim_key: str, replay: int) -> PayloadHold | None:
+        """The hold of the message with *claim_key* on its body; None: it was not registered."""
+        return hold_of(self.reference.uri, message_holder(claim_key, replay, self.digest))
 
 
 def write_check(check: ClaimCheck) -> str:

@@ -6,12 +6,18 @@ are verified before anything is unpacked. What encrypts bodies is to be a `Packi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
 from angzarr.errors import PayloadCorrupt
-from angzarr.payloads.store import PayloadReference, PayloadStore, sha256_of
+from angzarr.payloads.store import (
+    FoundPayload,
+    Namer,
+    PayloadReference,
+    PayloadStore,
+    sha256_of,
+)
 
 #: The share of its size that a payload must lose, or it is kept as it is.
 WORTH: Final = 0.1
@@ -66,19 +72,19 @@ class PackedStore:
     def __str__(self) -> str:
         return str(self._store)
 
-    def put(self, payload: bytes, /) -> PayloadReference:
+    def put(self, payload: bytes, /, name: Namer | None = None) -> PayloadReference:
         """Put a payload (see PayloadStore), packed if that makes it smaller by a tenth."""
         if self._packing is not None:
             packed = self._packing.pack(payload)
             if len(packed) <= len(payload) * (1 - WORTH):
-                reference = self._store.put(packed)
+                reference = self._store.put(packed, name)
                 return replace(
                     reference,
                     encoding=self._packing.name,
                     unpacked_size=len(payload),
                     unpacked_sha256=sha256_of(payload),
                 )
-        return self._store.put(payload)
+        return self._store.put(payload, name)
 
     def fetch(self, reference: PayloadReference, /) -> bytes:
         """Return the payload, unpacked (see PayloadStore).
@@ -113,6 +119,18 @@ class PackedStore:
             )
             raise PayloadCorrupt(msg)
         return body
+
+    def is_here(self, uri: str, /) -> bool:
+        """True if *uri* is a place of the store (see PayloadStore)."""
+        return self._store.is_here(uri)
+
+    def delete(self, uri: str, /) -> None:
+        """Delete the payload at *uri* (see PayloadStore)."""
+        self._store.delete(uri)
+
+    def find_all(self) -> Iterator[FoundPayload]:
+        """Yield all payloads (see PayloadStore)."""
+        return self._store.find_all()
 
     def close(self) -> None:
         """Close the store."""

@@ -10,20 +10,25 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from angzarr.errors import PayloadCorrupt, PayloadElsewhere, PayloadsBusy, PayloadTooLarge
 from angzarr.runtime.text import printable
 
 #: Characters of somebody's URI that a sentence repeats.
 _LONGEST_SHOWN: Final = 300
-_SHA256: Final = re.compile("[0-9a-f]{64}")
+#: The name of a payload below its store: its SHA-256, and its generation where it has one.
+_NAME: Final = re.compile("([0-9a-f]{2})/([0-9a-f]{62})(?:-[0-9a-f]{16})?")
+
+#: Says under which URI a payload is to be written, before it is: called with the URI of its
+#: SHA-256 and with its size. It answers that URI, with a generation behind it or without.
+Namer: TypeAlias = Callable[[str, int], str]
 
 
 class StorageKind(StrEnum):
@@ -68,23 +73,47 @@ class PayloadReference:
         return f"{printable(self.uri[:_LONGEST_SHOWN])} ({self.size} bytes)"
 
 
+class FoundPayload(NamedTuple):
+    """One payload that lies in a store: `size` in bytes; `at` is None where it does not tell."""
+
+    uri: str
+    size: int
+    at: datetime | None
+
+
 class PayloadStore(Protocol):
     """Where payloads lie, each under its SHA-256; safe from any thread and across fork.
 
-    Both verbs raise PayloadStoreUnavailable while the store is away.
+    All verbs raise PayloadStoreUnavailable while the store is away.
     """
 
-    def put(self, payload: bytes, /) -> PayloadReference:
+    def put(self, payload: bytes, /, name: Namer | None = None) -> PayloadReference:
         """Return the reference once *payload* is durable there.
 
-        Putting the same again is harmless, and makes it young again: what deletes old payloads
-        must not take one that a new letter refers to.
+        *name* is called before anything is written; what it raises is raised. Putting the same
+        again is harmless, and makes it young again: what deletes old payloads must not take one
+        that a new letter refers to.
         """
 
     def fetch(self, reference: PayloadReference, /) -> bytes:
         """Return the payload, of the size and SHA-256 that *reference* names.
 
         Raises PayloadGone where it is not in this store, PayloadCorrupt where it is another.
+        """
+
+    def is_here(self, uri: str, /) -> bool:
+        """True if *uri* is where this store could have put a payload; asks no server."""
+
+    def delete(self, uri: str, /) -> None:
+        """Delete the payload at *uri*; one that is gone already counts as deleted.
+
+        Raises PayloadElsewhere, having deleted nothing, for what is no payload of this store.
+        """
+
+    def find_all(self) -> Iterator[FoundPayload]:
+        """Yield all payloads that lie there, in any order, and nothing else that does.
+
+        One that is put or deleted meanwhile may be among them or not.
         """
 
     def close(self) -> None:
@@ -96,11 +125,50 @@ def sha256_of(payload: bytes) -> str:
     return hashlib.sha256(payload).hexdigest()
 
 
-def check_place(reference: PayloadReference, uri: str, store: object) -> None:
-    """Raise PayloadElsewhere unless *reference* lies where *store* puts it, at *uri*."""
-    if reference.uri != uri or not _SHA256.fullmatch(reference.sha256):
+def plain_name(sha256: str) -> str:
+    """The name, below its store, of a payload without a generation."""
+    return f"{sha256[:2]}/{sha256[2:]}"
+
+
+def name_in(uri: str, root: str, store: object) -> str:
+    """The name of the payload at *uri*, below *root*; raises PayloadElsewhere for any other URI."""
+    if not is_below(uri, root):
+        msg = f"{printable(uri[:_LONGEST_SHOWN])} is no payload of the payload store {store}"
+        raise PayloadElsewhere(msg)
+    return uri[len(root) :]
+
+
+def is_name(text: str) -> bool:
+    """True if *text* is the name of a payload below its store."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_below(uri: str, root: str) -> bool:
+    """True if *uri* is that of a payload below *root*."""
+    return uri.startswith(root) and is_name(uri[len(root) :])
+
+
+def new_name(payload: bytes, root: str, namer: Namer | None, store: object) -> str:
+    """The name, below *root*, under which *payload* is to be written."""
+    name = plain_name(sha256_of(payload))
+    return name if namer is None else name_in(namer(root + name, len(payload)), root, store)
+
+
+def sha256_in(name: str) -> str:
+    """The SHA-256 of the payload called *name*."""
+    return name[:2] + name[3:65]
+
+
+def name_of(reference: PayloadReference, root: str, store: object) -> str:
+    """The name that *reference* has below *root*.
+
+    Raises PayloadElsewhere unless *store* would put such a payload there.
+    """
+    name = reference.uri[len(root) :]
+    if not is_below(reference.uri, root) or sha256_in(name) != reference.sha256:
         msg = f"the body lies at {reference}, which is not in the payload store {store}"
         raise PayloadElsewhere(msg)
+    return name
 
 
 def check_size(reference: PayloadReference, size: int) -> None:
@@ -169,9 +237,9 @@ class PayloadReadLimit:
     def __str__(self) -> str:
         return str(self._store)
 
-    def put(self, payload: bytes, /) -> PayloadReference:
+    def put(self, payload: bytes, /, name: Namer | None = None) -> PayloadReference:
         """Put a payload (see PayloadStore)."""
-        return self._store.put(payload)
+        return self._store.put(payload, name)
 
     def fetch(self, reference: PayloadReference, /) -> bytes:
         """Return the payload (see PayloadStore); what its reference says of its size is checked.
@@ -190,6 +258,18 @@ class PayloadReadLimit:
             return self._store.fetch(reference)
         with turn():
             return self.fetch(reference)
+
+    def is_here(self, uri: str, /) -> bool:
+        """True if *uri* is a place of the store (see PayloadStore)."""
+        return self._store.is_here(uri)
+
+    def delete(self, uri: str, /) -> None:
+        """Delete the payload at *uri* (see PayloadStore)."""
+        self._store.delete(uri)
+
+    def find_all(self) -> Iterator[FoundPayload]:
+        """Yield all payloads (see PayloadStore)."""
+        return self._store.find_all()
 
     def close(self) -> None:
         """Close the store."""

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
+from angzarr.payloads.holders import PayloadHold
 from angzarr.runtime.fast_init import fast_init
 
 #: Longest part of a key, in characters, that is written out whole.
@@ -214,6 +215,8 @@ class Complete:
     life: timedelta = RECORD_LIFE
     #: The replay number whose log of finished steps is deleted with it; None: there is none.
     steps: int | None = None
+    #: The body that the event needs no more, if its message had one in the payload store (F4).
+    releases: PayloadHold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +225,8 @@ class Fail:
 
     error: str = "{}"
     life: timedelta = RECORD_LIFE
+    #: As of `Complete`: its letter holds the body by itself.
+    releases: PayloadHold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +236,8 @@ class Wait:
     position: Position
     delay: timedelta = timedelta(0)
     life: timedelta = RECORD_LIFE
+    #: The body that the copy needs no more, as it has another one.
+    releases: PayloadHold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +256,11 @@ class Release:
 
 
 Ending: TypeAlias = Complete | Fail | Wait | Release
+
+
+def released_by(ending: Ending) -> PayloadHold | None:
+    """The hold of a body that ends with *ending*, if any."""
+    return None if isinstance(ending, Release) else ending.releases
 
 
 class ClaimEnd(NamedTuple):
@@ -277,7 +289,8 @@ class IdempotencyStore(Protocol):
     def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """End the claim; return False, having changed nothing, if *token* no longer holds it.
 
-        The lines of *facts* are put in the outbox beside the claims in the same step, once.
+        The lines of *facts* are put in the outbox beside the claims in the same step, once, and the
+        hold that the ending `releases` is released there.
 
         Sent again after it succeeded, it returns True again (the record remembers the token of
         the claim it ended); another kind of ending sent then returns False.

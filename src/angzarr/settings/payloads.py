@@ -8,7 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from angzarr.settings.base import Section
+from angzarr.resilience.idempotency import RECORD_LIFE
+from angzarr.settings.base import Keep, Section, Span
 
 #: What S3 and those who speak its language take as the name of a bucket.
 _BUCKET: Final = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -121,6 +122,17 @@ class MessagePayloadSettings(PayloadStoreSettings):
 
     #: How bodies are packed there, where that makes them smaller by a tenth.
     compression: Literal["zstd", "none"] = "zstd"
+    #: For how long nothing must have held a body before it is deleted; of letters, too.
+    grace: Span = Field(default=2 * RECORD_LIFE, ge=RECORD_LIFE)
+    #: For how long a body may be held at most; None: as long as it takes.
+    keep: Keep = None
+
+    @model_validator(mode="after")
+    def _keeps_longer(self) -> MessagePayloadSettings:
+        if self.keep is not None and self.keep < self.grace:
+            msg = "keep must not be shorter than grace: a body that is needed would go first"
+            raise ValueError(msg)
+        return self
 
 
 #: What says where a store is and how it is reached; letters follow messages in these.

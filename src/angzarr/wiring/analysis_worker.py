@@ -23,6 +23,7 @@ from angzarr.analysis.ledger.emergency_stop import (
     why_not_by_itself,
     why_not_now,
 )
+from angzarr.analysis.ledger.payload_upkeep import LettersBodies, UnneededBodies
 from angzarr.analysis.ledger.upkeep import ClosedEntries, EntryRetention, ended_jobs
 from angzarr.analysis.replay.compensation import Compensator
 from angzarr.analysis.replay.editor import Editor
@@ -39,10 +40,11 @@ from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.facts.act import ActOrigin, acting_from
 from angzarr.fleet import running_releases
-from angzarr.maintenance.retention import Pruning
+from angzarr.maintenance.retention import Pruning, Removal
 from angzarr.payloads.store import PayloadReadLimit
 from angzarr.settings.base import HealthSettings
 from angzarr.wiring.operations import Operations
+from angzarr.wiring.payloads import payload_meters
 from angzarr.wiring.telemetry import open_health
 
 if TYPE_CHECKING:
@@ -193,15 +195,29 @@ def _pruning(
     groups, alerts = ops.open_groups(), ops.open_alerts()
     for one in (groups, alerts):
         doors.callback(one.close)
-    removals = (
+    removals: tuple[Removal, ...] = (
         ClosedEntries(
             ledger=replayer.ledger,
             retention=EntryRetention(closed=settings.keep_closed, archived=settings.keep_archived),
         ),
         ended_jobs(jobs, settings.keep_jobs),
         ForgottenWatches(alerts=alerts, groups=groups, jobs=jobs),
+        *_payload_removals(ops, doors),
     )
     return [Pruning(removal=one, clock=replayer.clock) for one in removals]
+
+
+def _payload_removals(ops: Operations, doors: ExitStack) -> list[Removal]:
+    """What deletes unneeded bodies; nothing where there is no payload store, or no claims."""
+    try:
+        collector = ops.open_payload_collector()
+    except ConfigurationError:
+        return []
+    doors.callback(collector.close)
+    released = ops.open_released_payloads()
+    doors.callback(released.close)
+    holders = ops.payload_holders()
+    return [LettersBodies(released, holders), UnneededBodies(collector, payload_meters())]
 
 
 def _running(ops: Operations, handler: str) -> str:

@@ -20,6 +20,7 @@ from angzarr.dead_letters.names import domain_of_app, queue_name
 from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbox, LettersByReason
 from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.errors import ConfigurationError
+from angzarr.payloads.holders import BodyRegistration
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.dead_letters import (
     DeadLetterSettings,
@@ -62,7 +63,9 @@ def open_compensation_letters(settings: Settings, broker: str) -> DeadLetterQueu
     if url is None:
         return open_dead_letters(settings, broker)
     place = read_url(url.get_secret_value())
-    queue = open_backend(place.backend, place.settings(payloads=settings.dlq.payloads), "")
+    given = place.settings(payloads=settings.dlq.payloads)
+    known = payload_wiring.registration(settings, broker)
+    queue = holding(open_backend(place.backend, given, "", known), settings, broker)
     return _hidden(protection_wiring.protected(queue, settings.dlq), settings)
 
 
@@ -80,9 +83,22 @@ def open_unprotected(settings: Settings, broker: str) -> DeadLetterQueue:
     """The same queue for letters that others wrote: they are neither redacted nor signed."""
     given = settings.dlq
     if given.targets is None:
-        return open_backend(places(settings, broker)[0], given, broker)
+        known = payload_wiring.registration(settings, broker)
+        queue = open_backend(places(settings, broker)[0], given, broker, known)
+        return holding(queue, settings, broker)
     spool = open_spool(given) if has_spool(settings) else None
-    return open_chain(settings, broker, spool=spool, confirmed=wiring.letter_meters().confirmed)
+    told = wiring.letter_meters().confirmed
+    return holding(open_chain(settings, broker, spool=spool, confirmed=told), settings, broker)
+
+
+def holding(queue: DeadLetterQueue, settings: Settings, broker: str) -> DeadLetterQueue:
+    """*queue*, whose letters hold the bodies that their messages left in the payload store."""
+    opened = payload_wiring.open_holders(settings, broker)
+    if settings.payloads.url is None or opened is None:
+        return queue
+    module = importlib.import_module("angzarr.dead_letters.holding_queue")
+    held: DeadLetterQueue = module.HoldingQueue(queue, opened)
+    return held
 
 
 def open_chain(
@@ -94,7 +110,8 @@ def open_chain(
 ) -> FallbackQueue:
     """The chain of the queues that letters go to, with *spool* behind them."""
     names = [name for name in places(settings, broker) if name != SPOOL]
-    queues = {name: open_backend(name, settings.dlq, broker) for name in names}
+    known = payload_wiring.registration(settings, broker)
+    queues = {name: open_backend(name, settings.dlq, broker, known) for name in names}
     return FallbackQueue(queues, spool=spool, chance=random.random, confirmed=confirmed)
 
 
@@ -104,13 +121,21 @@ def open_spool(given: DeadLetterSettings) -> Any:
     return files.Spool(Path(str(given.spool.path)), max_bytes=given.spool.max_bytes)
 
 
-def open_backend(name: str, given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
-    """The queue of the backend *name*; connects when it is first used."""
+def open_backend(
+    name: str,
+    given: DeadLetterSettings,
+    broker: str,
+    registration: BodyRegistration | None = None,
+) -> DeadLetterQueue:
+    """The queue of the backend *name*; connects when it is first used.
+
+    Without *registration* the bodies that its letters leave are kept for ever.
+    """
     if name not in _BACKENDS:
         known = ", ".join(sorted(_BACKENDS))
         msg = f"dead letters cannot be kept on {name!r}: use one of {known}"
         raise ConfigurationError(msg)
-    return offloading(_BACKENDS[name](given, broker), given.payloads)
+    return offloading(_BACKENDS[name](given, broker), given.payloads, registration)
 
 
 def _channel(_given: DeadLetterSettings, broker: str) -> DeadLetterQueue:
@@ -263,13 +288,17 @@ def _named(context: AppContext) -> list[str]:
     return [*context.handlers.domains(), *others]
 
 
-def offloading(queue: DeadLetterQueue, given: PayloadSettings) -> DeadLetterQueue:
+def offloading(
+    queue: DeadLetterQueue, given: PayloadSettings, registration: BodyRegistration | None = None
+) -> DeadLetterQueue:
     """*queue*, which is that of one backend, with the payload store beside it if any."""
     store = payload_wiring.open_store(given)
     if store is None:
         return queue
     module = importlib.import_module("angzarr.dead_letters.offloading_queue")
-    beside: DeadLetterQueue = module.OffloadingQueue(queue, store, over=given.over)
+    beside: DeadLetterQueue = module.OffloadingQueue(
+        queue, store, over=given.over, registration=registration
+    )
     return beside
 
 

@@ -58,6 +58,7 @@ from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import event_store as books_wiring
 from angzarr.wiring import fleet as fleet_wiring
+from angzarr.wiring import payloads as payload_wiring
 from angzarr.wiring import protection as protection_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.context import AppContext
@@ -307,7 +308,9 @@ def build_offloader(parts: ProcessParts) -> BodyOffloader | None:
     if store is None:
         return None
     most = safe_size(parts.context.broker_url) if given.over is None else given.over
-    return BodyOffloader(store, most)
+    context = parts.context
+    known = payload_wiring.registration(context.settings, context.broker_url)
+    return BodyOffloader(store, most, known)
 
 
 def _time_limit(parts: ProcessParts, name: str) -> timedelta | None:
@@ -359,4 +362,5 @@ def _settler(parts: ProcessParts, schedule: Schedule, ordering: Ordering) -> Set
         ordering=ordering,
         facts=open_facts(context.settings, context.broker_url, lambda: parts.claims),
         clock=ordering.clock,
+        holders=parts.claims.holders,
     )

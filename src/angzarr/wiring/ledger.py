@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the analysis is imported only where it is used
     from angzarr.analysis.ledger.group import Groups
     from angzarr.analysis.ledger.idempotent_requests import Writes
     from angzarr.analysis.ledger.ledger import Ledger
+    from angzarr.analysis.ledger.payload_upkeep import ReleasedPayloads
     from angzarr.analysis.ledger.upkeep import LedgerUpkeep
 
 P = TypeVar("P")
@@ -43,6 +44,9 @@ class Part(Generic[P]):
 LEDGER: Final[Part[Ledger]] = Part("angzarr.adapters.sql.ledger.store", "SqlLedger")
 GROUPS: Final[Part[Groups]] = Part("angzarr.adapters.sql.ledger.groups", "SqlGroups")
 UPKEEP: Final[Part[LedgerUpkeep]] = Part("angzarr.adapters.sql.ledger.database", "SqlUpkeep")
+RELEASED_PAYLOADS: Final[Part[ReleasedPayloads]] = Part(
+    "angzarr.adapters.sql.ledger.released_payloads", "SqlReleasedPayloads"
+)
 #: For people and for engines.
 REPLAY_JOBS: Final[Part[SqlReplayJobs]] = Part(
     "angzarr.adapters.sql.replay_jobs.store", "SqlReplayJobs"

@@ -24,6 +24,8 @@ from angzarr.facts.outbox import FactOutbox
 from angzarr.facts.query import FactStore
 from angzarr.fleet import Fleet
 from angzarr.maintenance.schema_versions import TablesUpkeep
+from angzarr.payloads.collector import PayloadCollector
+from angzarr.payloads.holders import PayloadHolders
 from angzarr.payloads.store import PayloadStore
 from angzarr.projections.checkpoint import OrderingStores
 from angzarr.resilience.breaker import BreakerControls
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from angzarr.analysis.ledger.group import Groups
     from angzarr.analysis.ledger.idempotent_requests import Writes
     from angzarr.analysis.ledger.ledger import Ledger
+    from angzarr.analysis.ledger.payload_upkeep import ReleasedPayloads
     from angzarr.analysis.ledger.upkeep import LedgerUpkeep
     from angzarr.analysis.replay.compensation import Compensations
     from angzarr.analysis.replay.replay import Replayer, ReplayTargets
@@ -147,6 +150,14 @@ class Operations:
         """The store from which bodies of large letters are fetched; None: none is configured."""
         return payload_wiring.open_for_letters(self.settings)
 
+    def payload_holders(self) -> PayloadHolders:
+        """Who holds bodies in payload stores; raises ConfigurationError."""
+        return self._parts.claims.holders
+
+    def open_payload_collector(self) -> PayloadCollector:
+        """What deletes bodies that nothing needs, to be closed; raises ConfigurationError."""
+        return payload_wiring.open_collector(self.settings, self.broker_url)
+
     def open_forwarder(self, path: Path | None = None) -> Forwarder:
         """A forwarder that empties the spool, or the one at *path*; else ConfigurationError."""
         return letter_wiring.open_forwarder(self.settings, self.broker_url, path)
@@ -232,6 +243,10 @@ class Operations:
     def open_brake(self) -> Brake:
         """The brake of the ledger's replays."""
         return self._part(ledger_wiring.BRAKE)
+
+    def open_released_payloads(self) -> ReleasedPayloads:
+        """The holds on bodies that letters of the ledger had and that are to end."""
+        return self._part(ledger_wiring.RELEASED_PAYLOADS)
 
     def open_replay_jobs(self) -> SqlReplayJobs:
         """The replay jobs of the ledger."""

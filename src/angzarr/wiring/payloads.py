@@ -6,18 +6,22 @@ Imports only the technologies that the settings name.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 from angzarr.errors import ConfigurationError, MissingExtra
+from angzarr.payloads.collector import CollectionTerms, PayloadCollector
+from angzarr.payloads.holders import BodyRegistration
 from angzarr.payloads.packed_store import PackedStore, Packing
 from angzarr.payloads.store import PayloadStore
 from angzarr.payloads.store_chain import StoreChain
+from angzarr.runtime.processes import OncePerProcess
 from angzarr.settings.payloads import PayloadPlace, PayloadStoreSettings, place_of
 from angzarr.settings.settings import Settings
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.telemetry import METRICS
 
 #: Schemes whose file system is a package of its own, as fsspec names it.
 _SYSTEMS: Final = {
@@ -93,6 +97,67 @@ def open_for_letters(settings: Settings) -> PayloadStore | None:
         return None
     chain = StoreChain(stores) if len(stores) > 1 else stores[0]
     return PackedStore(chain, most=settings.message.most_unpacked, known=packings())
+
+
+def open_holders(settings: Settings, broker: str) -> Callable[[], Any] | None:
+    """What opens the register of who holds bodies; None: this app says not where claims are.
+
+    All of this process share one.
+    """
+    try:
+        url = wiring.store_url(settings, broker)
+    except ConfigurationError:
+        return None
+    return _opener(url, settings.prefix)
+
+
+@cache
+def _opener(url: str, prefix: str) -> Callable[[], Any]:
+    return OncePerProcess[Any](partial(_open_register, url, prefix)).get
+
+
+def _open_register(url: str, prefix: str) -> Any:
+    """The register of bodies beside the claims at *url*; connects when it is first used.
+
+    It is a `PayloadHolders` and a `PayloadRegister`.
+    """
+    if url.startswith("redis"):
+        client = wiring.adapter("angzarr.adapters.redis.link", "redis").RedisClient(url)
+        module = wiring.adapter("angzarr.adapters.redis.payload_holders", "redis")
+        return module.RedisPayloadHolders(client, prefix=prefix)
+    if url.startswith("memory"):
+        return importlib.import_module(wiring.MEMORY_HOLDERS).SHARED
+    engine = wiring.sql_engine(url, power_safe=False)
+    return importlib.import_module(wiring.SQL_HOLDERS).SqlPayloadHolders(engine)
+
+
+def open_collector(settings: Settings, broker: str) -> PayloadCollector:
+    """What deletes bodies that nothing needs, to be closed; raises ConfigurationError."""
+    store = open_for_letters(settings)
+    if store is None:
+        msg = (
+            "no payload store is configured: set payloads.url, e.g. payloads: {url:"
+            " s3://bucket/prefix}"
+        )
+        raise ConfigurationError(msg)
+    given = settings.payloads
+    return PayloadCollector(
+        register=_opener(wiring.store_url(settings, broker), settings.prefix)(),
+        store=store,
+        terms=CollectionTerms(grace=given.grace, keep=given.keep),
+    )
+
+
+def payload_meters() -> Any:
+    """The OpenTelemetry instruments of bodies in payload stores."""
+    module = importlib.import_module("angzarr.adapters.opentelemetry.payload_meters")
+    return module.PayloadMeters(METRICS.provider())
+
+
+def registration(settings: Settings, broker: str) -> BodyRegistration | None:
+    """What registers bodies that are put; None: this app says not where claims are."""
+    opened = open_holders(settings, broker)
+    return None if opened is None else BodyRegistration(opened)
 
 
 @cache

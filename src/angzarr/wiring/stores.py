@@ -20,6 +20,7 @@ from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.events.event import Event
 from angzarr.facts.outbox import FactOutbox
 from angzarr.fleet import Fleet
+from angzarr.payloads.holders import PayloadHolders
 from angzarr.resilience.claim_memory import CompletedCache
 from angzarr.resilience.idempotency import Complete, IdempotencyStore, OwnerLeases
 from angzarr.runtime.processes import OncePerProcess
@@ -42,6 +43,10 @@ _EXTRAS = {
 #: The embedded database of a memory broker.
 EMBEDDED = "sqlite:///angzarr.db"
 
+#: The registers of bodies, by where claims are.
+SQL_HOLDERS: Final = "angzarr.adapters.sql.delivery.payload_holders"
+MEMORY_HOLDERS: Final = "angzarr.adapters.memory.payload_holders"
+
 #: Expired records that one sweep deletes at most, so that it holds no lock for long.
 _SWEPT = 5_000
 
@@ -58,6 +63,8 @@ class Claims(NamedTuple):
     pins: PinStore
     #: Facts that endings of claims keep, until a relay moves them.
     outbox: FactOutbox
+    #: Who holds bodies in payload stores; endings of claims release them.
+    holders: PayloadHolders
     #: False where the claims are in a cluster, whose scripts cannot keep facts with a claim.
     keeps_facts: Callable[[], bool] = lambda: True
     #: Deletes some expired records, where the store does not do it by itself.
@@ -150,6 +157,7 @@ def _open_store(url: str, prefix: str, *, one: bool, most: int) -> Claims:
                 client, prefix=prefix
             ),
             outbox,
+            store.holders,
             outbox.is_open,
             make_ending=partial(
                 _redis_ending, store, adapter("angzarr.adapters.redis.step", "redis").Ending
@@ -178,6 +186,7 @@ def _open_store(url: str, prefix: str, *, one: bool, most: int) -> Claims:
             steps,
             pins,
             outbox,
+            importlib.import_module(SQL_HOLDERS).SqlPayloadHolders(engine),
             sweep=lambda: [one.sweep(_SWEPT) for one in swept],
             time=partial(_sql_time, engine) if shared else None,
         )
@@ -185,10 +194,11 @@ def _open_store(url: str, prefix: str, *, one: bool, most: int) -> Claims:
         claims = importlib.import_module("angzarr.adapters.memory.idempotency")
         leases = claims.MemoryOwnerLeases()
         fleet = importlib.import_module("angzarr.adapters.memory.idempotency").MemoryFleet(leases)
-        store = claims.MemoryIdempotencyStore(leases)
+        holders = importlib.import_module(MEMORY_HOLDERS).SHARED
+        store = claims.MemoryIdempotencyStore(leases, holders=holders)
         steps = importlib.import_module("angzarr.adapters.memory.idempotency").MemoryStepLog(store)
         pins = importlib.import_module("angzarr.adapters.memory.configuration").MemoryPinStore()
-        return Claims(store, leases, fleet, steps, pins, store.outbox)
+        return Claims(store, leases, fleet, steps, pins, store.outbox, store.holders)
     msg = f"store {scheme}:… is unknown: use redis://, postgresql+psycopg:// or sqlite:///"
     raise ConfigurationError(msg)
 

@@ -29,7 +29,7 @@ from angzarr.analysis.worker.intake import OtherApps
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.protection import Clearance, Protection
-from angzarr.errors import BrokerUnavailable
+from angzarr.errors import BrokerUnavailable, ConfigurationError
 from angzarr.facts.act import ActLog
 from angzarr.facts.outbox import SeveralSinks
 from angzarr.facts.relay import FactRelay, SoleDuty
@@ -214,6 +214,9 @@ class FakeApp:
 
     def open_forwarder_thread(self):
         return self.forwarder
+
+    def open_payload_collector(self):
+        raise ConfigurationError("no payload store is configured")
 
     def open_publisher(self):
         return self.publisher

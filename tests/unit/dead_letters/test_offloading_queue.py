@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.contracts.dead_letters import a_letter
 
+from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
 from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.offloading_queue import (
     OffloadingQueue,
@@ -27,7 +28,11 @@ from angzarr.errors import (
     DeadLetterQueueUnavailable,
     LetterTooLarge,
     PayloadStoreUnavailable,
+    StoreUnavailable,
 )
+from angzarr.payloads.collector import PayloadState
+from angzarr.payloads.holders import BodyRegistration, letter_holder
+from angzarr.payloads.store import plain_name
 from memory_payloads import MemoryPayloadStore
 
 LIMIT = 4_000
@@ -71,11 +76,11 @@ class Store(MemoryPayloadStore):
         super().__init__()
         self.puts, self.away, self.closed = 0, False, False
 
-    def put(self, payload):
+    def put(self, payload, name=None):
         self.puts += 1
         if self.away:
             raise PayloadStoreUnavailable("the store is away")
-        return super().put(payload)
+        return super().put(payload, name)
 
     def close(self):
         self.closed = True
@@ -226,11 +231,12 @@ def test_a_queue_that_is_away_is_told_as_such_and_the_store_is_not_asked(world):
 def test_nothing_is_named_that_the_store_has_not_confirmed(world):
     stored = []
     put, queue_put = world.store.put, world.queue.put
-    world.store.put = lambda payload: stored.append(payload) or put(payload)
+    world.store.put = lambda payload, name=None: stored.append(payload) or put(payload, name)
 
     def check(letters):
         for letter in letters:
-            assert letter.payload is None or letter.payload.sha256 in world.store.payloads
+            if letter.payload is not None:
+                assert plain_name(letter.payload.sha256) in world.store.payloads
         return queue_put(letters)
 
     world.queue.put = check
@@ -264,3 +270,26 @@ def test_the_letter_shrinks_by_all_that_its_body_took():
     offloaded = without_body(large(size=1_000_000), MemoryPayloadStore().put(b"x"))
     for form in Form:
         assert len(encode(offloaded, form).body) < 2_500
+
+
+def test_a_body_that_is_stored_is_held_by_its_letter_before_it_is_there():
+    holders, store = MemoryPayloadHolders(), Store()
+    offloading = OffloadingQueue(
+        LimitedQueue(), store, registration=BodyRegistration(lambda: holders)
+    )
+    assert offloading.put([large()]) == [None]
+    [found] = holders.find(PayloadState.HELD, timedelta(0), limit=9)
+    [uri] = [one.uri for one in store.find_all()]
+    assert (found.uri, found.holder) == (uri, letter_holder(large().id))
+
+
+def test_a_body_that_cannot_be_registered_is_stored_all_the_same(caplog):
+    def away():
+        raise StoreUnavailable("redis is away")
+
+    store = Store()
+    offloading = OffloadingQueue(LimitedQueue(), store, registration=BodyRegistration(away))
+    assert offloading.put([large()]) == [None]
+    [name] = store.payloads
+    assert name == plain_name(name.replace("/", ""))
+    assert "payload_not_registered: its body is kept for ever: redis is away" in caplog.text

@@ -256,7 +256,7 @@ class World:
         settler = Settler(
             schedule=schedule, ordering=ordering, followers=_Followers(self.journal),
             dead_letters=_Letters(self.journal), replay_outcomes=_Replays(self.journal),
-            store=self.store, facts=facts, clock=self.clock,
+            store=self.store, facts=facts, clock=self.clock, holders=self.store.holders,
         )  # fmt: skip
         return DeliveryExecutor(
             handlers=self.handlers, ordering=ordering,

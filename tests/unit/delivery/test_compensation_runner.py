@@ -21,9 +21,9 @@ from angzarr.delivery.compensation import (
     step_log_key,
     to_undo,
 )
+from angzarr.delivery.completions import is_left_to_ack
 from angzarr.delivery.context import RUNNING, Context
 from angzarr.delivery.delivery import DeadLettered, Duplicate, Handled, Postponed, Retried, Skipped
-from angzarr.delivery.settle import is_left_to_ack
 from angzarr.errors import (
     ConfigurationError,
     DeliveryError,

@@ -21,11 +21,12 @@ from angzarr.adapters.celery.claim_ender import ClaimEnder, EndingClaim
 from angzarr.adapters.celery.message_check import check_headers, checked_body
 from angzarr.adapters.celery.worker.message_limits import take_in
 from angzarr.adapters.celery.worker.runtime import runtime_of
+from angzarr.delivery.completions import LeftCompletion
 from angzarr.delivery.delivery import fingerprint_of, position_of
 from angzarr.delivery.handlers import Handlers
-from angzarr.delivery.settle import LeftCompletion
 from angzarr.errors import Unavailable
 from angzarr.events import headers as names
+from angzarr.payloads.holders import PayloadHold
 from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.idempotency import (
     Claim,
@@ -78,17 +79,24 @@ class BatchedClaim(NamedTuple):
 class LeftToAck(str):
     """A result as text, of a run that left its completion to the acknowledgement."""
 
-    __slots__ = ("facts", "kept")
+    __slots__ = ("facts", "kept", "releases")
     kept: str | None
     facts: tuple[str, ...]
+    releases: PayloadHold | None
 
     @classmethod
     def of(cls, text: str | None, completion: LeftCompletion) -> LeftToAck:
-        """*text* with the result that *completion* keeps for duplicates, and its facts."""
+        """*text* with the result that *completion* keeps for duplicates, its facts, its body."""
         left = cls(text or "")
         left.kept = completion.completion.result
         left.facts = completion.facts
+        left.releases = completion.completion.releases
         return left
+
+    @property
+    def completion(self) -> Complete:
+        """The completion that was left."""
+        return Complete(result=self.kept, releases=self.releases)
 
 
 @dataclass(slots=True)
@@ -157,8 +165,8 @@ class ClaimBatch:
         """
         if self.make_ending is None:
             return False
-        completion = Complete(result=left.kept)
-        ending = self.make_ending(ride.key, ride.token, completion, left.facts, on_fenced)
+        made = (ride.key, ride.token, left.completion, left.facts, on_fenced)
+        ending = self.make_ending(*made)
         setattr(message, ENDING, ending)
         return True
 
@@ -170,7 +178,7 @@ class ClaimBatch:
         refuse: Callable[[Exception], object],
     ) -> None:
         """Complete the claim of *ride* with others; see `EndingClaim` for *then* and *refuse*."""
-        end = ClaimEnd(ride.key, ride.token, Complete(result=left.kept), left.facts)
+        end = ClaimEnd(ride.key, ride.token, left.completion, left.facts)
         self.ender.end(EndingClaim(end, then, refuse))
 
     def _claims(self, message: Any, token: str) -> Iterator[Claim]:

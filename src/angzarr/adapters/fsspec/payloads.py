@@ -9,18 +9,26 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import fsspec
 
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import PayloadCorrupt, PayloadGone, PayloadStoreUnavailable
+from angzarr.events.headers import time_of
 from angzarr.payloads.store import (
+    FoundPayload,
+    Namer,
     PayloadReference,
     StorageKind,
-    check_place,
     check_size,
-    sha256_of,
+    is_below,
+    is_name,
+    name_in,
+    name_of,
+    new_name,
+    sha256_in,
     verified,
 )
 from angzarr.runtime.processes import OncePerProcess
@@ -31,8 +39,23 @@ _KINDS: Final = {"gs": StorageKind.GCS, "gcs": StorageKind.GCS, "file": StorageK
 _OBJECTS: Final = frozenset(
     {"gs", "gcs", "abfs", "abfss", "adl", "az", "oss", "ossfs", "memory", "s3"}
 )
+#: What file systems call the moment at which a file was written last.
+_TIMES: Final = ("mtime", "LastModified", "last_modified", "updated", "created", "time")
 #: What a file's name begins with until it is whole; a killed process may leave such a file.
 _UNFINISHED: Final = ".unfinished-"
+
+
+def _age_in(told: Mapping[str, Any]) -> datetime | None:
+    """When a file was written that a file system tells so of; None: it does not say, or oddly."""
+    for name in _TIMES:
+        match told.get(name):
+            case datetime() as at:
+                return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+            case int() | float() as seconds:
+                return datetime.fromtimestamp(seconds, UTC)
+            case str(text):
+                return time_of(text)
+    return None
 
 
 def check_scheme(scheme: str) -> None:
@@ -65,10 +88,10 @@ class FsspecPayloadStore:
     def __str__(self) -> str:
         return f"{self._scheme}://{self._root}/"
 
-    def put(self, payload: bytes, /) -> PayloadReference:
+    def put(self, payload: bytes, /, name: Namer | None = None) -> PayloadReference:
         """Write *payload* (see PayloadStore)."""
-        sha256 = sha256_of(payload)
-        path = self._path(sha256)
+        chosen = new_name(payload, str(self), name, self)
+        path = self._path(chosen)
         with self._told("take"):
             if self._is_objects:
                 self._system.get().pipe_file(path, payload)
@@ -76,8 +99,8 @@ class FsspecPayloadStore:
                 self._write_whole(path, payload)
         return PayloadReference(
             kind=_KINDS.get(self._scheme, StorageKind.UNSPECIFIED),
-            uri=self._uri(sha256),
-            sha256=sha256,
+            uri=f"{self}{chosen}",
+            sha256=sha256_in(chosen),
             size=len(payload),
             stored_at=self._clock.now(),
         )
@@ -104,8 +127,7 @@ class FsspecPayloadStore:
 
     def fetch(self, reference: PayloadReference, /) -> bytes:
         """Read the payload (see PayloadStore); a missing root is not a missing payload."""
-        check_place(reference, self._uri(reference.sha256), self)
-        path = self._path(reference.sha256)
+        path = self._path(name_of(reference, str(self), self))
         with self._told("give"):
             system = self._system.get()
             try:
@@ -119,6 +141,32 @@ class FsspecPayloadStore:
                 msg = f"the payload at {reference} is gone"
                 raise PayloadGone(msg) from error
         return verified(reference, found)
+
+    def is_here(self, uri: str, /) -> bool:
+        """True if *uri* is a place of this store (see PayloadStore)."""
+        return is_below(uri, str(self))
+
+    def delete(self, uri: str, /) -> None:
+        """Delete it (see PayloadStore); a missing root is not a deleted payload."""
+        path = self._path(name_in(uri, str(self), self))
+        with self._told("delete"):
+            system = self._system.get()
+            try:
+                system.rm_file(path)
+            except FileNotFoundError:
+                if not self._has_root(system):
+                    raise
+
+    def find_all(self) -> Iterator[FoundPayload]:
+        """Yield all payloads below the root, once all are listed (see PayloadStore)."""
+        with self._told("list"):
+            system, root = self._system.get(), self._path("").strip("/")
+            if not self._has_root(system):
+                raise FileNotFoundError(2, "its bucket or folder is not there")
+            found = system.find(self._path(""), detail=True)
+        for path, told in found.items():
+            if is_name(name := path.strip("/").removeprefix(f"{root}/")):
+                yield FoundPayload(f"{self}{name}", int(told.get("size") or 0), _age_in(told))
 
     def is_there(self) -> bool:
         """True if its bucket or folder is there; raises PayloadStoreUnavailable."""
@@ -136,12 +184,9 @@ class FsspecPayloadStore:
         """Forget the file system; the next payload opens another."""
         self._system.forget()
 
-    def _path(self, sha256: str) -> str:
-        path = f"{self._root}/{sha256[:2]}/{sha256[2:]}"
+    def _path(self, name: str) -> str:
+        path = f"{self._root}/{name}" if name else self._root
         return path if self._is_objects and self._scheme != "memory" else f"/{path}"
-
-    def _uri(self, sha256: str) -> str:
-        return f"{self}{sha256[:2]}/{sha256[2:]}"
 
     @contextlib.contextmanager
     def _told(self, verb: str) -> Iterator[None]:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from angzarr.adapters.memory.facts import MemoryFactOutbox
+from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
 from angzarr.clock import Clock, SystemClock
 from angzarr.delivery.compensation import (
     LOG_LIFE,
@@ -31,6 +32,7 @@ from angzarr.resilience.idempotency import (
     Complete,
     Ending,
     InProgress,
+    released_by,
 )
 from angzarr.resilience.idempotency_rules import (
     Record,
@@ -77,12 +79,15 @@ class MemoryIdempotencyStore:
         life: timedelta = RECORD_LIFE,
         clock: Clock | None = None,
         outbox: MemoryFactOutbox | None = None,
+        holders: MemoryPayloadHolders | None = None,
     ) -> None:
         self._leases = leases
         self._life = life
         self._clock = clock or SystemClock()
         #: Facts of settled claims, for a relay.
         self.outbox = outbox or MemoryFactOutbox()
+        #: Who holds bodies of messages; endings release them.
+        self.holders = holders or MemoryPayloadHolders(self._clock)
         self._lock = threading.Lock()
         self._records: dict[str, tuple[Record, datetime]] = {}
         #: Logs of finished steps by key and replay number, which `MemoryStepLog` writes.
@@ -121,6 +126,8 @@ class MemoryIdempotencyStore:
             return was_ended(record, token, ending)
         self._write(key, ended(record, ending), life_after(ending, self._life))
         self.outbox.put(facts)
+        if (hold := released_by(ending)) is not None:
+            self.holders.release([hold])
         if isinstance(ending, Complete) and ending.steps is not None:
             self.logs.pop((key, ending.steps), None)
         return True

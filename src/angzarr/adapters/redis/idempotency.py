@@ -18,6 +18,7 @@ from typing import Any
 
 from angzarr.adapters.redis.fact_outbox import KEEP_FACTS, RedisFactOutbox
 from angzarr.adapters.redis.link import Argument, RedisClient, Script, whole_ms
+from angzarr.adapters.redis.payload_holders import RELEASE_PAYLOADS, RedisPayloadHolders
 from angzarr.delivery.compensation import (
     LOG_LIFE,
     MOST_STEPS,
@@ -26,6 +27,7 @@ from angzarr.delivery.compensation import (
     StepLogKey,
     too_many,
 )
+from angzarr.payloads.holders import PayloadHold
 from angzarr.resilience.idempotency import (
     RECORD_LIFE,
     AlreadyCompleted,
@@ -43,6 +45,7 @@ from angzarr.resilience.idempotency import (
     SupersededClaim,
     Wait,
     owner_lease_key,
+    released_by,
 )
 from angzarr.resilience.idempotency_rules import ClaimStatus, life_after, status_of
 
@@ -50,7 +53,7 @@ DEFAULT_PREFIX = "angzarr"
 
 _CLAIM = Script("claim.lua")
 _CLAIM_MANY = Script("claim_many.lua", functions={"claim": "claim.lua"})
-_SETTLE = Script("settle.lua", functions=KEEP_FACTS)
+_SETTLE = Script("settle.lua", functions={**KEEP_FACTS, **RELEASE_PAYLOADS})
 
 
 class RedisOwnerLeases:
@@ -88,6 +91,8 @@ class RedisIdempotencyStore:
         self._one = one
         #: Facts of settled claims, for a relay.
         self.outbox = outbox or RedisFactOutbox(client, prefix=prefix)
+        #: Who holds bodies of messages; endings release them.
+        self.holders = RedisPayloadHolders(client, prefix=prefix)
         self._client = client
         self._prefix = prefix
         self._life = life
@@ -112,22 +117,41 @@ class RedisIdempotencyStore:
         keys = [record]
         if isinstance(ending, Complete) and ending.steps is not None:
             keys.append(log_of(record, ending.steps))
-        return bool(self._client.run(_SETTLE, keys, *args))
+        ended = bool(self._client.run(_SETTLE, keys, *args))
+        self._release([ending] if ended else ())
+        return ended
 
     def settle_all(self, ends: Sequence[ClaimEnd], /) -> list[bool]:
         """End each claim in order, in one round trip; one that takes a log along has its own."""
         if any(getattr(end.ending, "steps", None) is not None for end in ends) or not ends:
             return [self.settle(*end) for end in ends]
         calls = [(record, *args) for record, args in starmap(self.ending_args, ends)]
-        return [bool(reply) for reply in self._client.run_many(_SETTLE, calls)]
+        ended = [bool(reply) for reply in self._client.run_many(_SETTLE, calls)]
+        self._release([end.ending for end, done in zip(ends, ended, strict=True) if done])
+        return ended
 
     def ending_args(
         self, key: str, token: str, ending: Ending, facts: Sequence[str] = ()
     ) -> tuple[str, tuple[Argument, ...]]:
         """Record and arguments with which ``settle.lua`` ends the claim of *token*."""
         life, kept = whole_ms(life_after(ending, self._life)), self.outbox.args(facts)
-        args = (token, status_of(ending).value, life, *kept, *_left_by(ending))
+        released = self.holders.args(self._hold_of(ending))
+        args = (token, status_of(ending).value, life, *kept, *released, *_left_by(ending))
         return f"{self._prefix}:{key}", args
+
+    def _hold_of(self, ending: Ending) -> PayloadHold | None:
+        """The hold that ends in the same script; None where there is none, or in a cluster."""
+        hold = released_by(ending)
+        return hold if hold is not None and self.outbox.is_open() else None
+
+    def _release(self, endings: Sequence[Ending]) -> None:
+        """Release, in a cluster, what *endings* could not: their records lie in other slots.
+
+        A kill just before it leaves a body held.
+        """
+        holds = [hold for one in endings if (hold := released_by(one)) is not None]
+        if holds and not self.outbox.is_open():
+            self.holders.release(holds)
 
     def _arguments(self, claim: Claim, fenced: str = "") -> tuple[str, *tuple[Argument, ...]]:
         return (

@@ -2,12 +2,17 @@
 -- KEYS[1] record, and its log of finished steps where the completion takes one along
 -- ARGV    token, new status, life in ms, how many facts are kept with it, if any: their stream, the
 --         most that wait there and their lines (see keep_facts.lua; on one server only),
+--         1 if a body is released with it, then: the register, URI and holder (see
+--         payload_release.lua; on one server only), 0 if not,
 --         then: result (completed, failed; may be missing),
 --         or replay and hop (waiting), or the starts that do not count and last words (released)
 -- Returns 1, also when this token ended its claim in this way before; 0, having changed nothing,
 -- if the token no longer holds the record.
 local key, status, facts = KEYS[1], ARGV[2], tonumber(ARGV[4])
-local first, second = ARGV[5], ARGV[6]
+local rest = facts > 0 and 7 + facts or 5
+local releases = ARGV[rest] == '1'
+local left = rest + (releases and 4 or 1)
+local first, second = ARGV[left], ARGV[left + 1]
 local record = redis.call('HMGET', key, 'status', 'token', 'last')
 if record[2] ~= ARGV[1] then
   return 0
@@ -21,7 +26,10 @@ if facts > 0 then
     kept[#kept + 1] = ARGV[i]
   end
   keep_facts({ARGV[5]}, kept)
-  first, second = ARGV[7 + facts], ARGV[8 + facts]
+end
+if releases then
+  -- What cannot be released (the keys are another program's) is kept; the claim ends all the same.
+  pcall(release_payloads, {ARGV[rest + 1]}, {ARGV[rest + 2], ARGV[rest + 3]})
 end
 if record[3] and status ~= 'released' then
   redis.call('HDEL', key, 'last') -- no run before it matters any more

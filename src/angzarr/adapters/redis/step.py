@@ -14,8 +14,13 @@ from typing import Final, NamedTuple
 
 from angzarr.adapters.redis.fact_outbox import KEEP_FACTS
 from angzarr.adapters.redis.link import Argument, Script
+from angzarr.adapters.redis.payload_holders import RELEASE_PAYLOADS
 
-STEP = Script("step.lua", frees=True, functions={**KEEP_FACTS, "settle": "settle.lua"})
+STEP = Script(
+    "step.lua",
+    frees=True,
+    functions={**KEEP_FACTS, **RELEASE_PAYLOADS, "settle": "settle.lua"},
+)
 
 
 class Fetched(NamedTuple):

@@ -15,10 +15,17 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from angzarr.clock import Clock, SystemClock
 from angzarr.errors import PayloadGone, PayloadStoreUnavailable
 from angzarr.payloads.store import (
+    FoundPayload,
+    Namer,
     PayloadReference,
     StorageKind,
-    check_place,
     check_size,
+    is_below,
+    is_name,
+    name_in,
+    name_of,
+    new_name,
+    sha256_in,
     sha256_of,
     verified,
 )
@@ -59,33 +66,31 @@ class S3PayloadStore:
     def __str__(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}"
 
-    def put(self, payload: bytes, /) -> PayloadReference:
+    def put(self, payload: bytes, /, name: Namer | None = None) -> PayloadReference:
         """Upload *payload*; S3 refuses it if it arrives damaged (see PayloadStore)."""
-        sha256 = sha256_of(payload)
+        sha256, chosen = sha256_of(payload), new_name(payload, str(self), name, self)
         with self._told("take"):
             self._client.get().put_object(
                 Bucket=self._bucket,
-                Key=self._key(sha256),
+                Key=self._prefix + chosen,
                 Body=payload,
                 ContentType="application/octet-stream",
                 ChecksumSHA256=base64.b64encode(bytes.fromhex(sha256)).decode(),
             )
         return PayloadReference(
             kind=StorageKind.S3,
-            uri=self._uri(sha256),
-            sha256=sha256,
+            uri=f"{self}{chosen}",
+            sha256=sha256_in(chosen),
             size=len(payload),
             stored_at=self._clock.now(),
         )
 
     def fetch(self, reference: PayloadReference, /) -> bytes:
         """Download the payload (see PayloadStore)."""
-        check_place(reference, self._uri(reference.sha256), self)
+        key = self._prefix + name_of(reference, str(self), self)
         with self._told("give"):
             try:
-                found = self._client.get().get_object(
-                    Bucket=self._bucket, Key=self._key(reference.sha256)
-                )
+                found = self._client.get().get_object(Bucket=self._bucket, Key=key)
             except ClientError as error:
                 if error.response.get("Error", {}).get("Code") != "NoSuchKey":
                     raise
@@ -96,17 +101,33 @@ class S3PayloadStore:
                 payload = body.read()
         return verified(reference, payload)
 
+    def is_here(self, uri: str, /) -> bool:
+        """True if *uri* is a place of this store (see PayloadStore)."""
+        return is_below(uri, str(self))
+
+    def delete(self, uri: str, /) -> None:
+        """Delete the object (see PayloadStore); a bucket with versions keeps it as an old one."""
+        key = self._prefix + name_in(uri, str(self), self)
+        with self._told("delete"):
+            self._client.get().delete_object(Bucket=self._bucket, Key=key)
+
+    def find_all(self) -> Iterator[FoundPayload]:
+        """Yield all payloads below the prefix, a thousand at a time (see PayloadStore)."""
+        given: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix}
+        while given:
+            with self._told("list"):
+                page = self._client.get().list_objects_v2(**given)
+            for one in page.get("Contents", ()):
+                if is_name(name := one["Key"].removeprefix(self._prefix)):
+                    yield FoundPayload(f"{self}{name}", one["Size"], one["LastModified"])
+            token = page.get("NextContinuationToken")
+            given = {**given, "ContinuationToken": token} if token else {}
+
     def close(self) -> None:
         """Close the connections; the next payload opens others."""
         client = self._client.forget()
         if client is not None:
             client.close()
-
-    def _key(self, sha256: str) -> str:
-        return f"{self._prefix}{sha256[:2]}/{sha256[2:]}"
-
-    def _uri(self, sha256: str) -> str:
-        return f"s3://{self._bucket}/{self._key(sha256)}"
 
     @contextlib.contextmanager
     def _told(self, verb: str) -> Iterator[None]:

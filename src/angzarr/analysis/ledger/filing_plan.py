@@ -62,6 +62,8 @@ class FilingPlan:
     acts: list[Change] = field(default_factory=list)
     #: By entry id: what the entry is to keep.
     kept: dict[str, Failure] = field(default_factory=dict)
+    #: Those that no entry is to keep, with the id of the entry that counted each.
+    passed_over: list[tuple[str, Failure]] = field(default_factory=list)
     _stored: Mapping[str, Entry] = field(default_factory=dict)
     #: The id that each failure has by itself, by what it is in memory: hashing takes a while.
     _own_ids: dict[int, str] = field(default_factory=dict)
@@ -114,7 +116,11 @@ class FilingPlan:
         entry = change.entry
         self.letters.setdefault(failure.id, set()).add((replay, entry.id))
         self._take(change)
-        if transition.holds(entry, failure):
+        if not transition.holds(entry, failure):
+            self.passed_over.append((entry.id, failure))
+        else:
+            if (before := self.kept.get(entry.id)) is not None:
+                self.passed_over.append((entry.id, before))
             self.kept[entry.id] = failure
             if entry.status is Status.FAILED:
                 self._failing.add(entry.id)

@@ -14,7 +14,7 @@ from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, ClaimBatch, LeftT
 from angzarr.adapters.celery.envelope import answer_in, sent_as
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.adapters.redis.unacked import ENDING
-from angzarr.delivery.settle import LeftCompletion
+from angzarr.delivery.completions import LeftCompletion
 from angzarr.errors import StoreUnavailable
 from angzarr.resilience.claim_memory import Tenure
 from angzarr.resilience.idempotency import (

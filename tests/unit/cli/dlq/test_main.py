@@ -383,7 +383,7 @@ def test_a_body_in_the_payload_store_is_named_and_fetched_for_its_replay(app, le
     letter = letter_of()
     reference = app.payloads.put(letter.message.body)
     entry = held(ledger, message=replace(letter.message, body=b""), payload=reference)
-    assert f"kept at memory:{reference.sha256}" in run("dlq", "show", entry.id).output
+    assert f"kept at {reference.uri}" in run("dlq", "show", entry.id).output
     shown = json.loads(run("dlq", "show", entry.id, "--json").output)
     assert shown["message"]["payload"]["sha256"] == reference.sha256
     assert shown["message"]["payload"]["size"] == len(letter.message.body)

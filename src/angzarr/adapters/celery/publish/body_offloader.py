@@ -3,6 +3,9 @@
 Every message of a task passes `OffloadingProducer`, which serializes it, or is prepared by it: that
 of an event, of a task, a copy, a chain's next step, a replay. A body that is too large leaves a
 claim check in the headers. The message keeps a small body that Celery can read.
+
+The body is registered as held by its message before it is put (spec F4), so that it is not deleted
+before the message's claim has ended. Where that cannot be, it is put all the same, and is kept.
 """
 
 from __future__ import annotations
@@ -16,9 +19,13 @@ from typing import Any, Final
 from kombu import Producer
 
 from angzarr.adapters.celery.worker.json_bodies import loads
+from angzarr.delivery.delivery import position_of
 from angzarr.events.event import digest
+from angzarr.events.headers import event_id_of
 from angzarr.payloads.claim_check import ARGUMENT, HEADER, ClaimCheck, write_check
-from angzarr.payloads.store import PayloadStore, sha256_of
+from angzarr.payloads.holders import BodyRegistration, message_holder
+from angzarr.payloads.store import Namer, PayloadStore, sha256_of
+from angzarr.resilience.idempotency import key_for
 
 #: Bytes of the largest body that every broker takes, by the scheme of its URL.
 SAFE: Final[Mapping[str, int]] = {
@@ -51,7 +58,8 @@ class _Put:
 
     sha256: str
     at: float
-    check: str
+    check: ClaimCheck
+    text: str
     body: bytes
 
 
@@ -61,6 +69,8 @@ class BodyOffloader:
 
     store: PayloadStore
     most: int
+    #: None: no body is registered, and all are kept.
+    registration: BodyRegistration | None = None
     monotonic: Callable[[], float] = time.monotonic
     _last: _Put | None = field(default=None, init=False)
 
@@ -73,26 +83,47 @@ class BodyOffloader:
         if HEADER in headers or not headers.get("task") or content_type != "application/json":
             return body
         sha256, last = sha256_of(body), self._last
-        if last is None or last.sha256 != sha256 or self.monotonic() - last.at > _SAME:
-            made = self._put(body, sha256)
+        is_same = last and last.sha256 == sha256 and self.monotonic() - last.at <= _SAME
+        if last is None or not is_same or not self._joins(last.check, headers):
+            made = self._put(body, sha256, headers)
             if made is None:
                 return body
             self._last = last = made
-        headers[HEADER] = last.check
+        headers[HEADER] = last.text
         return last.body
 
-    def _put(self, body: bytes, sha256: str) -> _Put | None:
+    def _put(self, body: bytes, sha256: str, headers: Mapping[str, Any]) -> _Put | None:
         parts = _parts_of(body)
         if parts is None:
             return None
         args, kwargs, embed = parts
         follows = len(json.dumps(embed)) > _LONGEST_EMBED
-        reference = self.store.put(body)
-        check = ClaimCheck(reference=reference, digest=digest([args, kwargs]), follows=follows)
+        told = digest([args, kwargs])
+        reference = self.store.put(body, self._namer(headers, told))
+        check = ClaimCheck(reference=reference, digest=told, follows=follows)
         left = _NO_FOLLOWERS if follows else embed
         said = {ARGUMENT: f"set payloads.url, or update this worker: {reference}"}
         text = json.dumps([[], said, left])
-        return _Put(sha256, self.monotonic(), write_check(check), text.encode())
+        return _Put(sha256, self.monotonic(), check, write_check(check), text.encode())
+
+    def _namer(self, headers: Mapping[str, Any], told: str) -> Namer | None:
+        """What registers the message with *headers*, whose arguments have the digest *told*."""
+        if self.registration is None:
+            return None
+        replay = position_of(headers).replay
+        return self.registration.namer(message_holder(_claim_key(headers), replay, told))
+
+    def _joins(self, check: ClaimCheck, headers: Mapping[str, Any]) -> bool:
+        """True if the message with *headers* may have the body of *check*, which it holds then."""
+        hold = check.hold(_claim_key(headers), position_of(headers).replay)
+        if self.registration is None or hold is None:  # it is kept for ever
+            return True
+        return self.registration.joins(hold)
+
+
+def _claim_key(headers: Mapping[str, Any]) -> str:
+    """The key by which the message with *headers* is claimed."""
+    return key_for(str(headers["task"]), event_id_of(headers))
 
 
 def _parts_of(body: bytes) -> tuple[Any, Any, Any] | None:

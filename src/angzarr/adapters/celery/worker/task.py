@@ -41,6 +41,7 @@ from angzarr.adapters.celery.worker.task_request import (
 )
 from angzarr.adapters.celery.worker.tracer import RaisedInRun, RoadTracer, Untold
 from angzarr.delivery.batch_executor import SettledDelivery
+from angzarr.delivery.completions import LeftCompletion
 from angzarr.delivery.delivery import (
     DeadLettered,
     Delivery,
@@ -55,7 +56,6 @@ from angzarr.delivery.delivery import (
     Superseded,
     ended_early,
 )
-from angzarr.delivery.settle import LeftCompletion
 from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
 from angzarr.payloads.claim_check import HEADER as PAYLOAD
 from angzarr.runtime.failures import is_machine_fault

@@ -30,7 +30,7 @@ from angzarr.adapters.celery.envelope import FIELD, SETTLED, TOLD, custom_header
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_request import begin_task, end_task
 from angzarr.delivery.batch_executor import SettledDelivery
-from angzarr.delivery.settle import LeftCompletion
+from angzarr.delivery.completions import LeftCompletion
 from angzarr.errors import GivenBack
 from angzarr.events.headers import REQUEUED
 from angzarr.payloads.claim_check import HEADER as PAYLOAD

@@ -1,4 +1,4 @@
-"""The tables beside the claims: claims, leases, finished steps, waiting messages, waiting facts.
+"""The tables beside the claims: claims, leases, finished steps, waiting messages and facts, bodies.
 
 They are created together, where they are missing. Times are UTC.
 """
@@ -8,7 +8,17 @@ from __future__ import annotations
 import weakref
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, DateTime, Engine, Integer, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Engine,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+)
 
 from angzarr.adapters.sql.engine.engine import create_missing
 
@@ -72,6 +82,25 @@ fact_outbox: Final = Table(
     Column("position", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("text", Text, nullable=False),
     sqlite_autoincrement=True,
+)
+
+#: The register of bodies in payload stores; `state` has been so `since` then.
+stored_payloads: Final = Table(
+    "stored_payloads",
+    METADATA,
+    Column("uri", Text, primary_key=True),
+    Column("address", Text, nullable=False, index=True),
+    Column("size", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("since", DateTime(timezone=True), nullable=False),
+    Index("stored_payloads_by_state", "state", "since"),
+)
+
+payload_holders: Final = Table(
+    "payload_holders",
+    METADATA,
+    Column("uri", Text, primary_key=True),
+    Column("holder", Text, primary_key=True),
 )
 
 

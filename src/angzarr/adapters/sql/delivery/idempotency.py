@@ -32,6 +32,7 @@ from angzarr.adapters.sql.delivery.claim_tables import (
     owner_leases,
 )
 from angzarr.adapters.sql.delivery.fact_outbox import PutWith, SqlFactOutbox
+from angzarr.adapters.sql.delivery.payload_holders import release_in
 from angzarr.adapters.sql.engine.engine import in_transaction
 from angzarr.adapters.sql.engine.statements import database_now, database_time_after, insert_into
 from angzarr.resilience.idempotency import (
@@ -44,6 +45,7 @@ from angzarr.resilience.idempotency import (
     Ending,
     InProgress,
     Position,
+    released_by,
 )
 from angzarr.resilience.idempotency_rules import (
     ClaimStatus,
@@ -138,6 +140,9 @@ class SqlIdempotencyStore:
 
         def step(connection: Connection) -> list[bool]:
             done = {i: self._settle(connection, ends[i]) for i in order}
+            # Behind all claims, in an order of their own: two batches may share bodies.
+            ours = [end.ending for i, end in enumerate(ends) if done[i]]
+            release_in(connection, [hold for one in ours if (hold := released_by(one))])
             return [done[i] for i in range(len(ends))]
 
         return _step(self._engine, step) if ends else []

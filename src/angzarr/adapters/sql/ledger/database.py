@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, exists, 
 from angzarr.adapters.sql.engine.engine import ENGINES, patient
 from angzarr.adapters.sql.engine.schema import SchemaDatabase, SqlTablesUpkeep
 from angzarr.adapters.sql.ledger.counts import count, recount
+from angzarr.adapters.sql.ledger.letter_holds import holds_of, release
 from angzarr.adapters.sql.ledger.schema import LEDGER, replay_job_items, replay_jobs
 from angzarr.adapters.sql.ledger.tables import (
     entry_from,
@@ -69,7 +70,9 @@ def prune(
     if not entries:
         return 0
     ids = [entry.id for entry in entries]
+    held = holds_of(connection, ids)
     connection.execute(delete(ledger_entries).where(_columns.id.in_(ids)))
+    release(connection, held)
     count(connection, [CountStep(entry, None) for entry in entries], now)
     _forget(connection, sorted({entry.fingerprint for entry in entries}))
     return len(entries)

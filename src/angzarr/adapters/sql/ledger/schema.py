@@ -46,6 +46,15 @@ LEDGER: Final = Schema(
     away=LedgerUnavailable,
 )
 
+#: Holds on bodies that letters had and that are to end (`released_payloads`).
+ledger_released_payloads = Table(
+    "ledger_released_payloads",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("uri", Text, nullable=False),
+    Column("holder", Text, nullable=False),
+)
+
 #: What was seen of each subject and said of it; `state` is the watch as JSON.
 ledger_alert_watches = Table(
     "ledger_alert_watches",

@@ -19,6 +19,7 @@ from angzarr.adapters.sql.ledger.counts import count
 from angzarr.adapters.sql.ledger.database import LedgerDatabase, prune
 from angzarr.adapters.sql.ledger.fact_outbox import put_facts
 from angzarr.adapters.sql.ledger.job_rows import order_sizes, read_orders, save_orders
+from angzarr.adapters.sql.ledger.letter_holds import LetterHold, holds_of, release
 from angzarr.adapters.sql.ledger.queries import (
     count_all,
     lock_due,
@@ -57,6 +58,8 @@ from angzarr.analysis.ledger.ledger import (
     read_cursor,
 )
 from angzarr.clock import Clock, SystemClock
+from angzarr.dead_letters.holding_queue import payload_hold
+from angzarr.dead_letters.letter import DeadLetter
 from angzarr.facts.act import act_origin
 
 
@@ -141,10 +144,17 @@ def _write(connection: Connection, filing: FilingPlan, steps: Sequence[CountStep
     save_entries(connection, [(before, after) for before, after, _ in steps if before and after])
     append_lines(connection, filing.lines)
     put_facts(connection, facts_of_changes(filing.acts, act_origin()))
+    gone = [
+        LetterHold(entry_id, hold)
+        for entry_id, failure in filing.passed_over
+        if isinstance(failure, DeadLetter) and (hold := payload_hold(failure))
+    ]
     if replaced := filing.replaced():
+        gone += holds_of(connection, replaced)
         old = ledger_letters.c.entry_id.in_(replaced)
         connection.execute(delete(ledger_letters).where(old))
     insert_rows(connection, ledger_letters, [letter_row(*one) for one in filing.kept.items()])
+    release(connection, gone)
 
 
 def _known_letters(

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Row,
     String,
     Table,
+    Text,
     UniqueConstraint,
     event,
     text,
@@ -35,13 +36,14 @@ from angzarr.analysis.ledger.failure import Failure, Unreadable
 from angzarr.analysis.ledger.group import Group, GroupStatus
 from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import decode, encode, raw_letter
+from angzarr.dead_letters.holding_queue import payload_hold
 from angzarr.errors import DecodeError
 from angzarr.runtime.failures import is_machine_fault
 
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0019"
+HEAD: Final = "0020"
 
 #: What an entry's status is as long as there is still something to do (`entry.OPEN`). Spelt out:
 #: a database uses a partial index only where it sees that the condition holds.
@@ -146,6 +148,9 @@ ledger_letters = Table(
     Column("problem", ValidText),
     a_text("domain"),
     a_time("received_at"),
+    # Its hold on its body in a payload store, if it has one there.
+    Column("payload_uri", Text),
+    Column("payload_holder", Text),
 )
 
 # A letter is larger, as a rule, than the 2 KB from which on PostgreSQL compresses.
@@ -275,9 +280,11 @@ def letter_row(entry_id: str, failure: Failure) -> dict[str, Any]:
     if isinstance(failure, Unreadable):
         body, content_type = encode(failure.as_raw_letter())
         problem, received_at = failure.problem, failure.received_at
+        hold = None
     else:
         body, content_type = encode(failure)
         problem, received_at = None, failure.sent_to_dlq_at
+        hold = payload_hold(failure)
     return {
         "entry_id": entry_id,
         "body": body,
@@ -285,6 +292,8 @@ def letter_row(entry_id: str, failure: Failure) -> dict[str, Any]:
         "problem": problem,
         "domain": failure.domain,
         "received_at": received_at,
+        "payload_uri": hold and hold.uri,
+        "payload_holder": hold and hold.holder,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -15,10 +16,15 @@ from angzarr.adapters.celery.publish.body_offloader import (
     safe_size,
 )
 from angzarr.adapters.celery.worker.stored_bodies import read_stored
-from angzarr.errors import PayloadStoreUnavailable
-from angzarr.events.event import digest
-from angzarr.events.headers import PAYLOAD
+from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
+from angzarr.delivery.delivery import read
+from angzarr.errors import PayloadStoreUnavailable, StoreUnavailable
+from angzarr.events.event import Event, Message, digest
+from angzarr.events.headers import PAYLOAD, REPLAY, to_headers
 from angzarr.payloads.claim_check import ARGUMENT, HEADER, check_in
+from angzarr.payloads.collector import PayloadState
+from angzarr.payloads.holders import BodyRegistration, holding, message_holder
+from angzarr.resilience.idempotency import key_for
 from angzarr.runtime.json_bounds import Bounds
 from memory_payloads import MemoryPayloadStore
 
@@ -31,11 +37,11 @@ class CountingStore(MemoryPayloadStore):
         super().__init__()
         self.puts, self.away = 0, False
 
-    def put(self, payload):
+    def put(self, payload, name=None):
         if self.away:
             raise PayloadStoreUnavailable("the payload store is away")
         self.puts += 1
-        return super().put(payload)
+        return super().put(payload, name)
 
 
 class Sent:
@@ -191,3 +197,107 @@ def test_the_safe_size_of_each_broker_is_below_its_limit():
     assert safe_size("sqs://localhost:4566") * 4 / 3 < 2**20 - 2**16
     assert safe_size("amqps://u:p@host/vhost") < 16 * 2**20
     assert safe_size("redis://localhost") == safe_size("memory://") == 2**20
+
+
+# -- who holds a body ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def holders():
+    return MemoryPayloadHolders()
+
+
+@pytest.fixture
+def registering(store, holders):
+    return BodyOffloader(store, 100, BodyRegistration(lambda: holders), monotonic=lambda: 0.0)
+
+
+def held(holders):
+    """Who holds which body, by its URI."""
+    found = holders.find(PayloadState.HELD, timedelta(0), limit=99)
+    return {one.uri: holders.holders_of(one.uri) for one in found}
+
+
+def test_a_body_is_held_by_its_message_before_it_is_put(registering, holders, store):
+    seen = []
+    put = MemoryPayloadStore.put
+
+    def spy(payload, name=None):
+        reference = put(
+            store, payload, lambda *asked: seen.append(dict(store.payloads)) or name(*asked)
+        )
+        seen.append(held(holders))
+        return reference
+
+    store.put = spy
+    sent = publish(registering, "x" * 500, headers={"task": "t", "id": "1", REPLAY: 2})
+    check = check_in(sent.headers)
+    holder = message_holder(key_for("t", "1"), 2, check.digest)
+    assert seen == [{}, {check.reference.uri: {holder}}]
+    assert check.hold(key_for("t", "1"), 2) == (check.reference.uri, holder)
+    assert store.fetch(check.reference)
+
+
+def test_the_holder_is_the_one_that_the_delivery_releases(registering, holders):
+    headers = {"task": "app.t", "id": "1", **to_headers(Event(id="e:1", type="x", data=None))}
+    sent = publish(registering, "x" * 500, headers=headers)
+    message = Message(
+        body=sent.body, content_type="application/json", content_encoding="utf-8",
+        headers=sent.headers, queue="q",
+    )  # fmt: skip
+    delivery = read(message, args=[], kwargs={}, token="t", owner="o")
+    assert delivery.hold is not None
+    assert held(holders) == {delivery.hold.uri: {delivery.hold.holder}}
+
+
+def test_one_body_for_several_handlers_is_held_by_each(registering, holders, store):
+    for task in ("a", "b", "c"):
+        publish(registering, "x" * 500, headers={"task": task, "id": "1"})
+    assert store.puts == 1
+    assert [len(one) for one in held(holders).values()] == [3]
+
+
+def test_a_body_that_was_condemned_meanwhile_is_put_again(registering, holders, store):
+    first = check_in(publish(registering, "x" * 500).headers).reference
+    holders.condemn([first.uri], PayloadState.HELD, timedelta(0))
+    store.delete(first.uri)
+    second = check_in(publish(registering, "x" * 500).headers).reference
+    assert (second.uri != first.uri, second.sha256 == first.sha256) == (True, True)
+    assert store.fetch(second)
+    assert list(held(holders)) == [second.uri]
+
+
+def test_a_copy_registers_nothing(registering, holders):
+    sent = publish(registering, "x" * 500)
+    before = held(holders)
+    channel = Sent()
+    producer = OffloadingProducer(channel, auto_declare=False, offloader=registering)
+    producer.publish(
+        sent.body + b" " * 500, headers=dict(sent.headers), routing_key="q",
+        content_type="application/json", content_encoding="utf-8",
+    )  # fmt: skip
+    assert check_in(channel.messages[0].headers) == check_in(sent.headers)
+    assert held(holders) == before
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("redis is away"), RuntimeError("NOPERM")])
+def test_a_register_that_is_away_costs_no_message_and_is_said_once(store, holders, caplog, error):
+    def away():
+        raise error
+
+    now = [0.0]
+    offloader = BodyOffloader(store, 100, BodyRegistration(away), monotonic=lambda: now[0])
+    for number in range(3):
+        now[0] += 6.0
+        check = check_in(
+            publish(offloader, "x" * 500, headers={"task": "t", "id": str(number)}).headers
+        )
+        assert store.fetch(check.reference)
+        assert check.hold("k", 0) is None, "it is kept for ever"
+    assert [one.split(":")[0] for one in caplog.messages] == ["payload_not_registered"]
+
+
+def test_an_address_that_no_register_takes_is_not_registered(holders):
+    assert holding(holders, "me")("s3://b/" + "x" * 2000, 1) == "s3://b/" + "x" * 2000
+    assert holding(holders, "me")("s3://b/\x07", 1) == "s3://b/\x07"
+    assert held(holders) == {}

@@ -36,7 +36,7 @@ from angzarr.adapters.celery.claim_batch import BatchedClaim, LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, Envelope, delivery_of
 from angzarr.adapters.celery.worker.request import AngzarrRequest
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.settle import LeftCompletion
+from angzarr.delivery.completions import LeftCompletion
 from angzarr.errors import GivenBack, Postpone, StoreUnavailable
 from angzarr.resilience.idempotency import Claim, Claimed, Complete, Fail, Release, Wait
 from polling import wait_until

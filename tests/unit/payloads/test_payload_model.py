@@ -1,0 +1,126 @@
+"""Random histories with crashes: no body is deleted that anything needs, and few are left over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
+from angzarr.dead_letters.holding_queue import HoldingQueue
+from angzarr.delivery import settle
+from angzarr.payloads import holders
+from angzarr.payloads.collector import PayloadState
+from payload_model import parts, world
+from payload_model.runs import run
+
+HISTORIES = 1000
+
+
+def test_no_needed_body_is_deleted_in_a_thousand_histories():
+    kills = deleted = 0
+    for seed in range(HISTORIES):
+        account = run(seed)
+        assert account.wrong == [], f"history {seed}"
+        assert all(account.left.values()), "what is left over is what a crash left held"
+        kills, deleted = kills + account.kills, deleted + account.deleted
+    assert (kills > HISTORIES, deleted > HISTORIES) == (True, True), "something happened in them"
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_without_a_crash_no_body_is_left_over(seed):
+    """Unless an event was published again while a later copy of it waited."""
+    account = run(10_000 + seed, rate=0.0)
+    assert (account.wrong, account.unexplained) == ([], {})
+
+
+# -- the model notices what is broken --------------------------------------------------------------
+
+
+def a_name_is_used_again(monkeypatch):
+    hold = MemoryPayloadHolders.hold
+
+    def again(self, address, size, holder, *, fresh):
+        return hold(self, address, size, holder, fresh=f"{address}-{'0' * 16}")
+
+    monkeypatch.setattr(MemoryPayloadHolders, "hold", again)
+
+
+def a_body_is_condemned_without_a_look(monkeypatch):
+    def condemn(self, uris, _state, _span):
+        there = [uri for uri in uris if uri in self._by_uri]
+        for uri in there:
+            self._by_uri[uri].state = PayloadState.CONDEMNED
+            self._current.pop(holders.address_of(uri), None)
+        return there
+
+    monkeypatch.setattr(MemoryPayloadHolders, "condemn", condemn)
+
+
+def a_condemned_body_may_be_joined(monkeypatch):
+    def join(self, uri, holder):
+        found = self._by_uri.get(uri)
+        if found is not None:
+            found.holders.add(holder)
+        return found is not None
+
+    monkeypatch.setattr(MemoryPayloadHolders, "_join", join)
+
+
+def a_letter_holds_nothing(monkeypatch):
+    monkeypatch.setattr(HoldingQueue, "_join", lambda _self, _holds: "")
+
+
+def a_letter_that_replaces_itself_lets_go(monkeypatch):
+    monkeypatch.setattr(
+        parts, "payload_hold", lambda letter, real=parts.payload_hold: Odd.of(real(letter))
+    )
+
+
+class Odd(holders.PayloadHold):
+    """A hold that is another one than itself."""
+
+    @classmethod
+    def of(cls, hold):
+        return None if hold is None else cls(*hold)
+
+    __hash__ = None
+
+    def __ne__(self, _other):
+        return True
+
+
+def a_wait_releases_the_body(monkeypatch):
+    come_back = settle.Settler._come_back
+
+    def released(self, delivery, *args, releases=None, **options):
+        return come_back(self, delivery, *args, releases=delivery.hold, **options)
+
+    monkeypatch.setattr(settle.Settler, "_come_back", released)
+
+
+def a_copy_with_the_same_body_loses_it(monkeypatch):
+    monkeypatch.setattr(settle, "left_behind", lambda delivery, _body: delivery.hold)
+
+
+def a_body_has_no_grace(monkeypatch):
+    monkeypatch.setattr(world, "GRACE", world.GRACE * 0)
+
+
+BROKEN: list[Callable[[Any], None]] = [
+    a_name_is_used_again,
+    a_body_is_condemned_without_a_look,
+    a_condemned_body_may_be_joined,
+    a_letter_holds_nothing,
+    a_letter_that_replaces_itself_lets_go,
+    a_wait_releases_the_body,
+    a_copy_with_the_same_body_loses_it,
+    a_body_has_no_grace,
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda one: one.__name__)
+def test_the_model_notices(monkeypatch, broken):
+    broken(monkeypatch)
+    assert any(run(seed).wrong for seed in range(HISTORIES))
