@@ -12,7 +12,7 @@ from tests.contracts.fact_outbox import claimed, texts
 from tests.contracts.idempotency import fresh
 
 from angzarr.payloads.collector import PayloadCount, PayloadState
-from angzarr.payloads.holders import PayloadHold, holding
+from angzarr.payloads.holders import PayloadHold, address_of, holding
 from angzarr.resilience.idempotency import (
     Claim,
     ClaimEnd,
@@ -214,7 +214,8 @@ class PayloadHoldersContract:
             thread.join()
         found = holders.find(HELD, NOW, limit=100)
         assert sum(one.holders for one in found) == 32
-        assert holders.count()[HELD] == (2, 20)
+        # Two who register one content first, at once, may each have a URI: both are looked after.
+        assert {address_of(one.uri) for one in found} == {"s3://b/aa/0", "s3://b/aa/1"}
 
     # -- with the claims -----------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ from angzarr.events import headers as names
 from angzarr.events.event import Message
 from angzarr.payloads.claim_check import check_in
 from angzarr.payloads.collector import CollectionTerms, PayloadCollector, PayloadState
-from angzarr.payloads.holders import BodyRegistration
+from angzarr.payloads.holders import BodyRegistration, PayloadHold
 from angzarr.resilience.idempotency import (
     FIRST,
     RECORD_LIFE,
@@ -102,6 +102,8 @@ class World:
         self.beside: Callable[[], None] | None = None
         #: The position of each event's latest copy.
         self.ahead: dict[str, Position] = {}
+        #: The hold of the copy that was published last.
+        self.copied: PayloadHold | None = None
         #: Holders whose event goes on with another body.
         self.edited: set[str] = set()
         #: Letters, and their bodies, of duplicates that came when their event had long ended.
@@ -171,7 +173,9 @@ class World:
             headers, body = dict(message.headers), message.body
             if len(body) > self.offloader.most:
                 body = self.offloader.offloaded(body, "application/json", headers)
-            self._send(replace(message, body=body, headers=headers), due_at)
+            copy = replace(message, body=body, headers=headers)
+            self.copied = self._read(copy).hold
+            self._send(copy, due_at)
 
     # -- delivering ----------------------------------------------------------------------------
 
@@ -254,7 +258,7 @@ class World:
                 self.ledger.entries[event].closed = True
         elif isinstance(ending, Wait):
             self.ahead[event] = max(ending.position, self.ahead.get(event, FIRST))
-            if ending.releases is not None:
+            if ending.releases is not None and ending.releases != self.copied:
                 self.edited.add(ending.releases.holder)
         elif isinstance(ending, Fail):
             record = self.claims._read(key)

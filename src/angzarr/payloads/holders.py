@@ -52,7 +52,8 @@ class PayloadHolders(Protocol):
 
         It is the URI that this content has already, unless that was condemned, else *fresh*:
         *address*, ``-`` and 16 hexadecimal digits. *address* is the URI that its SHA-256 alone
-        would give it, *size* its bytes.
+        would give it, *size* its bytes. Two who register one content first, at once, may get two
+        URIs, both of which are looked after.
         """
 
     def join(self, holds: Sequence[PayloadHold], /) -> list[bool]:

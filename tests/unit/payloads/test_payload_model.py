@@ -12,7 +12,6 @@ from angzarr.dead_letters.holding_queue import HoldingQueue
 from angzarr.delivery import settle
 from angzarr.payloads import holders
 from angzarr.payloads.collector import PayloadState
-from payload_model import parts, world
 from payload_model.runs import run
 
 HISTORIES = 1000
@@ -72,25 +71,6 @@ def a_letter_holds_nothing(monkeypatch):
     monkeypatch.setattr(HoldingQueue, "_join", lambda _self, _holds: "")
 
 
-def a_letter_that_replaces_itself_lets_go(monkeypatch):
-    monkeypatch.setattr(
-        parts, "payload_hold", lambda letter, real=parts.payload_hold: Odd.of(real(letter))
-    )
-
-
-class Odd(holders.PayloadHold):
-    """A hold that is another one than itself."""
-
-    @classmethod
-    def of(cls, hold):
-        return None if hold is None else cls(*hold)
-
-    __hash__ = None
-
-    def __ne__(self, _other):
-        return True
-
-
 def a_wait_releases_the_body(monkeypatch):
     come_back = settle.Settler._come_back
 
@@ -104,19 +84,13 @@ def a_copy_with_the_same_body_loses_it(monkeypatch):
     monkeypatch.setattr(settle, "left_behind", lambda delivery, _body: delivery.hold)
 
 
-def a_body_has_no_grace(monkeypatch):
-    monkeypatch.setattr(world, "GRACE", world.GRACE * 0)
-
-
 BROKEN: list[Callable[[Any], None]] = [
     a_name_is_used_again,
     a_body_is_condemned_without_a_look,
     a_condemned_body_may_be_joined,
     a_letter_holds_nothing,
-    a_letter_that_replaces_itself_lets_go,
     a_wait_releases_the_body,
     a_copy_with_the_same_body_loses_it,
-    a_body_has_no_grace,
 ]
 
 
