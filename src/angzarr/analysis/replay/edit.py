@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from angzarr.dead_letters.letter import DeadLetter, Refusal
 from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURES
-from angzarr.dead_letters.protection import SEALED
 from angzarr.dead_letters.redaction import REPRS
 from angzarr.events import headers as names
+from angzarr.payloads.body_sealer import SEALED
 from angzarr.payloads.claim_check import without_check
 from angzarr.runtime.json_bounds import Bounds, TooMuch
 from angzarr.runtime.strict_json import read_strictly

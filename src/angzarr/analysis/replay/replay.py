@@ -331,6 +331,9 @@ class Replayer:
             return failure
         try:
             body = self.payloads.fetch(failure.payload)
+            if failure.payload.is_sealed:  # the message names it: it is young again, and as it was
+                self.payloads.put(body)
+                return replace(failure, payload=None)
         except PayloadTooLarge as error:
             return Refusal(f"{error}: {too_large}")
         except (PayloadGone, PayloadCorrupt) as error:
