@@ -20,6 +20,7 @@ from angzarr.dead_letters.letter import DeadLetter, Distrusted, Refusal
 from angzarr.dead_letters.metadata import SIGNATURES
 from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, Receipt, put_raw
 from angzarr.dead_letters.redaction import Redaction, hides, without_reprs
+from angzarr.dead_letters.sealed_letters import body_key
 from angzarr.dead_letters.signing import Signatures, SignatureVerdict, Trust
 from angzarr.dead_letters.task_message import read_message, write_message
 from angzarr.events.event import Event, Message
@@ -227,6 +228,8 @@ class Clearance:
         if is_sealed(letter):
             key = key_id(letter)
             told["sealed"] = f"key {key}" if key else "yes"
+        if key := body_key(letter):
+            told["encrypted"] = f"key {key}"
         return told
 
     def _passes(self, verdict: SignatureVerdict) -> bool:

@@ -132,7 +132,7 @@ class Compensator:
         task = self.compensations.of(entry.handler_name)
         if not task:
             return Refusal(no_compensation(entry.handler_name))
-        letter = self.replayer.sendable(failure, too_large=_AT_A_TERMINAL)
+        letter = self.replayer.opened(failure, too_large=_AT_A_TERMINAL)
         if isinstance(letter, Refusal):
             return letter
         call = call_of(letter, task)

@@ -80,6 +80,11 @@ def seen_differences(
     return tuple(seen)
 
 
+def encrypted_differences(changes: Iterable[Difference]) -> tuple[Difference, ...]:
+    """The places of *changes*, without the values: those are encrypted wherever they are kept."""
+    return tuple(Difference(one.pointer, SEALED, SEALED) for one in changes)
+
+
 def is_cut(changes: Iterable[Difference]) -> bool:
     """True if something of *changes* was left out or cut."""
     return any(text.startswith(_CUT) or text.endswith(_CUT) for one in changes for text in one)

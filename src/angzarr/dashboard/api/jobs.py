@@ -40,6 +40,7 @@ from angzarr.dashboard.paging import cursor_after, next_link, sealed, seen, seen
 from angzarr.dashboard.preconditions import job_as_seen, see_job
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import item_page, job_of
+from angzarr.settings.dashboard import Role
 
 see = seeing("jobs")
 act = acting("jobs")
@@ -63,11 +64,13 @@ def list_jobs(
 
 
 @see.get("/jobs/{job_id}", response_model=JobDetailShape, responses=_NONE)
-def show_job(services: ServicesHere, job_id: JobId) -> Response:
+def show_job(caller: CallerHere, services: ServicesHere, job_id: JobId) -> Response:
     """Return one job, how far it is, and what happened to it."""
     job = job_of(services, job_id)
     refused = services.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN)
     edit = review(services.editor, services.jobs, job)
+    if edit and not caller.role.covers(Role.OPERATOR):
+        edit = edit.for_viewers()
     told = job_detail_json(job, services.jobs.job_history(job_id), refused, edit)
     return answer(told, headers={"ETag": tag_of(job.revision, edit.mark if edit else "")})
 

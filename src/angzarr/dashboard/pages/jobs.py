@@ -63,6 +63,8 @@ def show_job(request: Request, services: ServicesHere, job_id: JobId) -> Respons
     """Show one job and how far it is."""
     job = job_of(services, job_id)
     edit = review(services.editor, services.jobs, job)
+    if edit and not caller_of(request).role.covers(Role.OPERATOR):
+        edit = edit.for_viewers()
     return render(
         request,
         "job.html",

@@ -17,7 +17,7 @@ from typing import Any, Final
 from kombu import Producer
 
 from angzarr.adapters.celery.worker.json_bodies import loads
-from angzarr.errors import UnserializableEvent
+from angzarr.errors import DecodeError, UnserializableEvent
 from angzarr.events.event import Message, digest
 from angzarr.events.headers import TENANT_ID, event_id_of
 from angzarr.payloads.body_sealer import SEALED, BodySealer
@@ -25,10 +25,11 @@ from angzarr.payloads.claim_check import (
     ARGUMENT,
     HEADER,
     ClaimCheck,
+    check_in,
     inline_reference,
     write_check,
 )
-from angzarr.payloads.sealed_message import STORED_BODY, sealed_body, sealed_size
+from angzarr.payloads.sealed_message import STORED_BODY, find_sealed, sealed_body, sealed_size
 from angzarr.payloads.store import SEALED_ENCODING, PayloadStore, sha256_of
 
 #: Bytes of the largest body that every broker takes, by the scheme of its URL.
@@ -95,7 +96,9 @@ class BodyOffloader:
         It is *body* itself where nothing can be stored: what is not a task of protocol 2 in JSON,
         and what stands for a stored body already. Raises PayloadStoreUnavailable: nothing was sent.
         """
-        if HEADER in headers or not headers.get("task") or content_type != _JSON:
+        if HEADER in headers:
+            return body if len(body) <= self.most else self._moved(body, headers)
+        if not headers.get("task") or content_type != _JSON:
             return body
         if self.sealer is not None:
             return self._sealed(body, headers, self.sealer)
@@ -154,6 +157,25 @@ class BodyOffloader:
         headers[HEADER] = made.check
         headers |= {name: SEALED for name in _REPRS if headers.get(name)}
         return made.body
+
+    def _moved(self, body: bytes, headers: dict[str, Any]) -> bytes:
+        """The body to send in place of *body*, which is sealed in its message: it is stored.
+
+        So goes what another broker took, or what a person's edit made larger.
+        """
+        sealed = find_sealed(body)
+        if sealed is None or self.store is None:
+            return body
+        try:
+            check = check_in(headers)
+        except DecodeError:  # who receives it judges it
+            return body
+        if check is None or not check.is_inline:
+            return body
+        size = check.reference.unpacked_size
+        place = replace(self.store.put(sealed), encoding=SEALED_ENCODING, unpacked_size=size)
+        headers[HEADER] = write_check(replace(check, reference=place))
+        return STORED_BODY
 
     def _put_sealed(
         self, sealed: bytes, name: str, told: str, *, key: str, size: int, embed: Any
