@@ -36,14 +36,12 @@ from angzarr.analysis.worker.due_entries import DueEntries
 from angzarr.analysis.worker.intake import Handover, Intake, ReplayResults
 from angzarr.analysis.worker.worker import AnalysisHealth, AnalysisWorker
 from angzarr.clock import SystemClock
-from angzarr.dead_letters.sealed_letters import SealedLetters
 from angzarr.errors import ConfigurationError, Unavailable
 from angzarr.facts.act import ActOrigin, acting_from
 from angzarr.fleet import running_releases
 from angzarr.maintenance.retention import Pruning
 from angzarr.payloads.store import PayloadReadLimit
 from angzarr.settings.base import HealthSettings
-from angzarr.wiring import payloads as payload_wiring
 from angzarr.wiring.operations import Operations
 from angzarr.wiring.telemetry import open_health
 
@@ -229,10 +227,7 @@ def open_replayer(ops: Operations, doors: ExitStack, *, shows: bool = True) -> R
         clock=SystemClock(),
         answer_deadline=ops.settings.analysis.answer_deadline,
         payloads=payloads,
-        bodies=SealedLetters(
-            sealer=payload_wiring.open_sealer(ops.settings),
-            most=ops.settings.message.most_unpacked,
-        ),
+        bodies=ops.sealed_letters(),
     )
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from angzarr.dead_letters.sealed_letters import SealedLetters
 from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.payloads.body_sealer import BodyKeys, BodySealer
 from angzarr.payloads.packed_store import PackedStore, Packing
@@ -95,6 +96,11 @@ def open_sealer(settings: Settings) -> BodySealer | None:
         packing=None if given.url is None else _packing(settings),
         known=packings(),
     )
+
+
+def open_sealed_letters(settings: Settings) -> SealedLetters:
+    """What opens letters whose body is encrypted, with the keys of this app, if any."""
+    return SealedLetters(sealer=open_sealer(settings), most=settings.message.most_unpacked)
 
 
 def _packing(settings: Settings) -> Packing | None:
