@@ -37,8 +37,8 @@ class NotOpened(Exception):
 class BodyCipher(Protocol):
     """Encrypts and authenticates; no error shows a key."""
 
-    def encrypt(self, key: bytes, plain: bytes, context: bytes, /) -> bytes:
-        """*plain*, encrypted and bound to *context*; other bytes each time."""
+    def encrypt(self, key: bytes, plain: bytes, context: bytes, /, *, head: bytes = b"") -> bytes:
+        """*head*, and *plain* encrypted and bound to *context*; other bytes each time."""
 
     def decrypt(self, key: bytes, sealed: memoryview, context: bytes, /) -> bytes:
         """What was encrypted with *key* and bound to *context*; raises NotOpened."""
@@ -95,7 +95,8 @@ class BodySealer:
             if is_worth_it(smaller, body):
                 name, packed = self.packing.name, smaller
         line = f"angzarr-sealed/1 {key} {name}\n".encode()
-        return line + self.cipher.encrypt(self.keys.keys[key], packed, _context(line, event_id))
+        context = _context(line, event_id)
+        return self.cipher.encrypt(self.keys.keys[key], packed, context, head=line)
 
     def open(self, sealed: bytes, event_id: str, size: int) -> bytes:
         """The body of *size* bytes that was sealed for the event *event_id*.

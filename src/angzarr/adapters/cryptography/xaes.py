@@ -33,10 +33,11 @@ class XaesCipher:
     def __init__(self, random: Callable[[int], bytes] = os.urandom) -> None:
         self._random = random
 
-    def encrypt(self, key: bytes, plain: bytes, context: bytes, /) -> bytes:
-        """*plain*, encrypted and bound to *context*; other bytes each time."""
+    def encrypt(self, key: bytes, plain: bytes, context: bytes, /, *, head: bytes = b"") -> bytes:
+        """*head*, and *plain* encrypted and bound to *context*; other bytes each time."""
         nonce = self._random(NONCE_BYTES)
-        return nonce + _message_cipher(key, nonce).encrypt(nonce[_HALF:], plain, context)
+        encrypted = _message_cipher(key, nonce).encrypt(nonce[_HALF:], plain, context)
+        return b"".join((head, nonce, encrypted))  # copied once: it may be large
 
     def decrypt(self, key: bytes, sealed: memoryview, context: bytes, /) -> bytes:
         """What was encrypted with *key* and bound to *context*; raises NotOpened."""
