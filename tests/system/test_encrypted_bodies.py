@@ -121,6 +121,22 @@ def test_a_message_on_the_broker_shows_its_names_and_not_its_data(site):
     assert check_in(message.headers).key == "k1"
 
 
+@pytest.mark.parametrize(
+    "site", [("redis", {"ANGZARR_PAYLOADS__ENCRYPT": "stored"})], indirect=True
+)
+def test_what_goes_to_the_store_alone_may_be_encrypted(site, tmp_path):
+    thing = site.module.Thing
+    site.app.publish(thing(n=1, filler=LARGE, fate="login"), root="r")
+    site.app.publish(thing(n=2, filler="small"), root="r")
+    (stored,) = [one for one in (tmp_path / "bodies").rglob("*") if one.is_file()]
+    assert stored.read_bytes().startswith(b"angzarr-sealed/1 k1 ")
+    assert CANARY.encode() not in stored.read_bytes()
+    with site.worker(pool="solo"):
+        site.wait_ran("login")
+        site.wait_ran("handled")
+    assert [one["filler"] for one in site.ran("login")] == [LARGE]
+
+
 @pytest.mark.parametrize("filler", [CANARY, LARGE])
 @pytest.mark.parametrize("site", [("amqp", {}), ("sqs", {})], indirect=True)
 def test_a_key_is_rotated_between_publish_and_receipt_and_an_old_one_opens_later(site, filler):

@@ -132,10 +132,13 @@ class Compensator:
         task = self.compensations.of(entry.handler_name)
         if not task:
             return Refusal(no_compensation(entry.handler_name))
-        letter = self.replayer.opened(failure, too_large=_AT_A_TERMINAL)
+        letter = self.replayer.sendable(failure, too_large=_AT_A_TERMINAL)
         if isinstance(letter, Refusal):
             return letter
-        call = call_of(letter, task)
+        opened = self.replayer.unsealed(letter, _AT_A_TERMINAL)
+        if isinstance(opened, Refusal):
+            return opened
+        call = call_of(opened, task)
         return call if isinstance(call, Refusal) else _Plan(call, letter)
 
 

@@ -336,8 +336,10 @@ class Replayer:
     def opened(self, failure: Failure, *, too_large: str = _REPLAYED) -> DeadLetter | Refusal:
         """The letter with its body, whatever encrypts it, or why it cannot be had here."""
         letter = self.sendable(failure, too_large=too_large)
-        if isinstance(letter, Refusal):
-            return letter
+        return letter if isinstance(letter, Refusal) else self.unsealed(letter, too_large)
+
+    def unsealed(self, letter: DeadLetter, too_large: str = _REPLAYED) -> DeadLetter | Refusal:
+        """*letter*, which is sendable, with the body that came encrypted opened; or why not."""
         try:
             return self.bodies.opened(letter, self.payloads)
         except PayloadTooLarge as error:

@@ -11,6 +11,7 @@ from tests.unit.analysis.replay.test_edit import Site
 
 from angzarr.adapters.celery.publish.body_offloader import BodyOffloader
 from angzarr.adapters.cryptography.xaes import XaesCipher
+from angzarr.analysis.replay.compensation import Compensator
 from angzarr.analysis.replay.editor import Draft
 from angzarr.analysis.replay.job_view import EditReview
 from angzarr.dead_letters.letter import Refusal
@@ -165,3 +166,18 @@ def test_an_edit_that_became_too_large_for_its_message_is_stored_as_it_is_sent()
     headers = dict(small.headers)
     sent = BodyOffloader(site.payloads, 1000).offloaded(small.body, "application/json", headers)
     assert sent is small.body
+
+
+class Undoings:
+    def of(self, _handler):
+        return "orders.undo"
+
+
+def test_a_compensation_is_given_the_opened_data_and_the_skip_goes_as_it_came(over):
+    site = EncryptedSite(over, "k1")
+    compensator = Compensator(ledger=site.ledger, replayer=site.replayer, compensations=Undoings())
+    plan = compensator._plan(site.entry, site.failure)
+    assert plan.call.args == ({"card": CANARY},)
+    assert CANARY not in repr(plan.letter)
+    without = replace(compensator, replayer=EncryptedSite(over).replayer)
+    assert "encrypted with the key 'k1'" in without._plan(site.entry, site.failure)
