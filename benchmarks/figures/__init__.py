@@ -5,6 +5,7 @@ from __future__ import annotations
 from figures import (
     analysis,
     batches,
+    body_sealing,
     breaker_admit,
     chaos,
     chart,
@@ -53,6 +54,7 @@ FIGURES = {
         *outages.FIGURES,
         *throughput.FIGURES,
         *batches.FIGURES,
+        *body_sealing.FIGURES,
         *peers.FIGURES,
         *coroutines.FIGURES,
         *worker_costs.FIGURES,

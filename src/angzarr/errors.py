@@ -35,6 +35,7 @@ AngzarrError
 ├── PayloadGone                     not in the payload store: in vain however often it is fetched
 │   └── PayloadElsewhere            its reference leads out of the store: nothing was read
 ├── PayloadCorrupt                  not of the size or SHA-256 that its reference names; the same
+├── PayloadKeyMissing               encrypted with a key that this app does not have
 ├── PayloadTooLarge                 not opened for people; a worker takes it
 ├── InvalidCost                     an amount, a currency or units that no report could add up
 ├── WebhookError                    a receiver did not take what was posted to it
@@ -292,6 +293,10 @@ class PayloadElsewhere(PayloadGone):
 
 class PayloadCorrupt(AngzarrError):
     """A payload that is not what its reference names: fetching it again is in vain."""
+
+
+class PayloadKeyMissing(AngzarrError):
+    """A payload that is encrypted with a key which this app does not have."""
 
 
 class PayloadTooLarge(AngzarrError):

@@ -260,6 +260,10 @@ SECRET = "hunter2-never-shown"
         ),
         ({"config__dlq__signing_keys": {"k1": SECRET}}, "ANGZARR_DLQ__SIGNING_KEYS"),
         ({"config__dlq__encryption_keys": {"k1": SECRET}}, "ANGZARR_DLQ__ENCRYPTION_KEYS"),
+        (
+            {"config__payloads__encryption_keys": {"k1": SECRET}},
+            "ANGZARR_PAYLOADS__ENCRYPTION_KEYS",
+        ),
         ({"config__dashboard": {"session_key": SECRET}}, "ANGZARR_DASHBOARD__SESSION_KEY"),
         (
             {"config__analysis": {"alerts": {"webhooks": {"a": {"secrets": [SECRET]}}}}},

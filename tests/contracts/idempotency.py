@@ -377,6 +377,14 @@ class IdempotencyContract:
         assert ask(fingerprint="y") == Conflict()
         assert ask(fingerprint="x") == Claimed(starts=3)
 
+    def test_fingerprints_that_two_keys_made_tell_nothing_of_each_other(self, ask):
+        ask(fingerprint="k1:x")
+        assert ask(fingerprint="k2:y") == Claimed(starts=2)
+        assert ask(fingerprint="k2:z") == Conflict()
+        assert ask(fingerprint="y") == Claimed(starts=3), "nor one that none made"
+        assert ask(fingerprint="k2:y") == Claimed(starts=4)
+        assert ask(fingerprint="k2:y") == Claimed(starts=5)
+
     def test_fingerprint_that_comes_later_is_kept(self, ask):
         ask()
         ask(fingerprint="x")

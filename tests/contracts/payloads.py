@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 
+from angzarr.adapters.cryptography.xaes import XaesCipher
 from angzarr.errors import PayloadCorrupt, PayloadElsewhere, PayloadGone
-from angzarr.payloads.store import PayloadReference, PayloadStore, StorageKind, sha256_of
+from angzarr.payloads.body_sealer import BodyKeys, BodySealer
+from angzarr.payloads.packed_store import PackedStore
+from angzarr.payloads.store import (
+    SEALED_ENCODING,
+    PayloadReference,
+    PayloadStore,
+    StorageKind,
+    sha256_of,
+)
 
 BODY = b'[[{"order_id": "\xc3\xb6"}], {}, {}]\x00\xff'
 
@@ -204,6 +213,24 @@ class PayloadStoreContract(ABC):
     def test_an_empty_store_has_no_payloads(self, store: PayloadStore) -> None:
         store.delete(store.put(BODY).uri)
         assert list(store.find_all()) == []
+
+    def test_an_encrypted_body_is_stored_as_it_is_and_opened_for_its_event(
+        self, store: PayloadStore
+    ) -> None:
+        keys = BodyKeys(keys={"k1": b"k" * 32, "k2": b"j" * 32}, current="k1")
+        sealer = BodySealer(keys=keys, cipher=XaesCipher())
+        packed = PackedStore(store, most=10, known={})
+        for key in keys.keys:
+            place = packed.put(sealer.seal(BODY, "e1", key))
+            reference = replace(place, encoding=SEALED_ENCODING, unpacked_size=len(BODY))
+            found = packed.fetch(reference)
+            assert BODY not in found
+            assert sealer.open(found, "e1", len(BODY)) == BODY
+            with pytest.raises(PayloadCorrupt, match="another event"):
+                sealer.open(found, "e2", len(BODY))
+            self.overwrite(reference, found[:-1] + bytes([found[-1] ^ 1]))
+            with pytest.raises(PayloadCorrupt, match="is corrupt"):
+                packed.fetch(reference)
 
     def test_many_threads_may_put_and_fetch_the_same_at_once(self, store: PayloadStore) -> None:
         fetched: list[bytes] = []

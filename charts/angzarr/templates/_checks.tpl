@@ -68,7 +68,7 @@
 
 {{/* The variable of a setting: config.dlq.amqp_url → ANGZARR_DLQ__AMQP_URL, as far as it has one. */}}
 {{- define "angzarr.variable" -}}
-{{- $path := regexReplaceAll "^(dlq\\.(kafka_options|aws_options|signing_keys|encryption_keys)|analysis\\.alerts\\.webhooks)\\..*" (trimPrefix "config." .) "$1" -}}
+{{- $path := regexReplaceAll "^(dlq\\.(kafka_options|aws_options|signing_keys|encryption_keys)|analysis\\.alerts\\.webhooks|payloads\\.encryption_keys)\\..*" (trimPrefix "config." .) "$1" -}}
 ANGZARR_{{ $path | replace "." "__" | upper }}
 {{- end }}
 

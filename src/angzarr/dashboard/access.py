@@ -3,7 +3,7 @@
 Where the settings list no tokens, one is made at each start, as Jupyter does: only a person who can
 read what the process printed gets in. A session is a signed cookie that needs no store; each
 purpose (session, visit, form) has its own key. The log has a line for each login, wrong token and
-refusal; never a token.
+refusal, and for each time that encrypted data are shown; never a token.
 """
 
 from __future__ import annotations
@@ -295,7 +295,9 @@ _LONGEST: Final = 200
 PLACES: Final = 4096
 #: Bits of an address of IPv6 that are one customer's; he has all addresses behind them.
 _NETWORK: Final = 64
-_WELCOME: Final = frozenset({"login", "logout"})
+#: That data which came encrypted were shown.
+OPENED: Final = "opened"
+_WELCOME: Final = frozenset({"login", "logout", OPENED})
 #: A name of its own, so that people can keep these lines apart.
 _log = logging.getLogger(f"{__name__}_log")
 

@@ -75,9 +75,10 @@ class Mismatch(NamedTuple):
         }
 
 
-#: The errors of a body that is gone from its store, corrupt, or in no store of this app.
+#: The errors of a body that is gone from its store, corrupt, in no store of this app, or encrypted
+#: with a key that it does not have.
 PAYLOAD_LOST: Final = frozenset(
-    f"angzarr.errors.Payload{how}" for how in ("Gone", "Elsewhere", "Corrupt")
+    f"angzarr.errors.Payload{how}" for how in ("Gone", "Elsewhere", "Corrupt", "KeyMissing")
 )
 
 
@@ -104,7 +105,7 @@ class DeadLetter:
     message: Message
     event: Event | None = None
     #: Where the message's body is, if it is not here: then `message.body` is empty and `event`
-    #: has no data.
+    #: has no data. Beside a sealed payload the message is whole, and names it in its headers.
     payload: PayloadReference | None = None
     error_type: str = ""
     error_code: str = "UNKNOWN"
@@ -135,6 +136,11 @@ class DeadLetter:
     #: The canonical JSON that it was read from, if that says no more and no less; a changed copy
     #: has none. Its code sets it: `own_json`.
     canonical: bytes = field(default=b"", init=False, repr=False, compare=False)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if the body that a replay sends has to be fetched first."""
+        return self.payload is not None and not self.payload.is_sealed
 
     @property
     def lacks_payload(self) -> bool:

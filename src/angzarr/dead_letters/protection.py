@@ -20,16 +20,16 @@ from angzarr.dead_letters.letter import DeadLetter, Distrusted, Refusal
 from angzarr.dead_letters.metadata import SIGNATURES
 from angzarr.dead_letters.queue import DeadLetterQueue, RawLetter, Receipt, put_raw
 from angzarr.dead_letters.redaction import Redaction, hides, without_reprs
+from angzarr.dead_letters.sealed_letters import body_key
 from angzarr.dead_letters.signing import Signatures, SignatureVerdict, Trust
 from angzarr.dead_letters.task_message import read_message, write_message
 from angzarr.events.event import Event, Message
+from angzarr.payloads.body_sealer import SEALED
 from angzarr.runtime.failures import is_machine_fault
 from angzarr.wire.worker_pb2 import TaskMessage
 
 #: What the body of a sealed letter says it is: JWE (RFC 7516), compact, around a TaskMessage.
 SEALED_TYPE: Final = 'application/jose; messageType="angzarr.worker.TaskMessage"'
-#: What stands for an event's data where all of it is sealed.
-SEALED: Final = "[sealed]"
 
 
 class Cipher(Protocol):
@@ -193,7 +193,7 @@ class Clearance:
         if letter.envelope:  # with a task it is ours, and has more to say than this release knows
             return letter if letter.message.task else routed(letter, self.routes)
         if is_sealed(letter):  # a body that lies elsewhere is opened once it was fetched
-            return letter if letter.payload is not None else opened(letter, self.cipher)
+            return letter if letter.is_elsewhere else opened(letter, self.cipher)
         if hides(letter):
             return Refusal(
                 "values of its message were removed and no key was there to seal them:"
@@ -228,6 +228,8 @@ class Clearance:
         if is_sealed(letter):
             key = key_id(letter)
             told["sealed"] = f"key {key}" if key else "yes"
+        if key := body_key(letter):
+            told["encrypted"] = f"key {key}"
         return told
 
     def _passes(self, verdict: SignatureVerdict) -> bool:

@@ -18,6 +18,7 @@ from angzarr.dead_letters.masking import MARK, Words, masked, words_of
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURE
 from angzarr.events import headers as names
 from angzarr.events.event import Event, Message
+from angzarr.payloads.sealed_message import is_sealed_body
 
 #: What is left of each pattern after the steps taken so far; `()` where one is complete.
 Rests: TypeAlias = frozenset[tuple[str, ...]]
@@ -221,7 +222,7 @@ class Redaction:
     def _message(self, letter: DeadLetter, found: Concealment) -> tuple[Message, Event | None]:
         message, event = letter.message, letter.event
         body = self._body(message, found)
-        if event is not None:
+        if event is not None and not is_sealed_body(message.body):
             event = _with_data(event, self._data(event.data, message, found))
         headers = self._headers(message.headers, found)
         if body is not message.body or event is not letter.event:
@@ -241,7 +242,7 @@ class Redaction:
     def _body(self, message: Message, found: Concealment) -> bytes:
         """The body as it is where nothing in it is named, to the byte."""
         body = message.body
-        if not self._reaches_payload or body in (b"", _HIDDEN_BODY):
+        if not self._reaches_payload or body in (b"", _HIDDEN_BODY) or is_sealed_body(body):
             return body
         try:
             parsed = _parse(message)

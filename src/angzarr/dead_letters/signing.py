@@ -104,7 +104,7 @@ class Signatures:
 
 def body_digest(letter: DeadLetter) -> bytes:
     """The SHA-256 of the body that a replay of *letter* would send, wherever it lies."""
-    if letter.payload is not None:
+    if letter.payload is not None and letter.is_elsewhere:
         return bytes.fromhex(letter.payload.body_sha256)
     return hashlib.sha256(letter.message.body).digest()
 

@@ -46,7 +46,7 @@ class WholeLetterQueue:
         return answers
 
     def _whole(self, letter: DeadLetter) -> DeadLetter:
-        if letter.payload is None or letter.envelope:
+        if letter.payload is None or not letter.is_elsewhere or letter.envelope:
             return letter
         try:
             body = self._store.fetch(letter.payload)

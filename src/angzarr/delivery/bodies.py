@@ -1,8 +1,9 @@
 """BodyLoader: fetches the body of a delivery whose message has only a claim check (spec F4).
 
-It is fetched after the event was claimed, so that one which kills its reader counts as poison, and
-that a duplicate costs no fetch. A store that is away is waited for; a body that can never be had
-is a dead letter with the same reference.
+A body that is encrypted is opened here, be it in the store or in the message. It is fetched after
+the event was claimed, so that one which kills its reader counts as poison, and that a duplicate
+costs no fetch. A store that is away is waited for; a body that can never be had is a dead letter
+with the same reference.
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ from angzarr.delivery.delivery import DeadLettered, Delivery, data_of
 from angzarr.delivery.failure_policy import UNREADABLE, FailurePolicy
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.delivery.run import DeliveryRun
-from angzarr.errors import DecodeError, GivenBack, PayloadCorrupt, PayloadElsewhere, PayloadGone
+from angzarr.errors import (
+    DecodeError,
+    GivenBack,
+    PayloadCorrupt,
+    PayloadElsewhere,
+    PayloadGone,
+    PayloadKeyMissing,
+)
+from angzarr.payloads.body_sealer import OVERHEAD, BodySealer, missing
 from angzarr.payloads.claim_check import ClaimCheck, check_in
 from angzarr.payloads.packed_store import too_large
+from angzarr.payloads.sealed_message import sealed_in
 from angzarr.payloads.store import PayloadStore
 from angzarr.resilience.taxonomy import Category, Classification
 from angzarr.runtime.failures import is_machine_fault
@@ -27,6 +37,11 @@ from angzarr.runtime.failures import is_machine_fault
 _LOST: Final = (PayloadGone, PayloadCorrupt)
 PAYLOAD_LOST = Classification(
     category=Category.CLIENT, code="PAYLOAD", reason="its body cannot be had from its store"
+)
+#: A letter, not a wait: the key of a tenant that was deleted never comes back, and who waits for
+#: it would take no other message.
+KEY_MISSING = Classification(
+    category=Category.CLIENT, code="PAYLOAD_KEY", reason="the key of its body is not here"
 )
 
 
@@ -62,8 +77,11 @@ class BodyLoader:
     failure_policy: FailurePolicy
     #: Bytes of a body at most.
     most: int
-    #: Whether a letter is to have the body itself: it hides a part of it, or seals all.
+    #: Whether a letter is to have the body itself: it hides a part of it, or seals all. One that
+    #: is sealed already stays as it came.
     keeps: bool = False
+    #: Opens bodies that are encrypted; None: this app has no keys.
+    sealer: BodySealer | None = None
 
     def load(self, run: DeliveryRun, bind: Callable[[DeliveryRun], None]) -> DeadLettered | None:
         """Give *run* its body and *bind* it, if it lies elsewhere and a handler is to run.
@@ -82,9 +100,8 @@ class BodyLoader:
         except Exception as error:
             if is_machine_fault(error):
                 raise  # it says nothing of the message, which goes back
-            seen = PAYLOAD_LOST if isinstance(error, _LOST) else UNREADABLE
             return self.failure_policy.dead(
-                run.delivery, run.handler, error, Reason.UNDELIVERABLE, seen
+                run.delivery, run.handler, error, Reason.UNDELIVERABLE, _seen(error)
             )
         return None
 
@@ -93,14 +110,17 @@ class BodyLoader:
         check = check_in(delivery.message.headers)
         if check is None:
             return delivery
-        if self.store is None:
+        if self.store is None and not check.is_inline:
             msg = f"its body lies at {check.reference}, and this app has no payloads.url: set it"
             raise PayloadElsewhere(msg)
-        if check.reference.body_size > self.most:
+        if _larger_size(check) > self.most:
             raise too_large(check.reference, self.most)
-        found = self.retry.until_done(
-            lambda: self._fetch(check), what="fetch its body", delivery=delivery
-        )
+        if check.is_inline:
+            found = self._fetch(check, delivery)
+        else:
+            found = self.retry.until_done(
+                lambda: self._fetch(check, delivery), what="fetch its body", delivery=delivery
+            )
         if found.opened is None:
             raise found.error or DecodeError("its body cannot be read")
         data = data_of(found.opened.args, found.opened.kwargs)
@@ -110,20 +130,45 @@ class BodyLoader:
             args=found.opened.args,
             kwargs=found.opened.kwargs,
             event=replace(delivery.event, data=data),
-            loaded=found.body if self.keeps else b"",
+            loaded=found.body if self.keeps and not check.key else b"",
         )
 
-    def _fetch(self, check: ClaimCheck) -> _Fetched:
+    def _fetch(self, check: ClaimCheck, delivery: Delivery) -> _Fetched:
         """Fetch and open; what waiting does not help with is a value, and is not tried again."""
-        assert self.store is not None  # noqa: S101 - the caller has looked
         try:
-            body = self.store.fetch(check.reference)
-        except _LOST as error:
+            body = self._body(check, delivery)
+        except (*_LOST, PayloadKeyMissing, DecodeError) as error:
             return _Fetched(error=error)
         try:
             return _Fetched(body, self.read(body))
         except Exception as error:
             if is_machine_fault(error):
                 raise
-            msg = f"the body at {check.reference} cannot be read: {error}"
+            where = f" at {check.reference}" if check.reference.uri else ""
+            msg = f"the body{where} cannot be read: {error}"
             return _Fetched(error=DecodeError(msg))
+
+    def _body(self, check: ClaimCheck, delivery: Delivery) -> bytes:
+        """The body as its publisher had it; raises what says why it cannot be had."""
+        if check.is_inline:
+            found = sealed_in(delivery.kwargs)
+        else:
+            assert self.store is not None  # noqa: S101 - the caller has looked
+            found = self.store.fetch(check.reference)
+        if not check.key:
+            return found
+        if self.sealer is None:
+            raise PayloadKeyMissing(missing(check.key))
+        return self.sealer.open(found, delivery.event.id, check.reference.unpacked_size)
+
+
+def _larger_size(check: ClaimCheck) -> int:
+    """The bytes of the body, or what its reference says of it sealed, if that is more."""
+    reference = check.reference
+    return max(reference.body_size, reference.size - OVERHEAD if check.key else 0)
+
+
+def _seen(error: Exception) -> Classification:
+    if isinstance(error, PayloadKeyMissing):
+        return KEY_MISSING
+    return PAYLOAD_LOST if isinstance(error, _LOST) else UNREADABLE

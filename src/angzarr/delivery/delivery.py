@@ -18,7 +18,7 @@ from angzarr.events.headers import number_or
 from angzarr.ordering.lane import Moved
 from angzarr.ordering.lanes import Turn
 from angzarr.payloads.claim_check import HEADER as PAYLOAD
-from angzarr.payloads.claim_check import check_in, digest_in
+from angzarr.payloads.claim_check import check_in, fingerprint_in
 from angzarr.payloads.holders import PayloadHold
 from angzarr.resilience.idempotency import (
     FIRST,
@@ -202,7 +202,7 @@ def fingerprint_of(
     """
     if position.hop:
         return ""
-    told = digest_in(said) if PAYLOAD in said else None
+    told = fingerprint_in(said) if PAYLOAD in said else None
     return told or digest([args, kwargs])
 
 

@@ -29,6 +29,7 @@ from angzarr.delivery.handlers import Domains, Handler
 from angzarr.errors import DecodeError, SequenceMismatch, text_of
 from angzarr.events.event import Event, Message
 from angzarr.ordering.lane import lane_of
+from angzarr.payloads.body_sealer import SEALED
 from angzarr.payloads.claim_check import check_in, without_check
 from angzarr.payloads.store import PayloadReference
 from angzarr.resilience.taxonomy import Classification
@@ -95,6 +96,8 @@ class DeadLetterBuilder:
             component_type=component_type_of(handler, delivery.event, reason),
             mismatch=_mismatch(error),
         )
+        if content.is_sealed and self.hide is not None:
+            letter = _texts_from(self.hide(_opened(letter, delivery)), letter)
         return self.finished(letter)
 
     def finished(self, letter: DeadLetter) -> DeadLetter:
@@ -124,25 +127,44 @@ class _Content(NamedTuple):
     message: Message
     event: Event
     payload: PayloadReference | None = None
+    #: Whether the body is sealed: the message goes into the letter as it came.
+    is_sealed: bool = False
 
 
 def _content(delivery: Delivery) -> _Content:
     """The message and its event; of a body that lies elsewhere the place, unless it was kept.
 
-    A claim check that cannot be read stays in the message, where people see it.
+    A claim check that cannot be read stays in the message, where people see it. So does that of a
+    sealed body, which no letter shows.
     """
     message, event = delivery.pinned_message, delivery.event
     if not delivery.is_elsewhere:
         return _Content(message, event)
-    whole = replace(message, body=delivery.loaded, headers=without_check(message.headers))
-    if delivery.loaded:
-        return _Content(whole, event)
-    bare = replace(event, data=None)
     try:
         check = check_in(message.headers)
     except DecodeError:
         check = None
+    if check is not None and check.key:
+        shown = replace(event, data=SEALED)
+        reference = None if check.is_inline else check.reference
+        return _Content(message, shown, reference, is_sealed=True)
+    whole = replace(message, body=delivery.loaded, headers=without_check(message.headers))
+    if delivery.loaded:
+        return _Content(whole, event)
+    bare = replace(event, data=None)
     return _Content(message, bare) if check is None else _Content(whole, bare, check.reference)
+
+
+def _opened(letter: DeadLetter, delivery: Delivery) -> DeadLetter:
+    """*letter* with what *delivery* was opened to, for who looks for it in the letter's texts."""
+    body = json.dumps([list(delivery.args), dict(delivery.kwargs), None]).encode()
+    message = replace(letter.message, body=body, content_type="application/json")
+    return replace(letter, message=message, event=delivery.event)
+
+
+def _texts_from(hidden: DeadLetter, letter: DeadLetter) -> DeadLetter:
+    """*hidden*, with message and event of *letter*."""
+    return replace(hidden, message=letter.message, event=letter.event)
 
 
 def _id(domain: str, delivery: Delivery, reason: Reason) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from angzarr.doctor import (
     celery_rules,
     database_rules,
+    encryption_rules,
     finding,
     fleet_rules,
     letter_rules,
@@ -106,6 +107,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *sqs_rules.CHECKS,
     *letter_rules.CHECKS,
     *letter_rules.PAYLOAD_CHECKS,
+    *encryption_rules.ENCRYPTION_CHECKS,
     *database_rules.CHECKS,
     *fleet_rules.CHECKS,
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from angzarr.adapters.celery.publish.body_offloader import safe_size
 from angzarr.doctor import letter_rules
+from angzarr.doctor.encryption_rules import EncryptionSeen, encryption_findings
 from angzarr.doctor.finding import Finding, Probe
 from angzarr.doctor.letter_rules import PayloadsSeen
 from angzarr.doctor_probes import DoctorTarget
@@ -28,6 +29,7 @@ def payload_probes(target: DoctorTarget) -> Iterator[Probe]:
         if given.url is not None and given.url not in looked_at:
             looked_at.add(given.url)
             yield _store(target, name, given, place_of(given.url))
+    yield _encryption(target)
     if settings.payloads.url is not None and settings.payloads.over is not None:
         yield _threshold(target, settings.payloads.over)
 
@@ -48,6 +50,19 @@ def _threshold(target: DoctorTarget, over: int) -> Probe:
         at="payloads.over",
         look=lambda: letter_rules.threshold_findings("payloads.over", over, safe),
     )
+
+
+def _encryption(target: DoctorTarget) -> Probe:
+    given, conf = target.settings.payloads, target.app.conf
+    seen = EncryptionSeen(
+        at=target.at,
+        letters=bool(target.settings.dlq.encryption_keys),
+        bodies=given.body_encryption().value,
+        has_store=given.url is not None,
+        serializer=str(conf.task_serializer),
+        protocol=int(conf.task_protocol),
+    )
+    return Probe(at=target.at, look=lambda: encryption_findings(seen))
 
 
 def _folder(name: str, path: Path) -> Probe:

@@ -1,7 +1,8 @@
 """PackedStore: payloads lie packed in a store where that pays, and are unpacked within a bound.
 
 A reference names what lies in the store: its SHA-256 and `size` are those of the packed bytes, and
-are verified before anything is unpacked. What encrypts bodies is to be a `Packing` too.
+are verified before anything is unpacked. A sealed body was packed before it was sealed: it is put
+and fetched as it is, and `BodySealer` opens it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from angzarr.payloads.store import (
 
 #: The share of its size that a payload must lose, or it is kept as it is.
 WORTH: Final = 0.1
+#: How a sealed body begins, which no packing makes smaller.
+SEALED_START: Final = b"angzarr-sealed/"
 
 
 class UnpackedTooLarge(ValueError):
@@ -74,9 +77,9 @@ class PackedStore:
 
     def put(self, payload: bytes, /, name: Namer | None = None) -> PayloadReference:
         """Put a payload (see PayloadStore), packed if that makes it smaller by a tenth."""
-        if self._packing is not None:
+        if self._packing is not None and not payload.startswith(SEALED_START):
             packed = self._packing.pack(payload)
-            if len(packed) <= len(payload) * (1 - WORTH):
+            if is_worth_it(packed, payload):
                 reference = self._store.put(packed, name)
                 return replace(
                     reference,
@@ -91,7 +94,7 @@ class PackedStore:
 
         Raises PayloadCorrupt as well where it is too large, or packed in a way unknown here.
         """
-        if not reference.encoding:
+        if not reference.encoding or reference.is_sealed:
             return self._store.fetch(reference)
         if reference.body_size > self._most:  # not even fetched
             raise too_large(reference, self._most)
@@ -135,6 +138,11 @@ class PackedStore:
     def close(self) -> None:
         """Close the store."""
         self._store.close()
+
+
+def is_worth_it(packed: bytes, payload: bytes) -> bool:
+    """True if *packed* is smaller than *payload* by a tenth."""
+    return len(packed) <= len(payload) * (1 - WORTH)
 
 
 def too_large(reference: PayloadReference, most: int) -> PayloadCorrupt:

@@ -31,6 +31,10 @@ _NAME: Final = re.compile("([0-9a-f]{2})/([0-9a-f]{62})(?:-[0-9a-f]{16})?")
 Namer: TypeAlias = Callable[[str, int], str]
 
 
+#: The encoding of sealed payloads: how they are encrypted.
+SEALED_ENCODING: Final = "xaes-256-gcm"
+
+
 class StorageKind(StrEnum):
     """What kind of store holds a payload, as other languages know it."""
 
@@ -53,11 +57,17 @@ class PayloadReference:
     size: int
     #: When the store confirmed it; None where somebody else's reference does not tell.
     stored_at: datetime | None = None
-    #: The name of what it is packed by; empty: it lies there as it is.
+    #: The name of what it is packed or sealed by; empty: it lies there as it is.
     encoding: str = ""
-    #: Its bytes and its SHA-256 once it is unpacked, of one that is packed.
+    #: Its bytes and its SHA-256 once it is unpacked, of one that is packed. Of a sealed one the
+    #: SHA-256 is not told: whoever guesses a body could prove it.
     unpacked_size: int = 0
     unpacked_sha256: str = ""
+
+    @property
+    def is_sealed(self) -> bool:
+        """True if the payload is encrypted (see `body_sealer`)."""
+        return self.encoding == SEALED_ENCODING
 
     @property
     def body_size(self) -> int:
@@ -66,11 +76,12 @@ class PayloadReference:
 
     @property
     def body_sha256(self) -> str:
-        """The SHA-256 of the payload itself, be it packed or not."""
-        return self.unpacked_sha256 if self.encoding else self.sha256
+        """The SHA-256 of the payload itself, be it packed or not; of a sealed one as it lies."""
+        return self.unpacked_sha256 if self.encoding and not self.is_sealed else self.sha256
 
     def __str__(self) -> str:
-        return f"{printable(self.uri[:_LONGEST_SHOWN])} ({self.size} bytes)"
+        place = printable(self.uri[:_LONGEST_SHOWN]) if self.uri else "its message"
+        return f"{place} ({self.size} bytes)"
 
 
 class FoundPayload(NamedTuple):

@@ -98,11 +98,16 @@ def starts_of(claim: Claim) -> int:
 
 
 def _another_body(record: Record, claim: Claim) -> bool:
-    """Compare within one replay number: an edited replay has a body of its own."""
+    """Compare within one replay number: an edited replay has a body of its own.
+
+    Fingerprints that were made by two keys, or by one and none, tell nothing of each other.
+    """
+    given, known = claim.fingerprint, record.fingerprint
     return (
         claim.position.replay == record.position.replay
-        and "" not in (claim.fingerprint, record.fingerprint)
-        and claim.fingerprint != record.fingerprint
+        and "" not in (given, known)
+        and given != known
+        and given.rpartition(":")[0] == known.rpartition(":")[0]
     )
 
 

@@ -96,6 +96,8 @@ _SOURCES: dict[tuple[Category, str], str] = {
         angzarr.errors.DecodeError angzarr.errors.UnserializableEvent""",
     # what a reference names is gone or another: in vain however often it is fetched
     (_C, "PAYLOAD"): "angzarr.errors.PayloadGone angzarr.errors.PayloadCorrupt",
+    # encrypted with a key that is not here: in vain until a person adds it
+    (_C, "PAYLOAD_KEY"): "angzarr.errors.PayloadKeyMissing",
     # a version that an event is pinned to: in vain until a person puts it back
     (_C, "CONFIGURATION"): "angzarr.errors.ConfigurationVersionMissing",
     (_C, "REJECTED"): """

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from angzarr.resilience.idempotency import RECORD_LIFE
 from angzarr.settings.base import Keep, Section, Span
+from angzarr.settings.body_encryption import BodyEncryptionSettings
 
 #: What S3 and those who speak its language take as the name of a bucket.
 _BUCKET: Final = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -114,8 +115,8 @@ class PayloadSettings(PayloadStoreSettings):
     largest_opened: int = Field(default=32 * 1024 * 1024, ge=1)
 
 
-class MessagePayloadSettings(PayloadStoreSettings):
-    """Where the bodies of messages go that are too large for their broker.
+class MessagePayloadSettings(BodyEncryptionSettings, PayloadStoreSettings):
+    """Where the bodies of messages go that are too large for their broker, and their keys.
 
     `over` None: as many bytes as the broker takes for certain.
     """

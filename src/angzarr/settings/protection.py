@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -15,13 +12,12 @@ from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.protection import Encrypt
 from angzarr.dead_letters.redaction import parse
 from angzarr.settings.base import Section
+from angzarr.settings.keys import check_key_ids, current_key, encryption_keys
 
 T = TypeVar("T")
 
-KEY_BYTES: Final = 32
 #: Shorter ones can be guessed.
 SHORTEST_SECRET: Final = 16
-_KEY_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 #: What a letter's paths begin with.
 _ROOTS: Final = ("event", "args", "kwargs", "embed", "headers", "properties", "metadata", "*", "**")
 
@@ -71,7 +67,7 @@ class ProtectionSettings(Section):
 
     @model_validator(mode="after")
     def _keys_work(self) -> ProtectionSettings:
-        _each(_key_id, [*self.encryption_keys, *self.signing_keys])
+        check_key_ids([*self.encryption_keys, *self.signing_keys])
         self.opening_keys()
         self.verifying_keys()
         sealing = current_key("encryption_key", self.encryption_key, self.encryption_keys)
@@ -86,7 +82,7 @@ class ProtectionSettings(Section):
 
     def opening_keys(self) -> dict[str, bytes]:
         """The encryption keys; raises ValueError, which never shows one."""
-        return {name: _key(name, given) for name, given in self.encryption_keys.items()}
+        return encryption_keys(self.encryption_keys)
 
     def verifying_keys(self) -> dict[str, bytes]:
         """The signing keys; raises ValueError, which never shows one."""
@@ -104,41 +100,9 @@ class ProtectionSettings(Section):
         }
 
 
-def current_key(setting: str, named: str | None, keys: Mapping[str, Any]) -> str | None:
-    """The id of the key in use, None where there are no keys; raises ValueError."""
-    if named is not None and named not in keys:
-        msg = f"{setting} must be the id of one of {setting}s"  # it may be a key by mistake
-        raise ValueError(msg)
-    if named is None and len(keys) > 1:
-        msg = f"{setting} must say which of the {setting}s is in use: {', '.join(keys)}"
-        raise ValueError(msg)
-    return named or next(iter(keys), None)
-
-
 def _each(check: Callable[[str], T], given: Iterable[str]) -> None:
     for one in given:
         check(one)
-
-
-def _key_id(name: str) -> None:
-    if not _KEY_ID.match(name):
-        # Unnamed: by mistake it may be a key.
-        msg = "a key id has letters, digits, '.', '_' and '-', at most 64; one of these has not"
-        raise ValueError(msg)
-
-
-def _key(name: str, given: SecretStr) -> bytes:
-    try:
-        key = base64.b64decode(given.get_secret_value(), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != KEY_BYTES:
-        msg = (
-            f"encryption_keys.{name} must be {KEY_BYTES} bytes in base64:"
-            " make one with `openssl rand -base64 32`"
-        )
-        raise ValueError(msg) from None
-    return key
 
 
 def _secret(name: str, given: SecretStr) -> bytes:

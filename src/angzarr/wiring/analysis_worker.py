@@ -243,6 +243,7 @@ def open_replayer(ops: Operations, doors: ExitStack, *, shows: bool = True) -> R
         clock=SystemClock(),
         answer_deadline=ops.settings.analysis.answer_deadline,
         payloads=payloads,
+        bodies=ops.sealed_letters(),
     )
 
 

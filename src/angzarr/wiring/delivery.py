@@ -54,6 +54,7 @@ from angzarr.runtime.cooperative import YieldingClock
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.sagas.command_handlers import Chains, Reacting
 from angzarr.sagas.compensating import Compensating
+from angzarr.settings.body_encryption import BodyEncryption
 from angzarr.settings.settings import Settings
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import event_store as books_wiring
@@ -299,18 +300,22 @@ def _bodies(parts: ProcessParts, judge: FailurePolicy, hold: RetryUntilAvailable
         failure_policy=judge,
         most=settings.message.most_unpacked,
         keeps=protection_wiring.hides(settings.dlq),
+        sealer=parts.sealer.get(),
     )
 
 
 def build_offloader(parts: ProcessParts) -> BodyOffloader | None:
-    """What stores the bodies that are too large for the broker; None: there is no store."""
+    """What stores bodies that are too large for the broker, and seals bodies; None: none are."""
     store, given = parts.payloads.get(), parts.context.settings.payloads
-    if store is None:
+    encryption = given.body_encryption()
+    seals_all = encryption is BodyEncryption.ALL
+    if store is None and not seals_all:
         return None
     most = safe_size(parts.context.broker_url) if given.over is None else given.over
+    sealer = None if encryption is BodyEncryption.NONE else parts.sealer.get()
     context = parts.context
     known = payload_wiring.registration(context.settings, context.broker_url)
-    return BodyOffloader(store, most, known)
+    return BodyOffloader(store, most, known, sealer=sealer, seals_all=seals_all)
 
 
 def _time_limit(parts: ProcessParts, name: str) -> timedelta | None:

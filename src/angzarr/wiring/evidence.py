@@ -27,6 +27,7 @@ from angzarr.dead_letters.redaction import hides
 from angzarr.delivery.poison_wave import breaker_of
 from angzarr.errors import ConfigurationError, DecodeError
 from angzarr.fleet import newer_releases, running_releases
+from angzarr.payloads.sealed_message import is_sealed_body
 from angzarr.resilience.breaker import BreakerSettings, settings_of
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import ledger as ledger_wiring
@@ -134,7 +135,7 @@ class EvidenceSources:
             return Fit(why="its handler declares no type here")
         if letter.event is None or letter.payload is not None:
             return Fit(why="the event is not in the letter")
-        if is_sealed(letter) or hides(letter):
+        if is_sealed(letter) or is_sealed_body(letter.message.body) or hides(letter):
             return Fit(why="parts of the event are hidden")
         try:
             handler.decode(letter.event.data)

@@ -14,6 +14,7 @@ from angzarr.dead_letters.depth import DepthWatch
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.queue import DeadLetterQueue, Letterbox
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes
+from angzarr.dead_letters.sealed_letters import SealedLetters
 from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
@@ -157,6 +158,10 @@ class Operations:
     def open_payload_collector(self) -> PayloadCollector:
         """What deletes bodies that nothing needs, to be closed; raises ConfigurationError."""
         return payload_wiring.open_collector(self.settings, self.broker_url)
+
+    def sealed_letters(self) -> SealedLetters:
+        """What opens letters whose body is encrypted; raises MissingExtra."""
+        return payload_wiring.open_sealed_letters(self.settings)
 
     def open_forwarder(self, path: Path | None = None) -> Forwarder:
         """A forwarder that empties the spool, or the one at *path*; else ConfigurationError."""

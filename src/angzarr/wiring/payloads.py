@@ -1,4 +1,4 @@
-"""From settings to payload stores: that of large messages, and that of large letters.
+"""From settings to payload stores: that of large messages, and that of large letters; to keys.
 
 Imports only the technologies that the settings name.
 """
@@ -11,13 +11,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from angzarr.dead_letters.sealed_letters import SealedLetters
 from angzarr.errors import ConfigurationError, MissingExtra
+from angzarr.payloads.body_sealer import BodyKeys, BodySealer
 from angzarr.payloads.collector import CollectionTerms, PayloadCollector
 from angzarr.payloads.holders import BodyRegistration
 from angzarr.payloads.packed_store import PackedStore, Packing
 from angzarr.payloads.store import PayloadStore
 from angzarr.payloads.store_chain import StoreChain
 from angzarr.runtime.processes import OncePerProcess
+from angzarr.settings.keys import current_key
 from angzarr.settings.payloads import PayloadPlace, PayloadStoreSettings, place_of
 from angzarr.settings.settings import Settings
 from angzarr.wiring import stores as wiring
@@ -76,14 +79,42 @@ def open_for_messages(settings: Settings) -> PayloadStore | None:
     store = open_store(settings.payloads)
     if store is None:
         return None
-    packing = None
-    if settings.payloads.compression == "zstd":
-        packing = packings().get("zstd")
-        if packing is None:
-            raise MissingExtra("backports.zstd", "zstd")
     return PackedStore(
-        store, most=settings.message.most_unpacked, packing=packing, known=packings()
+        store, most=settings.message.most_unpacked, packing=_packing(settings), known=packings()
     )
+
+
+def open_sealer(settings: Settings) -> BodySealer | None:
+    """What encrypts bodies and opens them; None: this app has no keys.
+
+    Raises MissingExtra where the library is not there.
+    """
+    given = settings.payloads
+    current = current_key("encryption_key", given.encryption_key, given.encryption_keys)
+    if current is None:
+        return None
+    xaes = wiring.adapter("angzarr.adapters.cryptography.xaes", "cryptography")
+    return BodySealer(
+        keys=BodyKeys(keys=given.body_keys(), current=current, tenants=given.tenant_keys),
+        cipher=xaes.XaesCipher(),
+        packing=None if given.url is None else _packing(settings),
+        known=packings(),
+    )
+
+
+def open_sealed_letters(settings: Settings) -> SealedLetters:
+    """What opens letters whose body is encrypted, with the keys of this app, if any."""
+    return SealedLetters(sealer=open_sealer(settings), most=settings.message.most_unpacked)
+
+
+def _packing(settings: Settings) -> Packing | None:
+    """The packing of what is stored; raises MissingExtra where it is not installed."""
+    if settings.payloads.compression != "zstd":
+        return None
+    packing = packings().get("zstd")
+    if packing is None:
+        raise MissingExtra("backports.zstd", "zstd")
+    return packing
 
 
 def open_for_letters(settings: Settings) -> PayloadStore | None:

@@ -31,7 +31,7 @@ from angzarr.wiring.delivery import (
 from angzarr.wiring.event_store import open_ordering
 from angzarr.wiring.facts import open_facts
 from angzarr.wiring.flow_control import Flow, open_flow
-from angzarr.wiring.payloads import open_for_messages
+from angzarr.wiring.payloads import open_for_messages, open_sealer
 
 
 class ProcessParts:
@@ -54,6 +54,8 @@ class ProcessParts:
         self.executor = OncePerProcess(lambda: build_executor(self))
         #: Where the bodies of large messages are; None: nowhere.
         self.payloads = OncePerProcess(lambda: open_for_messages(context.settings))
+        #: What encrypts bodies and opens them; None: there are no keys.
+        self.sealer = OncePerProcess(lambda: open_sealer(context.settings))
         self.offloader = OncePerProcess(lambda: build_offloader(self))
         self._schedule = OncePerProcess(lambda: open_schedule(context))
         self._claims = OncePerProcess(

@@ -13,7 +13,7 @@ from angzarr.dead_letters.redaction import Redaction
 from angzarr.dead_letters.replay_outcome import ReplayOutcomes, SignedOutcomes
 from angzarr.dead_letters.signing import Signatures
 from angzarr.settings.dead_letters import DeadLetterSettings
-from angzarr.settings.protection import current_key
+from angzarr.settings.keys import current_key
 from angzarr.wiring import stores as wiring
 
 

@@ -45,6 +45,7 @@ def check_configured(settings: Settings, broker: str) -> None:
         open_configuration(settings, broker).close()
     if (payloads := payload_wiring.open_for_messages(settings)) is not None:
         payloads.close()
+    payload_wiring.open_sealer(settings)
     if wiring.is_embedded(broker):
         return
     if settings.dlq.backend == "channel":

@@ -35,6 +35,7 @@ _EXTRAS = {
     "boto3": "sqs",
     "httpx": "webhooks",
     "joserfc": "encryption",
+    "cryptography": "encryption",
     "jsonschema": "schemas",
     "google.cloud.pubsub": "pubsub",
     "opentelemetry.sdk": "opentelemetry",

@@ -29,6 +29,7 @@ from angzarr.analysis.worker.intake import OtherApps
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.protection import Clearance, Protection
+from angzarr.dead_letters.sealed_letters import SealedLetters
 from angzarr.errors import BrokerUnavailable, ConfigurationError
 from angzarr.facts.act import ActLog
 from angzarr.facts.outbox import SeveralSinks
@@ -118,7 +119,7 @@ class FakeApp:
         self.forwarder = None
         self.clock = None
         self.publisher = FakePublisher()
-        self.payloads = None
+        self.payloads, self.bodies = None, SealedLetters()
         self.compensating = FakeCompensations()
         self.clear = Clearance()
         self.limits = {"first_delay": timedelta(0)}
@@ -205,6 +206,9 @@ class FakeApp:
 
     def open_payload_store(self):
         return self.payloads
+
+    def sealed_letters(self):
+        return self.bodies
 
     def open_depth_thread(self):
         return None

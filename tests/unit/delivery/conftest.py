@@ -200,6 +200,7 @@ class World:
         self.payloads = MemoryPayloadStore()
         self.opened = []
         self.most_unpacked, self.keeps = 2**20, False
+        self.sealer = None
         self.lanes = None
         self.most_parked = 10
         self.hooks = Hooks()
@@ -264,6 +265,7 @@ class World:
                 store=self.payloads, read=lambda body: OpenedBody(*json.loads(body)),
                 loaded=lambda delivery, opened: self.opened.append((delivery.token, opened)),
                 retry=retry, failure_policy=policy, most=self.most_unpacked, keeps=self.keeps,
+                sealer=self.sealer,
             ),
             claimer=Claimer(store=self.store, tenure=self.tenure, retry=retry),
             admission=Admission(

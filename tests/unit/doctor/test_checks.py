@@ -11,6 +11,7 @@ import pytest
 from angzarr.doctor import (
     celery_rules,
     database_rules,
+    encryption_rules,
     finding,
     fleet_rules,
     letter_rules,
@@ -89,6 +90,9 @@ LETTER = letter_rules.LetterQueueSeen(
 NO_TOPIC = replace(LETTER, lacks="the SNS topic of its name does not exist")
 LETTERS = letter_rules.LettersSeen(at="RabbitMQ at m:5672", backend="amqp", queues=[LETTER])
 SPOOL = letter_rules.SpoolSeen(at="spool at /var", file_system="ext4", free=100, most=50)
+ENCRYPTION = encryption_rules.EncryptionSeen(
+    at="app shop", letters=True, bodies="all", has_store=True
+)
 PAYLOADS = letter_rules.PayloadsSeen(at="payloads at s3://b/", file_system="nfs4")
 DATABASE = database_rules.DatabaseSeen(
     at="PostgreSQL at p/angzarr",
@@ -164,6 +168,10 @@ def letter(**seen):
 
 def spool(**seen):
     return list(letter_rules.spool_findings(replace(SPOOL, **seen)))
+
+
+def encrypted(**seen):
+    return list(encryption_rules.encryption_findings(replace(ENCRYPTION, **seen)))
 
 
 def payloads(**seen):
@@ -311,6 +319,10 @@ BAD = [
         list(letter_rules.threshold_findings("payloads.over", 9, 8)),
         ERROR,
     ),
+    ("bodies-not-encrypted", encrypted(bodies="none"), WARNING),
+    ("encryption-without-effect", encrypted(bodies="stored", has_store=False), WARNING),
+    ("tasks-not-encryptable", encrypted(serializer="yaml"), ERROR),
+    ("tasks-not-encryptable", encrypted(protocol=1), ERROR),
     ("postgresql-synchronous-commit", setting(synchronous_commit="off"), CRITICAL),
     ("postgresql-fsync", setting(fsync="off"), CRITICAL),
     ("postgresql-fsync", setting(full_page_writes="off"), CRITICAL),
@@ -362,7 +374,20 @@ def test_what_cannot_be_told_is_unknown_and_says_what_to_look_at(check, found):
 
 @pytest.mark.parametrize(
     "well",
-    [celery, stock, times, redis, rabbit, sqs, letters, spool, payloads, database, fleet],
+    [
+        celery,
+        stock,
+        times,
+        redis,
+        rabbit,
+        sqs,
+        letters,
+        spool,
+        payloads,
+        encrypted,
+        database,
+        fleet,
+    ],
     ids=lambda well: well.__name__,
 )
 def test_nothing_is_found_where_all_is_well(well):

@@ -14,7 +14,7 @@ from angzarr.payloads.claim_check import (
     HEADER,
     ClaimCheck,
     check_in,
-    digest_in,
+    fingerprint_in,
     without_check,
     write_check,
 )
@@ -54,7 +54,7 @@ def test_a_header_is_read_as_it_was_written(check):
 
 def test_a_message_that_has_its_body_says_nothing():
     assert check_in({}) is None
-    assert digest_in({"task": "t"}) is None
+    assert fingerprint_in({"task": "t"}) is None
 
 
 @given(st.one_of(st.text(), st.integers(), st.none(), st.lists(st.text())))
@@ -65,7 +65,7 @@ def test_any_other_header_is_one_sentence(said):
         return
     with pytest.raises(DecodeError, match="does not say where its body lies"):
         check_in(headers)
-    assert digest_in(headers) is None
+    assert fingerprint_in(headers) is None
 
 
 json_values = st.recursive(

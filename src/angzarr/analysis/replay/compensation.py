@@ -135,7 +135,10 @@ class Compensator:
         letter = self.replayer.sendable(failure, too_large=_AT_A_TERMINAL)
         if isinstance(letter, Refusal):
             return letter
-        call = call_of(letter, task)
+        opened = self.replayer.unsealed(letter, _AT_A_TERMINAL)
+        if isinstance(opened, Refusal):
+            return opened
+        call = call_of(opened, task)
         return call if isinstance(call, Refusal) else _Plan(call, letter)
 
 

@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from angzarr.dead_letters.letter import DeadLetter, Refusal
 from angzarr.dead_letters.masking import MARK
 from angzarr.dead_letters.metadata import REDACTED, SIGNATURES
-from angzarr.dead_letters.protection import SEALED
 from angzarr.dead_letters.redaction import REPRS
 from angzarr.events import headers as names
+from angzarr.payloads.body_sealer import SEALED
 from angzarr.payloads.claim_check import without_check
 from angzarr.runtime.json_bounds import Bounds, TooMuch
 from angzarr.runtime.strict_json import read_strictly
@@ -78,6 +78,11 @@ def seen_differences(
     if any(place not in told for place, _, _ in _pairs(whole_before, whole_after, None)):
         seen.append(Difference("", "", UNSEEN))
     return tuple(seen)
+
+
+def encrypted_differences(changes: Iterable[Difference]) -> tuple[Difference, ...]:
+    """The places of *changes*, without the values: those are encrypted wherever they are kept."""
+    return tuple(Difference(one.pointer, SEALED, SEALED) for one in changes)
 
 
 def is_cut(changes: Iterable[Difference]) -> bool:

@@ -18,6 +18,7 @@ from angzarr.analysis.replay.edit import (
     Sides,
     Unfit,
     differences,
+    encrypted_differences,
     hidden_as,
     is_cut,
     seen_differences,
@@ -27,6 +28,7 @@ from angzarr.analysis.replay.replay import Replayer
 from angzarr.dead_letters.letter import DeadLetter, Refusal
 from angzarr.dead_letters.protection import is_sealed
 from angzarr.dead_letters.redaction import hides
+from angzarr.dead_letters.sealed_letters import has_sealed_body
 from angzarr.errors import DecodeError
 
 _UNCHANGED: Final = Unfit("nothing was changed")
@@ -163,6 +165,12 @@ class Editor:
         instead: Failure,
         told: EditChanges,
     ) -> Draft | Refusal:
+        said = told.changes
+        if isinstance(failure, DeadLetter) and self._came_encrypted(failure):
+            sealed = self.replayer.bodies.sealed(made)
+            if isinstance(sealed, Refusal):
+                return sealed
+            made, said = sealed, encrypted_differences(said)
         kept = self.protect(made)
         if hides(kept) and not is_sealed(kept):
             return Refusal(
@@ -174,10 +182,15 @@ class Editor:
                 "its worker sealed it, and this app would keep the edit open: give this app the"
                 " settings of dlq.redact and dlq.encrypt that the worker has"
             )
-        said = "; ".join(map(str, told.changes))[:LONGEST_NOTE]
         before = instead if isinstance(instead, DeadLetter) else None
-        order = ReplayOrder(letter=kept, before=before, said=said)
+        note = "; ".join(map(str, said))[:LONGEST_NOTE]
+        order = ReplayOrder(letter=kept, before=before, said=note)
         return Draft(order=order, changes=told.changes, whole=told.whole)
+
+    def _came_encrypted(self, failure: DeadLetter) -> bool:
+        """True if the body of *failure* is encrypted, perhaps within its sealed message."""
+        letter = self.replayer.sendable(failure)
+        return isinstance(letter, DeadLetter) and has_sealed_body(letter)
 
     def _opened(self, failure: Failure, filed: Failure | None = None) -> Opened | Refusal:
         """A letter as it is and as it may be shown, with what was hidden of *filed*."""
@@ -189,7 +202,7 @@ class Editor:
 
     def _whole(self, failure: Failure) -> DeadLetter | Refusal:
         """The letter with its body, opened, and its data as the body has it."""
-        letter = self.replayer.sendable(failure)
+        letter = self.replayer.opened(failure)
         if isinstance(letter, Refusal):
             return letter
         data = edit.data_in(letter)
@@ -206,6 +219,8 @@ class Editor:
         shown = self.protect(whole)
         data = shown.event.data if shown.event else edit.data_in(shown)
         if isinstance(data, Refusal) or not isinstance(filed, DeadLetter):
+            return data
+        if has_sealed_body(filed) and not is_sealed(filed):  # who has its key may see it
             return data
         known = filed.event.data if filed.event else edit.data_in(filed)
         return data if isinstance(known, Refusal) else hidden_as(data, known)

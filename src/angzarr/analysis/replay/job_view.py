@@ -9,13 +9,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from angzarr.analysis.ledger.entry import HistoryLine
 from angzarr.analysis.ledger.replay_options import AS_IT_IS, continued
 from angzarr.analysis.replay.bulk_actions import mark_of
-from angzarr.analysis.replay.edit import Difference, Sides
+from angzarr.analysis.replay.edit import Difference, Sides, encrypted_differences
 from angzarr.analysis.replay.editor import EditChanges, Editor
 from angzarr.analysis.replay.job import (
     ALTERED,
@@ -31,7 +31,8 @@ from angzarr.analysis.replay.job import (
 from angzarr.analysis.replay.job_progress import altered
 from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.replay.replay import Replayer
-from angzarr.dead_letters.letter import Refusal
+from angzarr.dead_letters.letter import DeadLetter, Refusal
+from angzarr.dead_letters.sealed_letters import has_sealed_body
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
 from angzarr.runtime.failures import is_machine_fault
 
@@ -49,6 +50,14 @@ class EditReview:
     problem: str = ""
     #: Whether the problem may pass by itself.
     passes: bool = False
+    #: Whether the data came encrypted: viewers do not see them.
+    is_encrypted: bool = False
+
+    def for_viewers(self) -> EditReview:
+        """The review for who may not see encrypted data, nor approve them."""
+        if not self.is_encrypted:
+            return self
+        return replace(self, changes=encrypted_differences(self.changes), whole=None, mark="")
 
 
 def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | None:
@@ -72,6 +81,8 @@ def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | Non
         whole=told.whole,
         mark="" if problem else _mark(job, edit, told),
         problem=problem,
+        is_encrypted=isinstance(edit.order.before, DeadLetter)
+        and has_sealed_body(edit.order.before),
     )
 
 

@@ -31,6 +31,7 @@ from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter, NoTarget, Reason, Refusal
 from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.queue import RawLetter
+from angzarr.dead_letters.sealed_letters import SealedLetters
 from angzarr.errors import PayloadCorrupt, PayloadGone, PayloadTooLarge
 from angzarr.events import headers as names
 from angzarr.events.event import Message
@@ -241,6 +242,8 @@ class Replayer:
     lease: timedelta = LEASE
     #: Where the bodies of large letters are; None: this app has no such store.
     payloads: PayloadStore | None = None
+    #: Opens letters whose body is encrypted, for who may see it.
+    bodies: SealedLetters = field(default_factory=SealedLetters)
 
     def replay(
         self,
@@ -261,7 +264,7 @@ class Replayer:
             order = self.continued(entry, order)
         if problem := self.problem(entry, failure, order):
             return problem
-        letter = self.sendable(failure, order)
+        letter = self.sendable(failure, order, renews=True)
         if isinstance(letter, Refusal):
             return letter
         begun = self.ledger.mark_retrying(
@@ -308,29 +311,52 @@ class Replayer:
         """
         if problem := self.obstacle(failure, order):
             return problem
-        letter = self.sendable(failure, order)
+        letter = self.sendable(failure, order, renews=True)
         if isinstance(letter, Refusal):
             return letter
         self._send(entry, letter, by)
         return ""
 
     def sendable(
-        self, failure: Failure, order: ReplayOrder = AS_IT_IS, *, too_large: str = _REPLAYED
+        self,
+        failure: Failure,
+        order: ReplayOrder = AS_IT_IS,
+        *,
+        too_large: str = _REPLAYED,
+        renews: bool = False,
     ) -> DeadLetter | Refusal:
         """The letter with its body, verified and opened, or why it cannot be had, ever.
 
-        *too_large*: what helps with a body that is not opened for people.
+        A body that is encrypted stays so, and in its store, where it is young again if the letter
+        *renews* it. *too_large*: what helps with a body that is not opened for people.
         """
-        letter = self._fetched(order.letter or failure, too_large)
+        letter = self._fetched(order.letter or failure, too_large, renews=renews)
         return letter if isinstance(letter, Refusal) else self.targets.cleared(letter, order)
 
-    def _fetched(self, failure: Failure, too_large: str) -> Failure | Refusal:
+    def opened(self, failure: Failure, *, too_large: str = _REPLAYED) -> DeadLetter | Refusal:
+        """The letter with its body, whatever encrypts it, or why it cannot be had here."""
+        letter = self.sendable(failure, too_large=too_large)
+        return letter if isinstance(letter, Refusal) else self.unsealed(letter, too_large)
+
+    def unsealed(self, letter: DeadLetter, too_large: str = _REPLAYED) -> DeadLetter | Refusal:
+        """*letter*, which is sendable, with the body that came encrypted opened; or why not."""
+        try:
+            return self.bodies.opened(letter, self.payloads)
+        except PayloadTooLarge as error:
+            return Refusal(f"{error}: {too_large}")
+
+    def _fetched(self, failure: Failure, too_large: str, *, renews: bool) -> Failure | Refusal:
         if not isinstance(failure, DeadLetter):
             return failure
         if failure.payload is None or self.payloads is None:
             return failure
+        is_sealed = failure.payload.is_sealed  # then the message is whole, and names it
         try:
-            body = self.payloads.fetch(failure.payload)
+            body = b"" if is_sealed and not renews else self.payloads.fetch(failure.payload)
+            if is_sealed:
+                if renews:
+                    self.payloads.put(body)
+                return replace(failure, payload=None)
         except PayloadTooLarge as error:
             return Refusal(f"{error}: {too_large}")
         except (PayloadGone, PayloadCorrupt) as error:

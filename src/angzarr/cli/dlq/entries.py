@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Final
 
@@ -25,7 +26,8 @@ from angzarr.analysis.replay.skip import told_behind
 from angzarr.cli.application import entry_ids, load_application, open_behind
 from angzarr.cli.dlq.selection import STATUS, filter_of, filtered, find, opened_ledger, status_of
 from angzarr.cli.terminal import JSON, SHORT_ID, console, moment, pairs, print_json, safe
-from angzarr.dead_letters.letter import DeadLetter
+from angzarr.dead_letters.letter import DeadLetter, Refusal
+from angzarr.wiring.analysis_worker import open_editor, open_replayer
 from angzarr.wiring.operations import Operations
 
 
@@ -64,10 +66,14 @@ def list_(
 
 @click.command()
 @click.argument("entry", shell_complete=entry_ids)
+@click.option("--open", "opens", is_flag=True, help="Show data that came encrypted.")
 @JSON
 @click.pass_obj
-def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
-    """Show everything about ENTRY (its id, or how it begins)."""
+def show(app_name: str | None, entry: str, *, opens: bool, as_json: bool) -> None:
+    """Show everything about ENTRY (its id, or how it begins).
+
+    Data that came encrypted are shown by --open, which takes their key.
+    """
     ops = load_application(app_name)
     with opened_ledger(ops) as ledger, ExitStack() as doors:
         detail = ledger.open(find(ledger, entry).id)
@@ -75,6 +81,8 @@ def show(app_name: str | None, entry: str, *, as_json: bool) -> None:
             msg = f"entry {entry} was removed meanwhile"
             raise click.ClickException(msg)
         behind = open_behind(ops, doors)([detail.entry])
+        if opens:
+            detail = _opened(ops, doors, detail)
     protection = _protection(ops, detail)
     if as_json:
         print_json(entry_detail_json(detail, behind) | {"protection": protection})
@@ -93,6 +101,18 @@ def stats(app_name: str | None, *, as_json: bool) -> None:
         print_json(stats_json(found))
     else:
         print_stats(found)
+
+
+def _opened(ops: Operations, doors: ExitStack, detail: EntryDetail) -> EntryDetail:
+    """*detail* with the data of its event, opened with the keys of this app."""
+    failure = detail.failure
+    data = open_editor(ops, open_replayer(ops, doors)).shown(failure)
+    if isinstance(data, Refusal):
+        raise click.ClickException(data)
+    if not isinstance(failure, DeadLetter) or failure.event is None:
+        return detail
+    event = replace(failure.event, data=data)
+    return replace(detail, failure=replace(failure, event=event, payload=None))
 
 
 def _protection(ops: Operations, detail: EntryDetail) -> dict[str, str]:

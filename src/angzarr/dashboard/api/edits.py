@@ -21,6 +21,7 @@ from angzarr.analysis.replay.edit import Unfit, read_data
 from angzarr.analysis.replay.editor import Draft, edited_from
 from angzarr.analysis.replay.job import JobPlan, ReplayJob, Selection, job_edit, plan_for
 from angzarr.analysis.replay.job_view import job_json
+from angzarr.dashboard import access
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.actions import check_target, id_for
 from angzarr.dashboard.api.entries import IfMatch
@@ -38,7 +39,8 @@ from angzarr.dashboard.api.shapes import DataShape, DraftShape, EntryId, JobShap
 from angzarr.dashboard.paging import seen, stale, tag_of
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import Services, detail_of
-from angzarr.dead_letters.letter import Refusal
+from angzarr.dead_letters.letter import DeadLetter, Refusal
+from angzarr.dead_letters.sealed_letters import has_sealed_body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,11 @@ class Editable(NamedTuple):
     failure: Failure
     now: Failure
 
+    @property
+    def came_encrypted(self) -> bool:
+        """True if its data can be seen only because this app has their key."""
+        return isinstance(self.failure, DeadLetter) and has_sealed_body(self.failure)
+
 
 def editable(
     services: Services, entry_id: str, *, original: bool, revision: int | None = None
@@ -105,6 +112,12 @@ def data_of(services: Services, wanted: Editable) -> Any:
     if isinstance(data, Refusal):
         raise _refused(data)
     return data
+
+
+def note_opened(request: Request, caller: Caller, *, encrypted: bool) -> None:
+    """Write into the log that *caller* was shown data, if they came *encrypted*."""
+    if encrypted:
+        access.note(access.OPENED, request.scope, caller.name)
 
 
 def draft_of(services: Services, edit: Edit) -> tuple[Editable, Draft | Refusal]:
@@ -190,13 +203,17 @@ async def _read_strictly(request: Request) -> None:
 
 @act.get("/entries/{entry_id}/data", response_model=DataShape, responses={**_NONE, **_NOT_NOW})
 def show_data(
-    services: ServicesHere, entry_id: EntryId, asked: Annotated[DataQuery, Query()]
+    request: Request,
+    services: ServicesHere,
+    caller: CallerHere,
+    entry_id: EntryId,
+    asked: Annotated[DataQuery, Query()],
 ) -> Response:
     """Return the data that an edit begins with; what is hidden is a mark, to be left in place."""
     found = editable(services, entry_id, original=asked.original)
-    return answer(
-        {"data": data_of(services, found)}, headers={"ETag": tag_of(found.entry.revision)}
-    )
+    data = data_of(services, found)
+    note_opened(request, caller, encrypted=found.came_encrypted)
+    return answer({"data": data}, headers={"ETag": tag_of(found.entry.revision)})
 
 
 @act.post(
@@ -211,7 +228,9 @@ def show_data(
     dependencies=[Depends(_read_strictly)],
 )
 def edit_entry(
+    request: Request,
     services: ServicesHere,
+    *,
     caller: CallerHere,
     entry_id: EntryId,
     asked: NewEdit,
@@ -233,7 +252,8 @@ def edit_entry(
         config=tuple(sorted(asked.config.items())),
     )
     if asked.dry_run:
-        _, draft = draft_of(services, edit)
+        found, draft = draft_of(services, edit)
+        note_opened(request, caller, encrypted=found.came_encrypted)
         return answer(draft_json(draft, needs_approval=services.approves_edits))
     job = begin_edit(services, edit, by=caller, key=said.key)
     where = f"{PREFIX}/jobs/{job.id}"

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from angzarr.analysis.replay.job import ItemState
 from angzarr.analysis.replay.job_view import (
+    EditReview,
     item_json,
     job_detail_json,
     job_json,
@@ -17,6 +18,8 @@ from angzarr.analysis.replay.job_view import (
     review,
 )
 from angzarr.dashboard import actions
+from angzarr.dashboard.access import Caller
+from angzarr.dashboard.api.edits import note_opened
 from angzarr.dashboard.api.entries import IfMatch
 from angzarr.dashboard.api.requests import ItemQuery, JobQuery, NewJob
 from angzarr.dashboard.api.route import (
@@ -40,6 +43,7 @@ from angzarr.dashboard.paging import cursor_after, next_link, sealed, seen, seen
 from angzarr.dashboard.preconditions import job_as_seen, see_job
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import item_page, job_of
+from angzarr.settings.dashboard import Role
 
 see = seeing("jobs")
 act = acting("jobs")
@@ -62,12 +66,24 @@ def list_jobs(
     return answer(told, headers=next_link(request, page.next))
 
 
+def edit_for(request: Request, caller: Caller, edit: EditReview) -> EditReview:
+    """*edit* as *caller* may see it; that encrypted data are shown is written into the log."""
+    if not caller.role.covers(Role.OPERATOR):
+        return edit.for_viewers()
+    note_opened(request, caller, encrypted=edit.is_encrypted)
+    return edit
+
+
 @see.get("/jobs/{job_id}", response_model=JobDetailShape, responses=_NONE)
-def show_job(services: ServicesHere, job_id: JobId) -> Response:
+def show_job(
+    request: Request, caller: CallerHere, services: ServicesHere, job_id: JobId
+) -> Response:
     """Return one job, how far it is, and what happened to it."""
     job = job_of(services, job_id)
     refused = services.jobs.items(job_id, (ItemState.REFUSED,), limit=REFUSED_SHOWN)
     edit = review(services.editor, services.jobs, job)
+    if edit is not None:
+        edit = edit_for(request, caller, edit)
     told = job_detail_json(job, services.jobs.job_history(job_id), refused, edit)
     return answer(told, headers={"ETag": tag_of(job.revision, edit.mark if edit else "")})
 

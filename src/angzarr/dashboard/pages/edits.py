@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from angzarr.analysis.replay.edit import Sides, Unfit, read_data
-from angzarr.dashboard.api.edits import Edit, begin_edit, data_of, draft_of, editable
+from angzarr.dashboard.api.edits import Edit, begin_edit, data_of, draft_of, editable, note_opened
 from angzarr.dashboard.api.requests import DataQuery
 from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.api.shapes import EntryId
@@ -35,10 +35,11 @@ router = pages()
 @router.get("/entries/{entry_id}/edit")
 def ask_data(request: Request, services: ServicesHere, entry_id: EntryId) -> Response:
     """Show the data that may be changed."""
-    operator_of(request)
+    caller = operator_of(request)
     original = filled(DataQuery, request).original
     found = editable(services, entry_id, original=original)
     text = laid_out(data_of(services, found))
+    note_opened(request, caller, encrypted=found.came_encrypted)
     form = {"data": text, "original": str(original).lower(), "revision": str(found.entry.revision)}
     return _form(request, services, entry_id, form)
 
@@ -52,9 +53,11 @@ def ask_edit(request: Request, services: ServicesHere, entry_id: EntryId) -> Res
     edit = _edit_in(form, entry_id)
     if isinstance(edit, Unfit):
         return _form(request, services, entry_id, form, edit)
-    (entry, *_), draft = draft_of(services, edit)
+    found, draft = draft_of(services, edit)
+    entry = found.entry
     if isinstance(draft, Refusal):
         return _form(request, services, entry_id, form, draft)
+    note_opened(request, caller_of(request), encrypted=found.came_encrypted)
     return render(
         request,
         "confirm_edit.html",

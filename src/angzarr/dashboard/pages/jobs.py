@@ -17,7 +17,7 @@ from angzarr.analysis.replay.job_limits import same_person
 from angzarr.analysis.replay.job_view import review
 from angzarr.dashboard import actions
 from angzarr.dashboard.access import Caller, too_little
-from angzarr.dashboard.api.jobs import REFUSED_SHOWN, JobId
+from angzarr.dashboard.api.jobs import REFUSED_SHOWN, JobId, edit_for
 from angzarr.dashboard.api.requests import ItemQuery, JobQuery
 from angzarr.dashboard.api.route import ServicesHere
 from angzarr.dashboard.pages.edits import both
@@ -63,6 +63,8 @@ def show_job(request: Request, services: ServicesHere, job_id: JobId) -> Respons
     """Show one job and how far it is."""
     job = job_of(services, job_id)
     edit = review(services.editor, services.jobs, job)
+    if edit is not None:
+        edit = edit_for(request, caller_of(request), edit)
     return render(
         request,
         "job.html",

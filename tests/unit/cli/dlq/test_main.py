@@ -18,6 +18,8 @@ from tests.unit.cli.ledger_app import held, one_by_one
 from tests.unit.dead_letters.test_protection import CIPHER, SIGN, protection, secret_letter
 
 from angzarr import __version__
+from angzarr.adapters.celery.publish.body_offloader import BodyOffloader
+from angzarr.adapters.cryptography.xaes import XaesCipher
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.failure import Unreadable
 from angzarr.analysis.ledger.ledger import Decided
@@ -29,8 +31,10 @@ from angzarr.dead_letters.codec import decode, read_receipt
 from angzarr.dead_letters.protection import Clearance
 from angzarr.dead_letters.record import ForeignRecord
 from angzarr.dead_letters.replay_outcome import ReplayOutcome
+from angzarr.dead_letters.sealed_letters import SealedLetters
 from angzarr.errors import LedgerUnavailable, PayloadStoreUnavailable
 from angzarr.events import headers as names
+from angzarr.payloads.body_sealer import SEALED, BodyKeys, BodySealer
 from memory_payloads import MemoryPayloadStore
 from polling import PATIENCE
 
@@ -410,6 +414,24 @@ def test_a_body_that_is_too_large_is_not_opened_for_a_person(app, ledger, fails)
     output = fails("dlq", "edit", entry.id, "--file", "-", "--yes", input="{}")
     assert "dlq.payloads.largest_opened" in output
     assert ledger.open(entry.id).entry == entry
+
+
+def test_data_that_came_encrypted_are_shown_when_asked_to_and_with_their_key(
+    app, ledger, run, fails
+):
+    sealer = BodySealer(keys=BodyKeys(keys={"k1": b"k" * 32}, current="k1"), cipher=XaesCipher())
+    letter = letter_of()
+    message = BodyOffloader(None, 1000, sealer=sealer, seals_all=True).sealed(letter.message)
+    entry = held(ledger, message=message, event=replace(letter.event, data=SEALED))
+    shown = run("dlq", "show", entry.id).output
+    assert "[sealed]" in shown
+    assert "key k1" in shown
+    assert "total" not in shown.partition("payload")[2]
+    assert "key 'k1', which is not among" in fails("dlq", "show", entry.id, "--open")
+    app.bodies = SealedLetters(sealer=sealer)
+    opened = json.loads(run("dlq", "show", entry.id, "--open", "--json").output)
+    assert opened["event_data"] == {"total": 3}
+    assert '"total": 3' in run("dlq", "show", entry.id, "--open").output
 
 
 def test_a_payload_store_that_is_away_begins_no_replay(app, ledger, fails):

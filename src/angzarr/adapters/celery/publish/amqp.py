@@ -27,7 +27,7 @@ from angzarr.adapters.celery.claim_batch import release_claims
 from angzarr.adapters.celery.connection import AngzarrConnection, KombusRedisConnection, client_of
 from angzarr.adapters.celery.publish.argument_text import text_of
 from angzarr.adapters.celery.publish.body_offloader import OffloadingProducer
-from angzarr.adapters.celery.publish.message_template import MessageCapture
+from angzarr.adapters.celery.publish.message_template import MessageCapture, hide_arguments
 from angzarr.adapters.celery.publish.native_delay import ENTRY, way_by
 from angzarr.adapters.celery.publish.publisher import AWAY, native_delay, transport_of
 from angzarr.adapters.celery.worker.message_limits import read_body
@@ -299,6 +299,8 @@ class AngzarrAMQP(AMQP):
             if delayed:
                 way = way_by(str(options["routing_key"]), list(self.queues.values()))
                 options["declare"] = [*(options.get("declare") or ()), way]
+            if getattr(producer, "seals_all", False):
+                hide_arguments(message)
             if isinstance(producer, MessageCapture):
                 return producer.keep(message, options)
             # A message that no queue takes must come back; a broadcast may have no listener.

@@ -2,9 +2,10 @@
 
 Every message of a task passes `OffloadingProducer`, which serializes it, or is prepared by it: that
 of an event, of a task, a copy, a chain's next step, a replay. A body that is too large leaves a
-claim check in the headers. The message keeps a small body that Celery can read.
+claim check in the headers. The message keeps a small body that Celery can read. Where bodies are to
+be encrypted, they are before they are stored or sent (ADR 0091).
 
-The body is registered as held by its message before it is put (spec F4), so that it is not deleted
+A body is registered as held by its message before it is put (spec F4), so that it is not deleted
 before the message's claim has ended. Where that cannot be, it is put all the same, and is kept.
 """
 
@@ -13,18 +14,34 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kombu import Producer
 
 from angzarr.adapters.celery.worker.json_bodies import loads
 from angzarr.delivery.delivery import position_of
-from angzarr.events.event import digest
-from angzarr.events.headers import event_id_of
-from angzarr.payloads.claim_check import ARGUMENT, HEADER, ClaimCheck, write_check
+from angzarr.errors import DecodeError, UnserializableEvent
+from angzarr.events.event import Message, digest
+from angzarr.events.headers import TENANT_ID, event_id_of
+from angzarr.payloads.body_sealer import SEALED, BodySealer
+from angzarr.payloads.claim_check import (
+    ARGUMENT,
+    HEADER,
+    ClaimCheck,
+    check_in,
+    inline_reference,
+    write_check,
+)
 from angzarr.payloads.holders import BodyRegistration, message_holder
-from angzarr.payloads.store import Namer, PayloadStore, sha256_of
+from angzarr.payloads.sealed_message import STORED_BODY, find_sealed, sealed_body, sealed_size
+from angzarr.payloads.store import (
+    SEALED_ENCODING,
+    Namer,
+    PayloadReference,
+    PayloadStore,
+    sha256_of,
+)
 from angzarr.resilience.idempotency import key_for
 
 #: Bytes of the largest body that every broker takes, by the scheme of its URL.
@@ -43,6 +60,9 @@ SAFE_ELSEWHERE: Final = 2**20
 _LONGEST_EMBED: Final = 16 * 1024
 _NO_FOLLOWERS: Final = dict.fromkeys(("callbacks", "errbacks", "chain", "chord"))
 _PARTS: Final = 3
+#: Celery's texts of the arguments.
+_REPRS: Final = ("argsrepr", "kwargsrepr")
+_JSON: Final = "application/json"
 #: Seconds in which one body for several handlers is put once.
 _SAME: Final = 5.0
 
@@ -54,9 +74,9 @@ def safe_size(broker: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Put:
-    """A body that was just put, by its hash, and the message that stands for it."""
+    """A body that was just put, by what names it, and the message that stands for it."""
 
-    sha256: str
+    name: str
     at: float
     check: ClaimCheck
     text: str
@@ -65,14 +85,25 @@ class _Put:
 
 @dataclass(slots=True)
 class BodyOffloader:
-    """Puts bodies of more than *most* bytes into *store*. Safe to use from many threads."""
+    """Puts bodies of more than *most* bytes into *store*. Safe to use from many threads.
 
-    store: PayloadStore
+    With a *sealer* they are encrypted before, and if *seals_all* those that are sent are, too.
+    """
+
+    #: None: nothing is stored, only encrypted.
+    store: PayloadStore | None
     most: int
     #: None: no body is registered, and all are kept.
     registration: BodyRegistration | None = None
     monotonic: Callable[[], float] = time.monotonic
+    sealer: BodySealer | None = None
+    seals_all: bool = False
     _last: _Put | None = field(default=None, init=False)
+
+    @property
+    def least(self) -> int:
+        """The bytes of a body that is sent as it is, at most."""
+        return -1 if self.seals_all else self.most
 
     def offloaded(self, body: bytes, content_type: str, headers: dict[str, Any]) -> bytes:
         """The body to send in place of *body*, once that is in the store; *headers* say where.
@@ -80,21 +111,39 @@ class BodyOffloader:
         It is *body* itself where nothing can be stored: what is not a task of protocol 2 in JSON,
         and what stands for a stored body already. Raises PayloadStoreUnavailable: nothing was sent.
         """
-        if HEADER in headers or not headers.get("task") or content_type != "application/json":
+        if HEADER in headers:
+            return body if len(body) <= self.most else self._moved(body, headers)
+        if not headers.get("task") or content_type != _JSON:
             return body
-        sha256, last = sha256_of(body), self._last
-        is_same = last and last.sha256 == sha256 and self.monotonic() - last.at <= _SAME
-        if last is None or not is_same or not self._joins(last.check, headers):
-            made = self._put(body, sha256, headers)
+        if self.sealer is not None:
+            return self._sealed(body, headers, self.sealer)
+        name = sha256_of(body)
+        if (last := self._recent(name, headers)) is None:
+            made = self._put(body, name, headers)
             if made is None:
                 return body
             self._last = last = made
         headers[HEADER] = last.text
         return last.body
 
-    def _put(self, body: bytes, sha256: str, headers: Mapping[str, Any]) -> _Put | None:
+    def sealed(self, message: Message) -> Message:
+        """*message* as it may wait in a table: sealed, if all that is sent is."""
+        if not self.seals_all:
+            return message
+        headers = dict(message.headers)
+        body = self.offloaded(message.body, message.content_type, headers)
+        return message if body is message.body else replace(message, body=body, headers=headers)
+
+    def _recent(self, name: str, headers: Mapping[str, Any]) -> _Put | None:
+        """What was just put of *name*, if the message with *headers* may have it too."""
+        last = self._last
+        if last is None or last.name != name or self.monotonic() - last.at > _SAME:
+            return None
+        return last if self._joins(last.check, headers) else None
+
+    def _put(self, body: bytes, name: str, headers: Mapping[str, Any]) -> _Put | None:
         parts = _parts_of(body)
-        if parts is None:
+        if parts is None or self.store is None:
             return None
         args, kwargs, embed = parts
         follows = len(json.dumps(embed)) > _LONGEST_EMBED
@@ -104,7 +153,62 @@ class BodyOffloader:
         left = _NO_FOLLOWERS if follows else embed
         said = {ARGUMENT: f"set payloads.url, or update this worker: {reference}"}
         text = json.dumps([[], said, left])
-        return _Put(sha256, self.monotonic(), check, write_check(check), text.encode())
+        return _Put(name, self.monotonic(), check, write_check(check), text.encode())
+
+    def _sealed(self, body: bytes, headers: dict[str, Any], sealer: BodySealer) -> bytes:
+        """The body to send in place of *body*, which is sealed for the event of *headers*."""
+        event_id, key = event_id_of(headers), sealer.keys.of_tenant(headers.get(TENANT_ID))
+        stores = self.store is not None and (
+            not self.seals_all or sealed_size(len(body)) > self.most
+        )
+        name = f"{sha256_of(body)} {key} {event_id}" if stores else ""
+        made = self._recent(name, headers) if stores else None
+        if made is None:
+            parts = _parts_of(body)
+            if parts is None:
+                return body
+            sealed = sealer.seal(body, event_id, key, packs=stores)
+            args, kwargs, embed = parts
+            told = sealer.digest(key, event_id, digest([args, kwargs]))
+            follows = embed not in (None, {}, _NO_FOLLOWERS)
+            reference = self._placed(sealed, len(body), headers, told if stores else "")
+            check = ClaimCheck(reference=reference, digest=told, follows=follows, key=key)
+            left = STORED_BODY if stores else sealed_body(sealed)
+            made = _Put(name, self.monotonic(), check, write_check(check), left)
+            self._last = made if stores else self._last
+        headers[HEADER] = made.text
+        headers |= {name: SEALED for name in _REPRS if headers.get(name)}
+        return made.body
+
+    def _moved(self, body: bytes, headers: dict[str, Any]) -> bytes:
+        """The body to send in place of *body*, which is sealed in its message: it is stored.
+
+        So goes what another broker took, or what a person's edit made larger.
+        """
+        sealed = find_sealed(body)
+        if sealed is None or self.store is None:
+            return body
+        try:
+            check = check_in(headers)
+        except DecodeError:  # who receives it judges it
+            return body
+        if check is None or not check.is_inline:
+            return body
+        place = self._placed(sealed, check.reference.unpacked_size, headers, check.digest)
+        headers[HEADER] = write_check(replace(check, reference=place))
+        return STORED_BODY
+
+    def _placed(
+        self, sealed: bytes, size: int, headers: Mapping[str, Any], told: str
+    ) -> PayloadReference:
+        """Where *sealed* is, of a body of *size* bytes: in the store with *told*, else inline.
+
+        What follows the task has arguments, too: it is always sealed with the body.
+        """
+        if not told or self.store is None:
+            return inline_reference(len(sealed), size)
+        place = self.store.put(sealed, self._namer(headers, told))
+        return replace(place, encoding=SEALED_ENCODING, unpacked_size=size)
 
     def _namer(self, headers: Mapping[str, Any], told: str) -> Namer | None:
         """What registers the message with *headers*, whose arguments have the digest *told*."""
@@ -146,6 +250,11 @@ class OffloadingProducer(Producer):
         self._offloader = offloader
         super().__init__(*args, **options)
 
+    @property
+    def seals_all(self) -> bool:
+        """True if no body of a task is sent as it is."""
+        return self._offloader.seals_all
+
     def _prepare(  # noqa: PLR0917 - kombu's signature
         self,
         body: Any,
@@ -155,26 +264,28 @@ class OffloadingProducer(Producer):
         compression: Any = None,
         headers: Any = None,
     ) -> Any:
-        """Serialize, and store what is too large even if it is compressed."""
+        """Serialize, and store what is too large even if it is compressed; seal what is to be."""
         given = (body, serializer, content_type, content_encoding)
         prepared = super()._prepare(*given, compression, headers)
-        if len(prepared[0]) <= self._offloader.most:
+        if len(prepared[0]) <= self._offloader.least:
             return prepared
         # The store packs by itself.
         whole = super()._prepare(*given, None, {}) if compression else prepared
         raw = whole[0].encode() if isinstance(whole[0], str) else bytes(whole[0])
         sent = self._offloader.offloaded(raw, whole[1], headers)
         if sent is raw:
+            if self._offloader.seals_all and not isinstance(body, str | bytes):
+                _check_unsealed(headers, whole[1])
             return prepared
         headers.pop("compression", None)
-        return sent, "application/json", "utf-8"
+        return sent, _JSON, "utf-8"
 
     def prepared(self, body: Any, options: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
         """*body* and *options* for a plain producer; a body that is too large is stored.
 
         For batches, of which nothing is sent before all bodies are stored.
         """
-        if isinstance(body, str) and len(body) <= self._offloader.most and body.isascii():
+        if isinstance(body, str) and len(body) <= self._offloader.least and body.isascii():
             return body, options
         left = dict(options)
         headers = left["headers"]
@@ -184,3 +295,13 @@ class OffloadingProducer(Producer):
             body, *given, left.get("content_encoding"), compression, headers
         )
         return made, {**left, "content_type": content_type, "content_encoding": encoding}
+
+
+def _check_unsealed(headers: Mapping[str, Any], content_type: str) -> None:
+    """Raise UnserializableEvent for a task that was to be sealed, and would be sent as it is."""
+    if headers.get("task") and HEADER not in headers:
+        msg = (
+            "payloads.encrypt 'all' encrypts tasks of Celery's protocol 2 in JSON, and this one is"
+            f" {content_type}: set task_serializer to json and task_protocol to 2"
+        )
+        raise UnserializableEvent(msg)

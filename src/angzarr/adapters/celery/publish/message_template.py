@@ -18,6 +18,7 @@ from kombu.serialization import dumps
 
 from angzarr.adapters.celery.publish.argument_text import text_of_plain
 from angzarr.errors import UnserializableEvent
+from angzarr.payloads.body_sealer import SEALED
 
 #: Celery's and kombu's form of pure JSON; `json.dumps` would make an encoder a call.
 _JSON: Final = json.JSONEncoder()
@@ -55,6 +56,14 @@ def can_use_templates(app: Celery) -> bool:
     return app.conf.task_protocol == 2 and all(type(route) is MapRoute for route in routes)  # noqa: PLR2004 - Celery's name for it
 
 
+def hide_arguments(message: Any) -> None:
+    """Take Celery's texts of its arguments out of *message*, a task's, which is to be sealed."""
+    headers, _properties, _body, told = message
+    headers |= {name: SEALED for name in ("argsrepr", "kwargsrepr") if headers.get(name)}
+    if told:
+        told |= {name: SEALED for name in ("args", "kwargs") if told.get(name)}
+
+
 class MessageTemplate:
     """Writes the messages of one handler after its sketch, field for field as Celery would."""
 
@@ -72,6 +81,7 @@ class MessageTemplate:
         self.dispatcher = options.pop("event_dispatcher", None)
         self.destination = Destination(amqp, conf, options)
         self._headers = headers
+        self._hides_arguments: bool = getattr(sketch, "seals_all", False)
         self._own_root = headers["root_id"] == headers["id"]
         self._properties = {**properties, **options}
         self._embed = embed
@@ -90,12 +100,9 @@ class MessageTemplate:
 
     def headers(self, task_id: str, data: Any, event_headers: Mapping[str, Any]) -> dict[str, Any]:
         """The headers of one event's message."""
-        headers = {
-            **self._headers,
-            "id": task_id,
-            "argsrepr": text_of_plain([data], self._text_most, self._text_deepest),
-            **event_headers,
-        }
+        headers = {**self._headers, "id": task_id, **event_headers}
+        if not self._hides_arguments:
+            headers["argsrepr"] = text_of_plain([data], self._text_most, self._text_deepest)
         if self._own_root:
             headers["root_id"] = task_id
         return headers

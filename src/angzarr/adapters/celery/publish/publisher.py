@@ -18,6 +18,7 @@ from kombu.exceptions import KombuError
 from kombu.utils.url import maybe_sanitize_url
 
 from angzarr.adapters.celery.publish.native_delay import ENTRY, key_to, leads_to_it_alone, way_to
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.clock import Clock
 from angzarr.delivery.schedule import REFUSED_FOR, SLEPT, Schedule, rest_headers
 from angzarr.errors import BrokerUnavailable, Unroutable
@@ -66,6 +67,11 @@ class CeleryPublisher:
             if declared or not message.exchange or not came_back(error):
                 raise
             self.send(message, message.exchange, message.routing_key)
+
+    def sealed(self, message: Message) -> Message:
+        """*message* as it may wait in a table: its body sealed, if all that is sent is."""
+        offloader = runtime_of(self._app).offloader()
+        return message if offloader is None else offloader.sealed(message)
 
     def queue(self, name: str) -> Queue | None:
         """The queue *name* as this app declares it, None if others do."""
@@ -166,7 +172,7 @@ class CelerySchedule:
             self._tell_refused(copy, error)
             if delay <= AT_ONCE:
                 at = self._clock.now() + REFUSED_FOR
-        self._rows().put(copy, at)
+        self._rows().put(self._publisher.sealed(copy), at)
 
     def _send_delayed(self, copy: Message, queue: Queue, delay: timedelta) -> None:
         seconds = whole_seconds(copy, delay)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -24,6 +25,7 @@ from angzarr.delivery.schedule import REFUSED_FOR, SLEPT
 from angzarr.errors import BrokerUnavailable, PublishIncomplete
 from angzarr.events import headers as names
 from angzarr.events.event import Message
+from angzarr.payloads.claim_check import check_in
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUORUM = {"x-queue-type": "quorum"}
@@ -368,3 +370,14 @@ def _app(app):
 
 
 APP = None
+
+
+def test_a_copy_with_other_arguments_waits_sealed_where_all_bodies_are_encrypted(make_app):
+    """As it is made by `self.retry(args=…)`: a copy of an encrypted message has no open body."""
+    key = base64.b64encode(b"k" * 32).decode()
+    encrypted = {"encryption_keys": {"k1": key}, "encrypt": "all"}
+    for payloads, is_open in (({}, True), (encrypted, False)):
+        app = make_app(payloads=payloads)
+        _, [(copy, _)] = schedule(app, "q", timedelta(minutes=1))
+        assert (copy.body == message("q").body) is is_open
+        assert (check_in(copy.headers) is None) is is_open

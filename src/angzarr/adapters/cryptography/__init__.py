@@ -1,0 +1,1 @@
+"""Bodies encrypted by the library cryptography."""
