@@ -12,6 +12,7 @@ from rich.table import Table
 
 from angzarr.cli.application import load_application
 from angzarr.cli.terminal import JSON, YES, Moment, console, print_json, safe
+from angzarr.facts.act import ActKind
 from angzarr.payloads.collector import (
     PayloadCollector,
     PayloadCount,
@@ -20,6 +21,7 @@ from angzarr.payloads.collector import (
     unregistered,
 )
 from angzarr.runtime.text import span_text
+from angzarr.wiring.analysis_worker import person
 
 #: What each state means to a person.
 _MEANINGS = {
@@ -83,7 +85,8 @@ def gc(
     Registered ones go once nothing has held them for `payloads.grace`. What is not registered
     stays, unless you say how old it must be: nothing knows who needs it.
     """
-    with closing(load_application(app_name).open_payload_collector()) as collector:
+    ops = load_application(app_name)
+    with closing(ops.open_payload_collector()) as collector:
         if dry_run:
             _show(collector.due(), as_json=as_json)
             _show_unregistered(collector, before)
@@ -102,6 +105,8 @@ def gc(
         "unregistered": others.bodies,
         "unregistered_bytes": others.bytes,
     }
+    if account.bodies or others.bodies:
+        ops.acts.record(ActKind.PAYLOADS_DELETED, "payloads", by=person(), data=told)
     if as_json:
         print_json(told)
         return

@@ -65,6 +65,7 @@ class ActKind(StrEnum):
     LEDGER_RECOUNTED = "ledger_recounted"
     BOOKS_PRUNED = "books_pruned"
     FACTS_PRUNED = "facts_pruned"
+    PAYLOADS_DELETED = "payloads_deleted"
     TABLES_UPGRADED = "tables_upgraded"
     SETUP_FIXED = "setup_fixed"
 

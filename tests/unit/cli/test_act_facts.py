@@ -36,6 +36,7 @@ from angzarr.facts.fact import Fact
 from angzarr.facts.fact_text import fact_from_text
 from angzarr.facts.query import FactOrder, FactQuery
 from angzarr.facts.resolution import LIFECYCLE
+from angzarr.payloads.collector import CollectionAccount
 from angzarr.sagas.log import case_of
 from angzarr.wiring.analysis_worker import person
 from angzarr.wiring.operations import Operations
@@ -56,8 +57,8 @@ LOOK_ONLY = {
     "dlq groups", "dlq jobs list", "dlq jobs show", "dlq jobs watch", "dlq list", "dlq show",
     "dlq spool list", "dlq spool show", "dlq spool stats", "dlq stats", "fact export", "fact list",
     "fact show", "fact stats", "fact tail", "fleet list", "fleet releases", "flow history",
-    "flow list", "health", "ledger check", "ledger export", "ledger version", "policy explain",
-    "policy list", "projection lag", "projection list", "projection show", "saga list",
+    "flow list", "health", "ledger check", "ledger export", "ledger version", "payload list",
+    "payload stats", "policy explain", "policy list", "projection lag", "projection list", "projection show", "saga list",
     "saga registered", "saga show", "worker",
 }  # fmt: skip
 #: Drivers of commands that act, by name.
@@ -450,6 +451,21 @@ def prune_facts(site):
     store.add(Fact(id="old", type=LIFECYCLE, subtype="handled", at=OLD))
     store.close()
     return "--before", "400d", "--without-export", "--yes"
+
+
+@drives("payload gc", ActKind.PAYLOADS_DELETED)
+def collect_payloads(site):
+    class Some:
+        account = CollectionAccount(bodies=3, bytes=30)
+
+        def collect(self):
+            """They are gone."""
+
+        def close(self):
+            """Nothing is open."""
+
+    site.monkeypatch.setattr(Operations, "open_payload_collector", lambda _ops: Some())
+    return ("--yes",)
 
 
 @drives("doctor", ActKind.SETUP_FIXED)

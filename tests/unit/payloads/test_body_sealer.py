@@ -115,7 +115,7 @@ def test_a_store_keeps_a_sealed_body_as_it_is(packing):
     store = PackedStore(inner, most=10, packing=packing, known={})
     sealed = SEALER.seal(BODY, "e1", "new")
     reference = replace(store.put(sealed), encoding=SEALED_ENCODING, unpacked_size=len(BODY))
-    assert store.fetch(reference) == sealed == inner.payloads[reference.sha256]
+    assert store.fetch(reference) == sealed == inner.fetch(reference)
     assert reference.body_sha256 == reference.sha256, "that of the body would prove a guess"
 
 

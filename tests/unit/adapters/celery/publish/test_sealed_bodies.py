@@ -169,7 +169,7 @@ def test_a_task_that_cannot_be_sealed_is_refused_and_not_sent(sealer):
 
 def test_a_store_that_is_away_keeps_the_message_from_being_sent(sealer):
     class Away(MemoryPayloadStore):
-        def put(self, payload):
+        def put(self, payload, name=None):
             raise PayloadStoreUnavailable("the payload store is away")
 
     with pytest.raises(PayloadStoreUnavailable):
