@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from base64 import b64encode
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -13,10 +15,25 @@ from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.payload_upkeep import LettersBodies
 from angzarr.payloads.collector import PayloadState
 from polling import wait_until
-from system.test_large_messages import bodies, publish, site  # noqa: F401 - fixtures
+from system.test_large_messages import Store, publish, site  # noqa: F401 - a fixture
 from system.test_secrets import analysis_of
 
 HELD, FREE = PayloadState.HELD, PayloadState.FREE
+
+
+KEYS = {
+    "ANGZARR_PAYLOADS__ENCRYPT": "all",
+    "ANGZARR_PAYLOADS__ENCRYPTION_KEYS": json.dumps({"k1": b64encode(b"k" * 32).decode()}),
+}
+
+
+@pytest.fixture(params=["plain", "encrypted"])
+def bodies(request, s3_endpoint, cable):
+    """A bucket of bodies that are as they were sent, or encrypted with all others."""
+    store = Store(s3_endpoint, *cable(s3_endpoint))
+    if request.param == "encrypted":
+        store.environment |= KEYS
+    return store
 
 
 class Register:

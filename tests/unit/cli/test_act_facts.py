@@ -58,8 +58,8 @@ LOOK_ONLY = {
     "dlq spool list", "dlq spool show", "dlq spool stats", "dlq stats", "fact export", "fact list",
     "fact show", "fact stats", "fact tail", "fleet list", "fleet releases", "flow history",
     "flow list", "health", "ledger check", "ledger export", "ledger version", "payload list",
-    "payload stats", "policy explain", "policy list", "projection lag", "projection list", "projection show", "saga list",
-    "saga registered", "saga show", "worker",
+    "payload stats", "policy explain", "policy list", "projection lag", "projection list",
+    "projection show", "saga list", "saga registered", "saga show", "worker",
 }  # fmt: skip
 #: Drivers of commands that act, by name.
 DRIVERS = {}

@@ -264,7 +264,7 @@ class Replayer:
             order = self.continued(entry, order)
         if problem := self.problem(entry, failure, order):
             return problem
-        letter = self.sendable(failure, order, renews=True)
+        letter = self.sendable(failure, order, checks=True)
         if isinstance(letter, Refusal):
             return letter
         begun = self.ledger.mark_retrying(
@@ -311,7 +311,7 @@ class Replayer:
         """
         if problem := self.obstacle(failure, order):
             return problem
-        letter = self.sendable(failure, order, renews=True)
+        letter = self.sendable(failure, order, checks=True)
         if isinstance(letter, Refusal):
             return letter
         self._send(entry, letter, by)
@@ -323,14 +323,14 @@ class Replayer:
         order: ReplayOrder = AS_IT_IS,
         *,
         too_large: str = _REPLAYED,
-        renews: bool = False,
+        checks: bool = False,
     ) -> DeadLetter | Refusal:
         """The letter with its body, verified and opened, or why it cannot be had, ever.
 
-        A body that is encrypted stays so, and in its store, where it is young again if the letter
-        *renews* it. *too_large*: what helps with a body that is not opened for people.
+        A body that is encrypted stays so, and in its store; *checks*: that it is there, as it was.
+        *too_large*: what helps with a body that is not opened for people.
         """
-        letter = self._fetched(order.letter or failure, too_large, renews=renews)
+        letter = self._fetched(order.letter or failure, too_large, checks=checks)
         return letter if isinstance(letter, Refusal) else self.targets.cleared(letter, order)
 
     def opened(self, failure: Failure, *, too_large: str = _REPLAYED) -> DeadLetter | Refusal:
@@ -345,17 +345,15 @@ class Replayer:
         except PayloadTooLarge as error:
             return Refusal(f"{error}: {too_large}")
 
-    def _fetched(self, failure: Failure, too_large: str, *, renews: bool) -> Failure | Refusal:
+    def _fetched(self, failure: Failure, too_large: str, *, checks: bool) -> Failure | Refusal:
         if not isinstance(failure, DeadLetter):
             return failure
         if failure.payload is None or self.payloads is None:
             return failure
         is_sealed = failure.payload.is_sealed  # then the message is whole, and names it
         try:
-            body = b"" if is_sealed and not renews else self.payloads.fetch(failure.payload)
+            body = b"" if is_sealed and not checks else self.payloads.fetch(failure.payload)
             if is_sealed:
-                if renews:
-                    self.payloads.put(body)
                 return replace(failure, payload=None)
         except PayloadTooLarge as error:
             return Refusal(f"{error}: {too_large}")

@@ -126,6 +126,22 @@ class BodyOffloader:
         headers[HEADER] = last.text
         return last.body
 
+    def hold_replay(self, headers: Mapping[str, Any]) -> None:
+        """Note that a replay with *headers* holds the stored body that they name; never raises.
+
+        Its letter holds that, too, but perhaps not for as long. A copy has the hold of its message.
+        """
+        position = position_of(headers)
+        if position.hop or not position.replay or self.registration is None:
+            return
+        try:
+            check = check_in(headers)
+        except DecodeError:  # who receives it judges it
+            return
+        hold = check and check.hold(_claim_key(headers), position.replay)
+        if hold:
+            self.registration.joins(hold)
+
     def sealed(self, message: Message) -> Message:
         """*message* as it may wait in a table: sealed, if all that is sent is."""
         if not self.seals_all:
@@ -267,6 +283,8 @@ class OffloadingProducer(Producer):
         """Serialize, and store what is too large even if it is compressed; seal what is to be."""
         given = (body, serializer, content_type, content_encoding)
         prepared = super()._prepare(*given, compression, headers)
+        if headers and HEADER in headers:
+            self._offloader.hold_replay(headers)
         if len(prepared[0]) <= self._offloader.least:
             return prepared
         # The store packs by itself.
@@ -285,7 +303,8 @@ class OffloadingProducer(Producer):
 
         For batches, of which nothing is sent before all bodies are stored.
         """
-        if isinstance(body, str) and len(body) <= self._offloader.least and body.isascii():
+        is_small = isinstance(body, str) and len(body) <= self._offloader.least and body.isascii()
+        if is_small and HEADER not in options["headers"]:
             return body, options
         left = dict(options)
         headers = left["headers"]

@@ -20,7 +20,7 @@ from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
 from angzarr.delivery.delivery import read
 from angzarr.errors import PayloadStoreUnavailable, StoreUnavailable
 from angzarr.events.event import Event, Message, digest
-from angzarr.events.headers import PAYLOAD, REPLAY, to_headers
+from angzarr.events.headers import HOP, PAYLOAD, REPLAY, to_headers
 from angzarr.payloads.claim_check import ARGUMENT, HEADER, check_in
 from angzarr.payloads.collector import PayloadState
 from angzarr.payloads.holders import BodyRegistration, holding, message_holder
@@ -248,6 +248,29 @@ def test_the_holder_is_the_one_that_the_delivery_releases(registering, holders):
     delivery = read(message, args=[], kwargs={}, token="t", owner="o")
     assert delivery.hold is not None
     assert held(holders) == {delivery.hold.uri: {delivery.hold.holder}}
+
+
+@pytest.mark.parametrize("way", ["at once", "in a batch"])
+def test_a_replay_that_names_a_stored_body_holds_it_and_a_copy_does_not(registering, holders, way):
+    first = publish(registering, "x" * 500)
+    claim = key_for("t", "1")
+
+    def send_again(**position):
+        headers = {**first.headers, **position}
+        as_it_is = {"content_type": "application/json", "content_encoding": "utf-8"}
+        producer = OffloadingProducer(Sent(), auto_declare=False, offloader=registering)
+        if way == "at once":
+            producer.publish(first.body, headers=headers, routing_key="q", **as_it_is)
+        else:
+            producer.prepared(first.body, {"headers": headers, **as_it_is})
+
+    check = check_in(first.headers)
+    before = {check.hold(claim, 0).holder}
+    for position in ({HOP: 1}, {HOP: 1, REPLAY: 1}):
+        send_again(**position)
+        assert held(holders) == {check.reference.uri: before}
+    send_again(**{REPLAY: 1})
+    assert held(holders) == {check.reference.uri: before | {check.hold(claim, 1).holder}}
 
 
 def test_one_body_for_several_handlers_is_held_by_each(registering, holders, store):
