@@ -1,7 +1,7 @@
 """Book: the file that keeps every figure's last measurement, and its copy in the repository.
 
-`build/` is each machine's own. Where there is no book yet it begins with the copy, so that who
-measures one figure does not make the page forget the others.
+`build/` is each machine's own. Of each figure the last measurement counts, be it in the book or in
+the copy: who measures one figure does not make the page forget the others, or what came by git.
 """
 
 from __future__ import annotations
@@ -17,11 +17,18 @@ COPY = CHECKOUT / "benchmarks" / "record.json"
 
 
 def read(path: Path = BOOK, copy: Path = COPY) -> dict[str, Any]:
-    """Return all entries by key, the copy's where there is no book; nothing where neither is."""
-    for kept in (path, copy):
+    """Return all entries by key, of each the one measured last; nothing where there is no file."""
+    found: dict[str, Any] = {}
+    for kept in (copy, path):
         if kept.exists():
-            return dict(json.loads(kept.read_text(encoding="utf-8")))
-    return {}
+            told = json.loads(kept.read_text(encoding="utf-8"))
+            found |= {key: one for key, one in told.items() if _at(one) >= _at(found.get(key, {}))}
+    return found
+
+
+def _at(entry: Mapping[str, Any]) -> str:
+    """When it was measured, as text that sorts; empty: it does not say."""
+    return str(entry.get("detail", {}).get("measured_at", ""))
 
 
 def merge(entries: Mapping[str, Any], path: Path = BOOK, copy: Path = COPY) -> dict[str, Any]:
