@@ -47,6 +47,14 @@ def has_sealed_body(letter: DeadLetter) -> bool:
     return HEADER in letter.message.headers and is_sealed_body(letter.message.body)
 
 
+def came_encrypted(letter: DeadLetter) -> bool:
+    """True if the publisher of *letter*'s message encrypted its body, wherever that is now."""
+    try:
+        return HEADER in letter.message.headers and bool(_check_in(letter).key)
+    except DecodeError:  # it is opened for nobody
+        return False
+
+
 def body_key(letter: DeadLetter) -> str:
     """The id of the key that the body of *letter* names; empty: it is not encrypted."""
     try:

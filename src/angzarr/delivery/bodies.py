@@ -78,7 +78,7 @@ class BodyLoader:
     #: Bytes of a body at most.
     most: int
     #: Whether a letter is to have the body itself: it hides a part of it, or seals all. One that
-    #: is sealed already stays as it came.
+    #: came sealed stays as it came; what is hidden is looked for in the body as it was opened.
     keeps: bool = False
     #: Opens bodies that are encrypted; None: this app has no keys.
     sealer: BodySealer | None = None
@@ -130,7 +130,7 @@ class BodyLoader:
             args=found.opened.args,
             kwargs=found.opened.kwargs,
             event=replace(delivery.event, data=data),
-            loaded=found.body if self.keeps and not check.key else b"",
+            loaded=found.body if self.keeps else b"",
         )
 
     def _fetch(self, check: ClaimCheck, delivery: Delivery) -> _Fetched:

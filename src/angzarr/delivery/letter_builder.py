@@ -156,8 +156,12 @@ def _content(delivery: Delivery) -> _Content:
 
 
 def _opened(letter: DeadLetter, delivery: Delivery) -> DeadLetter:
-    """*letter* with what *delivery* was opened to, for who looks for it in the letter's texts."""
-    body = json.dumps([list(delivery.args), dict(delivery.kwargs), None]).encode()
+    """*letter* with what *delivery* was opened to, for who looks for it in the letter's texts.
+
+    That is the body as it came: a handler may have changed what it was given.
+    """
+    said = [list(delivery.args), dict(delivery.kwargs), None]
+    body = delivery.loaded or json.dumps(said, default=str).encode()
     message = replace(letter.message, body=body, content_type="application/json")
     return replace(letter, message=message, event=delivery.event)
 

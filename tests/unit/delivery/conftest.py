@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 from tests.hand_clock import HandClock, seldom_by
 
+from angzarr.adapters.celery.worker.json_bodies import loads
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.configuration import MemoryConfigurationStore, MemoryPinStore
 from angzarr.adapters.memory.idempotency import (
@@ -262,7 +263,7 @@ class World:
         return DeliveryExecutor(
             handlers=self.handlers, ordering=ordering,
             bodies=BodyLoader(
-                store=self.payloads, read=lambda body: OpenedBody(*json.loads(body)),
+                store=self.payloads, read=lambda body: OpenedBody(*loads(body)),
                 loaded=lambda delivery, opened: self.opened.append((delivery.token, opened)),
                 retry=retry, failure_policy=policy, most=self.most_unpacked, keeps=self.keeps,
                 sealer=self.sealer,

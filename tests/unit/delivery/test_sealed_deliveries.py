@@ -129,6 +129,28 @@ def test_redaction_takes_the_values_out_of_texts_and_leaves_the_sealed_body(worl
     assert not hides(letter), "so it can be replayed without a key of letters"
 
 
+def test_what_a_handler_took_out_of_its_data_is_removed_as_well(world, sent):
+    def take_out(data, _context):
+        raise GiveUp(f"bad card {data.pop('card')}")
+
+    redaction = Redaction.of(["event.**", "args.**"], [])
+    world.hide, world.keeps = redaction.of_texts, True
+    world.handler(take_out)
+    assert CANARY not in repr(world.take(sent({"card": CANARY})).letter)
+
+
+@pytest.mark.parametrize("fate", [GiveUp, TimeoutError])
+@pytest.mark.parametrize("hides_values", [True, False])
+def test_arguments_that_json_does_not_know_end_as_any_others(world, sent, fate, hides_values):
+    moment = {"__type__": "datetime", "__value__": "2026-01-01T00:00:00+00:00"}
+    world.keeps = hides_values
+    if hides_values:
+        world.hide = Redaction.of(["event.**", "args.**"], []).of_texts
+    world.handler(raising(fate("no")))
+    ended = world.take(sent({"at": moment}))
+    assert isinstance(ended, DeadLettered if fate is GiveUp else Retried)
+
+
 def test_a_whole_letter_is_not_made_of_a_sealed_one(world, sent):
     class Queue:
         def put(self, letters):

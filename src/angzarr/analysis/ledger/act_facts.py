@@ -7,6 +7,7 @@ the thing, its revision and the time: a thing that was removed and came again ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from angzarr.analysis.ledger.emergency_stop import BrakeState, Scope
@@ -41,16 +42,20 @@ def _entry_fact(
         "correlation_id": entry.correlation_id or None,
         "status": str(entry.status),
     }
+    reason = line.detail
     if kind is ActKind.ENTRY_REPLAYED:
+        # Facts are for ever: what was changed, with its values, stands in the history alone.
+        bare = str(replace(order, said=""))
+        reason = reason.replace(str(order), bare) if order else reason
         edited = order.letter is not None
-        data |= {"replay": entry.replays, "edited": edited, "order": str(order) or None}
+        data |= {"replay": entry.replays, "edited": edited, "order": bare or None}
     return act_fact(
         kind,
         f"entry:{entry.id}:{entry.revision}:{line.at.isoformat()}",
         line.at,
         by=line.who,
         origin=origin,
-        reason=line.detail,
+        reason=reason,
         data=data,
         tenant_id=entry.tenant_id or None,
         entity_id=entry.root or None,
@@ -73,6 +78,8 @@ _OF_JOBS: Final = {
     "done": ActKind.REPLAY_JOB_DONE,
 }
 _STAGE: Final = "stage "
+#: How the history begins to say what an edit changes (`job_progress.first_line`).
+_EDITED: Final = "edited: "
 
 
 def facts_of_job(job: ReplayJob, lines: Sequence[HistoryLine], origin: ActOrigin) -> list[Fact]:
@@ -85,6 +92,12 @@ def facts_of_job(job: ReplayJob, lines: Sequence[HistoryLine], origin: ActOrigin
         if kind is not None:
             found.append(_job_fact(kind, job, line, origin))
     return found
+
+
+def _without_values(detail: str) -> str:
+    """What the history says of a job with an edit, without what that changes."""
+    said, edited, _ = detail.partition(_EDITED)
+    return f"{said}edited" if edited else said
 
 
 def _job_fact(kind: ActKind, job: ReplayJob, line: HistoryLine, origin: ActOrigin) -> Fact:
@@ -111,7 +124,7 @@ def _job_fact(kind: ActKind, job: ReplayJob, line: HistoryLine, origin: ActOrigi
         line.at,
         by=line.who,
         origin=origin,
-        reason=line.detail,
+        reason=_without_values(line.detail) if job.edit else line.detail,
         data=data,
         tenant_id=job.selection.wanted.tenant_id,
         tool_id=job.handlers[0] if len(job.handlers) == 1 else None,

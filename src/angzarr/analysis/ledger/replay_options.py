@@ -52,7 +52,7 @@ class ReplayOrder:
         queue = f"to queue {self.to_queue}" if self.to_queue else ""
         handler = f"by handler {self.to_handler}" if self.to_handler else ""
         fresh = _SAID.get(self.sequence, str(self.sequence))
-        edited = f"edited: {self.said}" if self.letter else ""
+        edited = "" if self.letter is None else f"edited: {self.said}" if self.said else "edited"
         return ", ".join(filter(None, (handler, queue, fresh, _versions(self.config), edited)))
 
 

@@ -28,7 +28,7 @@ from angzarr.analysis.replay.replay import Replayer
 from angzarr.dead_letters.letter import DeadLetter, Refusal
 from angzarr.dead_letters.protection import is_sealed
 from angzarr.dead_letters.redaction import hides
-from angzarr.dead_letters.sealed_letters import has_sealed_body
+from angzarr.dead_letters.sealed_letters import came_encrypted
 from angzarr.errors import DecodeError
 
 _UNCHANGED: Final = Unfit("nothing was changed")
@@ -190,7 +190,7 @@ class Editor:
     def _came_encrypted(self, failure: DeadLetter) -> bool:
         """True if the body of *failure* is encrypted, perhaps within its sealed message."""
         letter = self.replayer.sendable(failure)
-        return isinstance(letter, DeadLetter) and has_sealed_body(letter)
+        return isinstance(letter, DeadLetter) and came_encrypted(letter)
 
     def _opened(self, failure: Failure, filed: Failure | None = None) -> Opened | Refusal:
         """A letter as it is and as it may be shown, with what was hidden of *filed*."""
@@ -220,7 +220,7 @@ class Editor:
         data = shown.event.data if shown.event else edit.data_in(shown)
         if isinstance(data, Refusal) or not isinstance(filed, DeadLetter):
             return data
-        if has_sealed_body(filed) and not is_sealed(filed):  # who has its key may see it
+        if came_encrypted(filed) and not is_sealed(filed):  # who has its key may see it
             return data
         known = filed.event.data if filed.event else edit.data_in(filed)
         return data if isinstance(known, Refusal) else hidden_as(data, known)

@@ -32,7 +32,7 @@ from angzarr.analysis.replay.job_progress import altered
 from angzarr.analysis.replay.job_store import ReplayJobs
 from angzarr.analysis.replay.replay import Replayer
 from angzarr.dead_letters.letter import DeadLetter, Refusal
-from angzarr.dead_letters.sealed_letters import has_sealed_body
+from angzarr.dead_letters.sealed_letters import came_encrypted
 from angzarr.errors import DecodeError, PayloadStoreUnavailable
 from angzarr.runtime.failures import is_machine_fault
 
@@ -82,7 +82,7 @@ def review(editor: Editor, jobs: ReplayJobs, job: ReplayJob) -> EditReview | Non
         mark="" if problem else _mark(job, edit, told),
         problem=problem,
         is_encrypted=isinstance(edit.order.before, DeadLetter)
-        and has_sealed_body(edit.order.before),
+        and came_encrypted(edit.order.before),
     )
 
 

@@ -40,7 +40,7 @@ from angzarr.dashboard.paging import seen, stale, tag_of
 from angzarr.dashboard.problem import Problem
 from angzarr.dashboard.services import Services, detail_of
 from angzarr.dead_letters.letter import DeadLetter, Refusal
-from angzarr.dead_letters.sealed_letters import has_sealed_body
+from angzarr.dead_letters.sealed_letters import came_encrypted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Editable(NamedTuple):
     @property
     def came_encrypted(self) -> bool:
         """True if its data can be seen only because this app has their key."""
-        return isinstance(self.failure, DeadLetter) and has_sealed_body(self.failure)
+        return isinstance(self.failure, DeadLetter) and came_encrypted(self.failure)
 
 
 def editable(

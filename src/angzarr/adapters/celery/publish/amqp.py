@@ -305,13 +305,22 @@ class AngzarrAMQP(AMQP):
                 return producer.keep(message, options)
             # A message that no queue takes must come back; a broadcast may have no listener.
             options.setdefault("mandatory", not isinstance(queue, Broadcast))
+            checked = message.headers.get(names.PAYLOAD)
             try:
                 return send(producer, name, message, *args, **options)
             except NotFound:
                 if not delayed:
                     raise
+                _put_back(message.headers, checked)
                 # The delay was deleted since this connection declared it.
                 producer.connection.declared_entities.clear()
                 return send(producer, name, message, *args, **options)
 
         return send_task_message
+
+
+def _put_back(headers: dict[str, Any], checked: str | None) -> None:
+    """Give *headers* the claim check that they had: a first try adds one, and the body is whole."""
+    headers.pop(names.PAYLOAD, None)
+    if checked is not None:
+        headers[names.PAYLOAD] = checked

@@ -63,6 +63,8 @@ _PARTS: Final = 3
 #: Celery's texts of the arguments.
 _REPRS: Final = ("argsrepr", "kwargsrepr")
 _JSON: Final = "application/json"
+#: What a body of protocol 2 begins with.
+_LIST: Final = b"["
 #: Seconds in which one body for several handlers is put once.
 _SAME: Final = 5.0
 
@@ -181,12 +183,14 @@ class BodyOffloader:
         made = self._recent(name, headers) if stores else None
         if made is None:
             parts = _parts_of(body)
-            if parts is None:
+            if parts is None and not body.lstrip().startswith(_LIST):
                 return body
             sealed = sealer.seal(body, event_id, key, packs=stores)
-            args, kwargs, embed = parts
-            told = sealer.digest(key, event_id, digest([args, kwargs]))
-            follows = embed not in (None, {}, _NO_FOLLOWERS)
+            if parts is None:  # its worker will refuse it, but what it says stays secret
+                named, follows = sha256_of(body), True
+            else:
+                named, follows = digest(parts[:2]), parts[2] not in (None, {}, _NO_FOLLOWERS)
+            told = sealer.digest(key, event_id, named)
             reference = self._placed(sealed, len(body), headers, told if stores else "")
             check = ClaimCheck(reference=reference, digest=told, follows=follows, key=key)
             left = STORED_BODY if stores else sealed_body(sealed)

@@ -53,6 +53,7 @@ ledger_released_payloads = Table(
     Column("number", Integer, primary_key=True, autoincrement=True),
     Column("uri", Text, nullable=False),
     Column("holder", Text, nullable=False),
+    sqlite_autoincrement=True,  # rows are deleted by their numbers, perhaps late
 )
 
 #: What was seen of each subject and said of it; `state` is the watch as JSON.

@@ -167,6 +167,27 @@ def test_a_task_that_cannot_be_sealed_is_refused_and_not_sent(sealer):
     assert publish(offloader, "x", body={"a": 1}, headers={"task": ""}).body == '{"a": 1}'
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"__type__": "unknown", "__value__": 1},
+        {"__type__": "datetime", "__value__": "no time"},
+    ],
+)
+@pytest.mark.parametrize("store", [None, MemoryPayloadStore()])
+def test_no_data_of_an_event_can_turn_encryption_off(sealer, store, data):
+    """A customer's JSON may look like one of Celery's types, and be none."""
+    text = json.dumps([[data | {"card": CANARY}], {}, EMBED])
+    most = 1000 if store is None else 10
+    offloader = BodyOffloader(store, most, sealer=sealer, seals_all=True)
+    sent = publish(
+        offloader, None, body=text, serializer=None, content_type="application/json",
+        content_encoding="utf-8",
+    )  # fmt: skip
+    assert CANARY not in f"{sent.body}{sent.headers}"
+    assert opened(sealer, sent, store) == json.loads(text)
+
+
 def test_a_store_that_is_away_keeps_the_message_from_being_sent(sealer):
     class Away(MemoryPayloadStore):
         def put(self, payload, name=None):

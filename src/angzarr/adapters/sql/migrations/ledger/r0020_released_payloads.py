@@ -23,5 +23,6 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
         sa.Column("uri", sa.Text, nullable=False),
         sa.Column("holder", sa.Text, nullable=False),
+        sqlite_autoincrement=True,
         if_not_exists=True,
     )
