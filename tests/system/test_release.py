@@ -38,7 +38,7 @@ BROUGHT = {
     "zstd": ("angzarr.adapters.zstd",),
     "schemas": ("angzarr.adapters.jsonschema",),
     "pubsub": ("angzarr.adapters.pubsub",),
-    "encryption": ("angzarr.adapters.jose",),
+    "encryption": ("angzarr.adapters.jose", "angzarr.adapters.cryptography"),
     "webhooks": ("angzarr.adapters.http",),
     "grpc": ("angzarr.adapters.grpc",),
     "coroutines": tuple(
