@@ -107,6 +107,9 @@ class Settler:
     clock: Clock
     #: Who holds bodies that lie in a payload store; None: there is no store.
     holders: PayloadHolders | None = None
+    #: False in an app without a store of payloads: its letters hold no body, so the hold of the
+    #: message stays for them.
+    letters_hold: bool = True
     #: How often each answer to a replay failed that is tried again.
     _unanswered: FailureCounts = field(default_factory=FailureCounts, init=False)
 
@@ -300,7 +303,8 @@ class Settler:
             self.facts.append(facts)
             return True
         if isinstance(ending, Complete | Fail) and delivery.is_elsewhere:
-            ending = replace(ending, releases=delivery.hold)
+            is_passed_on = isinstance(outcome, DeadLettered) and not self.letters_hold
+            ending = replace(ending, releases=None if is_passed_on else delivery.hold)
         if self.store.settle(delivery.key, delivery.token, ending, self.facts.carry(facts)):
             return True
         self._fenced(delivery)
@@ -311,6 +315,8 @@ class Settler:
 
         Its publisher registered it anew, if it sent the event twice.
         """
+        if isinstance(outcome, DeadLettered) and not self.letters_hold:
+            return
         if self.holders is None or not isinstance(outcome, _AT_ITS_END):
             return
         if (hold := delivery.hold) is not None:

@@ -94,7 +94,7 @@ def open_unprotected(settings: Settings, broker: str) -> DeadLetterQueue:
 def holding(queue: DeadLetterQueue, settings: Settings, broker: str) -> DeadLetterQueue:
     """*queue*, whose letters hold the bodies that their messages left in the payload store."""
     opened = payload_wiring.open_holders(settings, broker)
-    if opened is None:  # also without a store here: the publisher has one, and the letter needs it
+    if settings.payloads.url is None or opened is None:
         return queue
     module = importlib.import_module("angzarr.dead_letters.holding_queue")
     held: DeadLetterQueue = module.HoldingQueue(queue, opened)

@@ -368,4 +368,5 @@ def _settler(parts: ProcessParts, schedule: Schedule, ordering: Ordering) -> Set
         facts=open_facts(context.settings, context.broker_url, lambda: parts.claims),
         clock=ordering.clock,
         holders=parts.claims.holders,
+        letters_hold=context.settings.payloads.url is not None,
     )

@@ -201,6 +201,7 @@ class World:
         self.payloads = MemoryPayloadStore()
         self.opened = []
         self.most_unpacked, self.keeps = 2**20, False
+        self.letters_hold = True
         self.sealer = None
         self.lanes = None
         self.most_parked = 10
@@ -259,6 +260,7 @@ class World:
             schedule=schedule, ordering=ordering, followers=_Followers(self.journal),
             dead_letters=_Letters(self.journal), replay_outcomes=_Replays(self.journal),
             store=self.store, facts=facts, clock=self.clock, holders=self.store.holders,
+            letters_hold=self.letters_hold,
         )  # fmt: skip
         return DeliveryExecutor(
             handlers=self.handlers, ordering=ordering,

@@ -126,6 +126,19 @@ def test_a_second_body_under_one_id_releases_itself_alone(site):
     assert site.held() == 1
 
 
+@pytest.mark.parametrize("store_is_here", [True, False])
+def test_a_worker_whose_letters_hold_nothing_leaves_them_the_hold_of_the_message(
+    site, store_is_here
+):
+    message = site.message()
+    site.world.letters_hold = False
+    if not store_is_here:
+        site.world.payloads = None
+    site.world.handler(raising(GiveUp("no")))
+    assert isinstance(site.take(message), DeadLettered)
+    assert site.held() == 1
+
+
 def test_a_forged_message_releases_no_body_that_it_does_not_hold(site):
     site.world.handler(lambda _data, _context: 7)
     victim = site.message()

@@ -12,7 +12,6 @@ from tools.certificates import make_certificates
 from angzarr.adapters.kafka.dead_letters import KafkaDeadLetterQueue
 from angzarr.adapters.memory.dead_letters import DiscardedDeadLetterQueue, MemoryDeadLetterQueue
 from angzarr.adapters.opentelemetry.letter_meters import LetterMeters
-from angzarr.dead_letters.holding_queue import HoldingQueue
 from angzarr.dead_letters.letter import Reason
 from angzarr.dead_letters.names import check_domains
 from angzarr.dead_letters.protection import ProtectedQueue
@@ -40,17 +39,11 @@ def kafka_settings(**more):
     return load({"dlq": {"backend": "kafka", "kafka_brokers": "127.0.0.1:9", **more}})
 
 
-def unheld(queue):
-    """The queue whose letters are made to hold their bodies."""
-    assert isinstance(queue, HoldingQueue)
-    return queue._queue
-
-
 def test_what_is_said_of_kafka_reaches_it():
     settings = kafka_settings(
         kafka_options=SECURE, kafka_group="mine", kafka_partitions=6, create_missing=False
     )
-    queue = unheld(letter_wiring.open_dead_letters(settings, "redis://"))
+    queue = letter_wiring.open_dead_letters(settings, "redis://")
     assert queue._cluster.options == SECURE
     assert queue._group == "mine"
     assert (queue._topics._partitions, queue._topics._replication) == (6, -1)
@@ -114,11 +107,6 @@ def test_a_backend_that_is_not_known_is_told_with_those_that_are():
         letter_wiring.open_backend("carrier", DeadLetterSettings(), "")
 
 
-def test_a_worker_without_a_payload_store_lets_its_letters_hold_what_publishers_stored():
-    queue = letter_wiring.open_unprotected(load({"store": "memory://held"}), "memory://")
-    assert isinstance(queue, HoldingQueue)
-
-
 # -- letters of failed compensations -----------------------------------------------------------
 
 
@@ -134,7 +122,7 @@ def test_letters_of_failed_compensations_go_where_all_letters_go():
 
 def test_letters_of_failed_compensations_may_have_a_queue_of_their_own():
     url = "kafka://127.0.0.1:9?partitions=6"
-    queue = unheld(compensation_letters(saga_compensation={"dead_letter_queue_url": url}))
+    queue = compensation_letters(saga_compensation={"dead_letter_queue_url": url})
     assert isinstance(queue, KafkaDeadLetterQueue)
     assert queue._topics._partitions == 6
     queue.close()
@@ -154,7 +142,7 @@ def test_a_worker_puts_them_there_and_all_others_where_they_go(monkeypatch):
     box = letter_wiring.open_letterbox(load(own), "memory://")
     assert opened == ["channel", "kafka"]
     box.put([letter_of("a", reason=Reason.COMPENSATION), letter_of("b")])
-    assert [len(unheld(one).taken) for one in (box._rest, *box._own.values())] == [1, 1]
+    assert [len(one.taken) for one in (box._rest, *box._own.values())] == [1, 1]
     assert list(box._own) == [Reason.COMPENSATION]
 
 
