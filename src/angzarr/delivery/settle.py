@@ -303,8 +303,7 @@ class Settler:
             self.facts.append(facts)
             return True
         if isinstance(ending, Complete | Fail) and delivery.is_elsewhere:
-            is_passed_on = isinstance(outcome, DeadLettered) and not self.letters_hold
-            ending = replace(ending, releases=None if is_passed_on else delivery.hold)
+            ending = replace(ending, releases=self._released(delivery, outcome))
         if self.store.settle(delivery.key, delivery.token, ending, self.facts.carry(facts)):
             return True
         self._fenced(delivery)
@@ -315,12 +314,16 @@ class Settler:
 
         Its publisher registered it anew, if it sent the event twice.
         """
-        if isinstance(outcome, DeadLettered) and not self.letters_hold:
-            return
         if self.holders is None or not isinstance(outcome, _AT_ITS_END):
             return
-        if (hold := delivery.hold) is not None:
+        if (hold := self._released(delivery, outcome)) is not None:
             self.holders.release([hold])
+
+    def _released(self, delivery: Delivery, outcome: Outcome) -> PayloadHold | None:
+        """The hold that ends with *outcome*; None: there is none, or it stays for the letter."""
+        if isinstance(outcome, DeadLettered) and not self.letters_hold:
+            return None
+        return delivery.hold
 
     def _tell(self, delivery: Delivery, outcome: Outcome) -> None:
         self.ordering.follow(delivery, outcome)

@@ -100,7 +100,6 @@ class FleetSeen:
 def findings(seen: FleetSeen) -> Iterator[Finding]:
     """The findings about a fleet."""
     yield from _facts(seen)
-    yield from _acts(seen)
     if not seen.members:
         yield NOBODY.found(seen.at, "no worker is registered", "start one: angzarr -A … worker")
         return
@@ -152,23 +151,19 @@ def _unread(seen: FleetSeen) -> Iterator[Finding]:
 
 
 def _facts(seen: FleetSeen) -> Iterator[Finding]:
-    if seen.facts_wait is not None and seen.facts_wait > _FACTS_LATE:
-        yield FACTS_WAIT.found(
-            seen.at,
-            f"the oldest has waited for {seen.facts_wait.total_seconds() / 60:.0f} min",
-            "look for facts_delayed in the workers' logs, and see that their facts.url answers; if"
-            " no worker has it any more, start one that does",
-        )
-
-
-def _acts(seen: FleetSeen) -> Iterator[Finding]:
-    if seen.acts_wait is not None and seen.acts_wait > _FACTS_LATE:
-        yield ACTS_WAIT.found(
-            seen.at,
-            f"the oldest has waited for {seen.acts_wait.total_seconds() / 60:.0f} min",
-            "start an analysis worker (angzarr -A … dlq analyze), which moves them; if one runs,"
-            " look for facts_delayed in its log, and see that its facts.url answers",
-        )
+    for_facts = (
+        "look for facts_delayed in the workers' logs, and see that their facts.url answers; if"
+        " no worker has it any more, start one that does"
+    )
+    for_acts = (
+        "start an analysis worker (angzarr -A … dlq analyze), which moves them; if one runs,"
+        " look for facts_delayed in its log, and see that its facts.url answers"
+    )
+    both = ((FACTS_WAIT, seen.facts_wait, for_facts), (ACTS_WAIT, seen.acts_wait, for_acts))
+    for check, wait, change in both:
+        if wait is not None and wait > _FACTS_LATE:
+            told = f"the oldest has waited for {wait.total_seconds() / 60:.0f} min"
+            yield check.found(seen.at, told, change)
 
 
 def over_history(seen: FleetSeen) -> Iterator[Finding]:
