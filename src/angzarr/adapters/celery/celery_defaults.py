@@ -53,6 +53,9 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "result_accept_content": ["json"],
     "worker_prefetch_multiplier": 1,
     "broker_connection_retry_on_startup": True,
+    # Seconds that a publisher waits for a connection of the pool, for ever in Celery: as long as
+    # another may wait for its confirm.
+    "broker_pool_acquire_timeout": 30.0,
     # Celery gives up after 100 tries, and three quarters of an hour.
     "broker_connection_max_retries": None,
     # What runs goes on. Its message comes again, finds the claim alive and waits for its end.

@@ -17,7 +17,6 @@ from celery import Celery
 from celery.app.amqp import AMQP, Queues
 from kombu import Exchange, Producer, Queue
 from kombu.common import Broadcast
-from kombu.pools import ProducerPool
 from kombu.transport.native_delayed_delivery import (
     declare_native_delayed_delivery_exchanges_and_queues as declare_delays,
 )
@@ -29,6 +28,7 @@ from angzarr.adapters.celery.publish.argument_text import text_of
 from angzarr.adapters.celery.publish.body_offloader import OffloadingProducer
 from angzarr.adapters.celery.publish.message_template import MessageCapture, hide_arguments
 from angzarr.adapters.celery.publish.native_delay import ENTRY, way_by
+from angzarr.adapters.celery.publish.producer_pool import BoundedProducerPool
 from angzarr.adapters.celery.publish.publisher import AWAY, native_delay, transport_of
 from angzarr.adapters.celery.worker.message_limits import read_body
 from angzarr.adapters.celery.worker.message_receiver import NamingConsumer
@@ -219,20 +219,15 @@ class AngzarrAMQP(AMQP):
 
     def Producer(self, *args: Any, **options: Any) -> Producer:  # noqa: N802 - Celery's name
         """A producer that stores bodies which are too large for the broker, if there is a store."""
-        offloader = runtime_of(self.app).offloader()
-        if offloader is None:
-            return Producer(*args, **options)
-        return OffloadingProducer(*args, offloader=offloader, **options)
+        return _producer_class(self.app)(*args, **options)
 
     @property
-    def producer_pool(self) -> Any:
+    def producer_pool(self) -> BoundedProducerPool:
         """The pool of such producers; kombu's pools, which apps share, make plain ones."""
         if self.__dict__.get("_producer_pool") is None:  # asked for each publish
-            offloader = runtime_of(self.app).offloader()
-            if offloader is not None:
-                make, pool = partial(OffloadingProducer, offloader=offloader), self.app.pool
-                self._producer_pool = ProducerPool(pool, limit=pool.limit, Producer=make)
-        return super().producer_pool
+            self._producer_pool = BoundedProducerPool(self.app, Producer=_producer_class(self.app))
+        pool: BoundedProducerPool = self._producer_pool
+        return pool
 
     publisher_pool = producer_pool
 
@@ -324,3 +319,8 @@ def _put_back(headers: dict[str, Any], checked: str | None) -> None:
     headers.pop(names.PAYLOAD, None)
     if checked is not None:
         headers[names.PAYLOAD] = checked
+
+
+def _producer_class(app: Celery) -> Callable[..., Producer]:
+    offloader = runtime_of(app).offloader()
+    return Producer if offloader is None else partial(OffloadingProducer, offloader=offloader)

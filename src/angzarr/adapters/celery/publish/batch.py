@@ -64,7 +64,7 @@ def send_batch(
     connection = app.pool.connection
     away = (*AWAY, *connection.connection_errors, *connection.channel_errors)
     try:
-        with app.producer_pool.acquire(block=True, timeout=10) as producer:
+        with app.producer_pool.acquire(block=True) as producer:
             batch = BatchSender(app, producer, span, away)
             if not batch.connect(options):
                 return False

@@ -120,7 +120,7 @@ class CeleryPublisher:
         """Lend a producer; every error of broker or connection becomes BrokerUnavailable."""
         with (
             self._away_told(self._app.pool.connection),
-            self._app.producer_pool.acquire(block=True, timeout=10) as producer,
+            self._app.producer_pool.acquire(block=True) as producer,
         ):
             try:
                 yield producer
