@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import uuid
 from contextvars import ContextVar
+from traceback import format_exception
 from typing import Any, Final
 
-from billiard.einfo import ExceptionInfo
 from celery import Celery, chord, group, signature
 from celery.app.task import Context, get_actual_ignore_result
 from celery.backends.base import DisabledBackend
@@ -90,7 +90,7 @@ class CeleryFollowers:
         if isinstance(task.backend, DisabledBackend) or get_actual_ignore_result(task, request):
             return
         try:
-            stack = ExceptionInfo((type(error), error, error.__traceback__)).traceback
+            stack = "".join(format_exception(error))
             task.backend.mark_as_retry(request.id, error, stack, request=request)
         except Exception as failed:  # noqa: BLE001 - the retry is made, whatever the backend says
             _log.debug("retry_not_told: Celery's tracer tries again: %r", failed)

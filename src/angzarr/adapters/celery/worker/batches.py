@@ -20,8 +20,8 @@ from celery.exceptions import TaskRevokedError
 from celery.worker import state
 
 from angzarr.adapters.celery.worker.batch_job import run_batch
+from angzarr.adapters.celery.worker.pools import is_lost
 from angzarr.adapters.celery.worker.queue_pauser import handlers_of_queues
-from angzarr.adapters.celery.worker.request import is_lost
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.delivery import attempt_of, position_of
 from angzarr.delivery.handlers import Handler, Handlers

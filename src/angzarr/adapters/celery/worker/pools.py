@@ -26,8 +26,10 @@ from contextlib import suppress
 from types import BuiltinFunctionType
 from typing import Any, Final, TypeVar
 
+from amqp.exceptions import AMQPError
 from celery.concurrency.asynpool import AsynPool
 from celery.signals import worker_before_create_process
+from kombu.exceptions import OperationalError
 
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
@@ -35,6 +37,13 @@ _log = logging.getLogger("angzarr.worker")
 
 #: Names the receiver that runs before the first fork.
 _MEMORY: Final = "angzarr-memory"
+#: What a pool that runs tasks on this thread (solo) may raise, and no pool for want of anything.
+_LOST: Final = (OSError, AMQPError, OperationalError)
+
+
+def is_lost(error: Exception) -> bool:
+    """True if *error*, which a pool raised, says that the connection is lost."""
+    return isinstance(error, _LOST) and not is_machine_fault(error)
 
 
 def share_memory_with_children() -> None:

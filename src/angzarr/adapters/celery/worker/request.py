@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, Final
 
-from amqp.exceptions import AMQPError
 from billiard.common import TERM_SIGNAME
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from celery.app.task import Context
@@ -18,19 +17,20 @@ from celery.exceptions import TaskRevokedError, TimeLimitExceeded
 from celery.platforms import signals
 from celery.worker import state
 from celery.worker.request import Request
-from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.claim_batch import BATCHED_CLAIM, BatchedClaim, LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, Envelope, custom_headers, sent_as
 from angzarr.adapters.celery.message_check import COUNTED, check_headers, checked_body, upgraded
 from angzarr.adapters.celery.worker.consumer_state import MALFORMED
 from angzarr.adapters.celery.worker.message_receiver import consumed_from
+from angzarr.adapters.celery.worker.pools import is_lost
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_events import (
     announce_buried,
     announce_end,
     announce_revoked,
 )
+from angzarr.adapters.celery.worker.unheard_error import UnheardError
 from angzarr.clock import SystemClock
 from angzarr.delivery.delivery import Outcome
 from angzarr.errors import DeliveryError, ExpiredError, RevokedError
@@ -39,15 +39,6 @@ from angzarr.runtime.failures import is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
 _CELERYS_LOG: Final = logging.getLogger("celery.worker.request")
-
-#: What a pool that runs tasks on this thread (solo) may raise, and no pool for want of anything.
-_LOST: Final = (OSError, AMQPError, OperationalError)
-
-
-def is_lost(error: Exception) -> bool:
-    """True if *error*, which a pool raised, says that the connection is lost."""
-    return isinstance(error, _LOST) and not is_machine_fault(error)
-
 
 #: Errors of pickle alone, on a message that cannot go to a child.
 _UNWRITABLE: Final = (RecursionError, pickle.PicklingError)
@@ -64,20 +55,10 @@ class AngzarrRequest(Request):
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap the two methods that Celery writes into the class it makes for each task."""
         super().__init_subclass__(**options)
-        acknowledge_success, hand_over = cls.on_success, cls.execute_using_pool
+        acknowledge, hand_over = cls.on_success, cls.execute_using_pool
 
         def on_success(request: Any, told: Any, **kwargs: Any) -> Any:
-            if isinstance(told, ExceptionInfo):  # a solo pool says so of what would end its process
-                return request.on_failure(told)
-            failed, shown, runtime = told
-            if type(shown) is LeftToAck:
-                request.leave_to_ack(shown)
-            if failed or cls.notes_success(request):
-                return acknowledge_success(request, told, **kwargs)
-            state.task_ready(request)
-            if request.task.acks_late:
-                request.acknowledge()
-            return request.send_event("task-succeeded", result=shown, runtime=runtime)
+            return request.take_end(told, partial(acknowledge, request, told, **kwargs))
 
         def execute_using_pool(request: Any, pool: Any, **kwargs: Any) -> Any:
             try:
@@ -92,16 +73,32 @@ class AngzarrRequest(Request):
 
         cls.on_success, cls.execute_using_pool = on_success, execute_using_pool
 
+    def take_end(self, told: Any, acknowledge: Callable[[], Any]) -> Any:
+        """Do what follows the end that *told* says; Celery would *acknowledge*, and more."""
+        if isinstance(told, ExceptionInfo):  # a solo pool says so of what would end its process
+            return self.on_failure(told)
+        failed, shown, runtime = told
+        if type(shown) is LeftToAck:
+            self.leave_to_ack(shown)
+        if type(shown) is UnheardError and shown.ends(self):
+            return None
+        if failed or self.notes_success(self._app):
+            return acknowledge()
+        state.task_ready(self)
+        if self.task.acks_late:
+            self.acknowledge()
+        return self.send_event("task-succeeded", result=shown, runtime=runtime)
+
     #: The batch in which it runs; None: it runs alone.
     batch: str | None = None
     #: Whether Celery is to know of each success; None: not asked yet.
     _notes_success: bool | None = None
 
     @classmethod
-    def notes_success(cls, request: Any) -> bool:
+    def notes_success(cls, app: Any) -> bool:
         """True if Celery keeps the ids of what succeeded, by which it knows what comes again."""
         if cls._notes_success is None:
-            cls._notes_success = bool(request.app.conf.worker_deduplicate_successful_tasks)
+            cls._notes_success = bool(app.conf.worker_deduplicate_successful_tasks)
         return cls._notes_success
 
     def __init__(self, message: Any, **options: Any) -> None:

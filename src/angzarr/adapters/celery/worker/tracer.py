@@ -1,8 +1,9 @@
 """RoadTracer: traces the runs of one task; Celery's own traces those that others listen to.
 
 It stands for Celery's where a run has no listeners: no receivers of its signals, no hooks of the
-task around it, no result to store. If such a run raises, Celery's tracer reports that: it calls the
-task once more, which raises the same (`RaisedInRun`) and runs nothing.
+task around it, no result to store. If such a run raises, and somebody listens to that, Celery's
+tracer reports it: it calls the task once more, which raises the same (`RaisedInRun`) and runs
+nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from celery.app import trace
 from celery.app.task import Context
 from celery.app.trace import TraceInfo, task_has_custom, trace_ok_t
 from celery.backends.base import Backend, DisabledBackend
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore, Reject, Retry
 from celery.loaders.base import BaseLoader
-from celery.states import FAILURE, IGNORED, REJECTED
+from celery.states import FAILURE, IGNORED, REJECTED, RETRY
 from celery.utils.saferepr import saferepr
 from kombu.utils.encoding import safe_repr
 
@@ -29,6 +30,7 @@ from angzarr.adapters.celery.claim_batch import LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, SETTLED, TOLD, custom_headers
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_request import begin_task, end_task
+from angzarr.adapters.celery.worker.unheard_error import UnheardError
 from angzarr.delivery.batch_executor import SettledDelivery
 from angzarr.delivery.completions import LeftCompletion
 from angzarr.errors import GivenBack
@@ -128,7 +130,9 @@ class RoadTracer:
         try:
             value = task.deliver(request, args, kwargs, ack_follows=True)
             return self._report(uuid, request, value, time.monotonic() - began)
-        except Exception as error:  # noqa: BLE001 - Celery's tracer reports it
+        except Exception as error:  # noqa: BLE001 - it is reported
+            if shown[TOLD] not in ([], [False]) and self._is_unheard(request, error):
+                return self._report_error(uuid, request, error)
             shown[TOLD].append(RaisedInRun(error))
         finally:
             end_task()
@@ -154,6 +158,39 @@ class RoadTracer:
                 },
             )
         return trace_ok_t(value, None, took, text)
+
+    def _is_unheard(self, request: Any, error: Exception) -> bool:
+        """True if only a log line and the worker's events tell of *error*, by which a run ended."""
+        if self._hears_errors or isinstance(error, Reject | Ignore | MemoryError):
+            return False
+        if isinstance(error, Retry):
+            return not signals.task_retry.receivers
+        return not (signals.task_failure.receivers or request.chain or request.errbacks)
+
+    @cached_property
+    def _hears_errors(self) -> bool:
+        """True if the task has code that Celery's tracer runs after a failure, or stores errors."""
+        task, backend = self._task, self._task.backend
+        return (
+            task_has_custom(task, "on_retry")
+            or task_has_custom(task, "on_failure")
+            or task.store_errors_even_if_ignored
+            or not _is(backend.mark_as_retry, Backend.mark_as_retry)
+            or not _is(backend.mark_as_failure, Backend.mark_as_failure)
+        )
+
+    def _report_error(self, uuid: str, request: Any, error: Exception) -> Any:
+        """Tell of *error* as Celery's tracer does; return what that returns."""
+        told = UnheardError(error)
+        is_retry = isinstance(error, Retry)
+        state = TraceInfo(RETRY if is_retry else FAILURE, error)
+        if self._shows_success and is_retry:
+            name = trace.get_task_name(request, self._task.name)
+            trace.info(trace.LOG_RETRY, {"id": uuid, "name": name, "exc": str(error)})
+        elif self._shows_success:
+            state._log_error(self._task, request, told)  # noqa: SLF001 - its line is Celery's
+        trace.traceback_clear(error)
+        return trace_ok_t(told, state, None, None)
 
     def _settle_unrun(self, traced: Any, failed: Exception, *run: Any) -> Any:
         """Settle what *failed* before its handler ran; what the machine lacked gives it back."""
