@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ def main() -> int:
     Returns 1 if anything is not accounted for, 2 if it cannot run here, 3 if it broke down itself.
     """
     arguments = _parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the fleet is ended, too
     if not arguments.broker:
         return _all(arguments)
     try:
@@ -39,14 +41,21 @@ def _all(arguments: argparse.Namespace) -> int:
     """Run broker after broker; the next starts while the one before it comes to rest."""
     share = str(arguments.duration / len(BROKERS))
     running: list[subprocess.Popen[bytes]] = []
-    for broker in BROKERS:
-        nearly = Path(arguments.dir).resolve() / broker / NEARLY
-        nearly.unlink(missing_ok=True)
-        command = [sys.executable, str(Path(__file__).parent), *sys.argv[1:]]
-        running.append(subprocess.Popen([*command, "--broker", broker, "--duration", share]))
-        while running[-1].poll() is None and not nearly.exists():
-            time.sleep(0.2)
-    codes = [one.wait() for one in running]
+    try:
+        for broker in BROKERS:
+            nearly = Path(arguments.dir).resolve() / broker / NEARLY
+            nearly.unlink(missing_ok=True)
+            command = [sys.executable, str(Path(__file__).parent), *sys.argv[1:]]
+            running.append(subprocess.Popen([*command, "--broker", broker, "--duration", share]))
+            while running[-1].poll() is None and not nearly.exists():
+                time.sleep(0.2)
+        codes = [one.wait() for one in running]
+    except BaseException:
+        for one in running:
+            one.terminate()
+        for one in running:
+            one.wait()
+        raise
     return max(map(abs, codes))
 
 
