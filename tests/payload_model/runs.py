@@ -27,9 +27,12 @@ class Account:
     deleted: int = 0
 
 
-def run(seed: int, *, rate: float = 0.02) -> Account:
-    """One history, in which each call is the last of its process at *rate*."""
-    world = World(seed, rate=rate)
+def run(seed: int, *, rate: float = 0.02, seals: bool = False) -> Account:
+    """One history, in which each call is the last of its process at *rate*.
+
+    *seals*: what is stored is encrypted, and so has another name each time.
+    """
+    world = World(seed, rate=rate, seals=seals)
     world.beside = lambda: _act(world)
     for _ in range(STEPS):
         _step(world)

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from angzarr.adapters.celery.publish.body_offloader import BodyOffloader
+from angzarr.adapters.cryptography.xaes import XaesCipher
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.analysis.ledger.payload_upkeep import LettersBodies, UnneededBodies
 from angzarr.dead_letters.holding_queue import HoldingQueue
@@ -32,12 +33,14 @@ from angzarr.delivery.delivery import (
     Superseded,
     read,
 )
+from angzarr.delivery.edited_copies import edited_message
 from angzarr.delivery.failure_policy import UNREADABLE, FailurePolicy
 from angzarr.delivery.handlers import Domains
 from angzarr.delivery.letter_builder import DeadLetterBuilder
 from angzarr.delivery.settle import Settler
 from angzarr.events import headers as names
 from angzarr.events.event import Message
+from angzarr.payloads.body_sealer import BodyKeys, BodySealer
 from angzarr.payloads.claim_check import check_in
 from angzarr.payloads.collector import CollectionTerms, PayloadCollector, PayloadState
 from angzarr.payloads.holders import BodyRegistration, PayloadHold
@@ -64,6 +67,7 @@ from payload_model.parts import Beside, LateDeletions, Ledger, Letters, Nothing
 #: What the bodies of events say: few, so that events share bodies.
 CONTENTS = ("a" * 200, "b" * 200, "c" * 200)
 GRACE = 2 * RECORD_LIFE
+KEYS = BodyKeys(keys={"k1": b"1" * 32}, current="k1")
 OWNER = "worker"
 
 
@@ -82,8 +86,10 @@ class _Claims(MemoryIdempotencyStore):
 class World:
     """Everything of one history."""
 
-    def __init__(self, seed: int, *, rate: float) -> None:
+    def __init__(self, seed: int, *, rate: float, seals: bool = False) -> None:
         self.chance = random.Random(seed)
+        #: Encrypts what is stored; None: it lies there as it is.
+        self.sealer = BodySealer(keys=KEYS, cipher=XaesCipher()) if seals else None
         self.killer = Killer(self.chance, rate)
         self.clock = FakeClock()
         self.leases = MemoryOwnerLeases(self.clock)
@@ -119,7 +125,9 @@ class World:
         kill = self.killer
         holders, bodies = Killing(self.holders, kill), Killing(self.bodies, kill)
         registration = BodyRegistration(lambda: holders)
-        self.offloader = BodyOffloader(bodies, 100, registration, monotonic=self._monotonic)
+        self.offloader = BodyOffloader(
+            bodies, 100, registration, monotonic=self._monotonic, sealer=self.sealer
+        )
         offloading = OffloadingQueue(
             Killing(self.letters, kill), bodies, over=150, registration=registration
         )
@@ -195,6 +203,9 @@ class World:
             self.superseded.add(delivery.event.id)
         if isinstance(outcome, DeadLettered) and self._is_lost(delivery, outcome.letter):
             self.lost.add(_place_of(outcome.letter))
+        if isinstance(outcome, Retried) and outcome.body is not None:
+            edited = edited_message(delivery, outcome.body, self.offloader)
+            outcome = replace(outcome, edited=edited)
         if self.chance.random() < 0.3:  # its end is left to the acknowledgement, as of a success
             self._settle_left(delivery, outcome)
         else:
@@ -284,6 +295,12 @@ class World:
         letter = self.ledger.entries[event].letter
         if content is None and letter.payload and not self._has(letter.payload.uri):
             return  # it is held, with the reason
+        if content is None and letter.payload and letter.payload.is_sealed:
+            headers = {**letter.message.headers, names.REPLAY: letter.replay + 1}
+            headers.pop(names.HOP, None)
+            self.offloader.hold_replay(headers)
+            self._send(replace(letter.message, headers=headers))
+            return
         if content is None:
             body = letter.message.body or self.bodies.fetch(letter.payload)
             content = json.loads(body)[0][0]

@@ -168,7 +168,8 @@ if UNDO:
 
     @app.handler(Thing, domain="thing", policy="quick", name=UNDO)
     def undo(event: Thing, ctx: Context) -> None:
-        note("undo", n=event.n, id=ctx.event.id, because=ctx.event.causation_id)
+        about = {"id": ctx.event.id, "because": ctx.event.causation_id}
+        note("undo", n=event.n, filler=event.filler, **about)
 
 
 class Stepped(BaseModel):
@@ -304,6 +305,18 @@ def asks(self, n: int) -> int:
     if self.request.retries < 2:
         self.retry(countdown=0.2)
     return n
+
+
+@app.task(bind=True)
+def edits(self, given: str, countdown: float) -> None:
+    note("edits", given=given)
+    if self.request.retries == 0:
+        self.retry(args=[f"{given} again", countdown], countdown=countdown)
+
+
+@app.task
+def refuses() -> None:
+    raise GiveUp("never")
 
 
 @app.task(autoretry_for=(KeyError,), retry_kwargs={"max_retries": 2, "countdown": 0.1})

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-from contextlib import ExitStack, closing
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
+from celery import chain
 from redis import Redis
 
+from angzarr.adapters.celery.publish.sealed_sends import sealing_as
 from angzarr.analysis.ledger.entry import Status
+from angzarr.delivery.sealed_origin import SealedOrigin
 from angzarr.payloads.claim_check import check_in
 from polling import wait_until
 from system.conftest import Site
@@ -167,3 +173,62 @@ def test_a_key_is_rotated_between_publish_and_receipt_and_an_old_one_opens_later
         (0, filler),
         (2, filler),
     ]
+
+
+@contextmanager
+def overheard(url: str) -> Iterator[list[str]]:
+    """All commands that reach a Redis while the block runs, from whichever process."""
+    heard: list[str] = []
+    with closing(Redis.from_url(url)) as redis, redis.monitor() as monitor:
+        ended = f"the end {uuid.uuid4()}"
+
+        def listen() -> None:
+            for command in monitor.listen():
+                heard.append(str(command["command"]))
+                if ended in heard[-1]:
+                    return
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        yield heard
+        with closing(Redis.from_url(url)) as other:
+            other.echo(ended)
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+#: The worker and the analysis have the key and encrypt nothing by themselves.
+_NONE = {"ANGZARR_PAYLOADS__ENCRYPT": "none", "ROAD_UNDO": "1"}
+
+
+@pytest.mark.parametrize("site", [("redis", _NONE), ("amqp", _NONE)], indirect=True)
+@pytest.mark.parametrize("filler", [CANARY, LARGE])
+def test_what_came_encrypted_goes_on_encrypted_from_processes_that_encrypt_nothing(
+    site, tmp_path, redis_url, filler
+):
+    """A retry with other arguments, by a row and at once; a chain, an errback, a compensation."""
+    tasks = site.module
+    with overheard(redis_url) as heard:
+        with sealing_as(SealedOrigin("k1")):  # as a publisher that encrypts all
+            chain(tasks.edits.s(filler, 1.5), tasks.record.si(f"{filler} next")).apply_async(
+                link=tasks.record.si(f"{filler} link")
+            )
+            tasks.edits.delay(filler, 0)
+            tasks.refuses.apply_async(link_error=tasks.record.si(f"{filler} errback"))
+            site.app.publish(tasks.Thing(n=1, filler=filler, fate="give up"), root="r")
+        with site.worker(pool="solo"):
+            given = {one["given"] for one in site.wait_ran("edits", 4)}
+            assert given == {filler, f"{filler} again"}
+            recorded = {str(one["given"]) for one in site.wait_ran("record", 3)}
+            assert recorded == {f"{filler} {what}" for what in ("next", "link", "errback")}
+            with analysis_of(site) as (waking, wait_until_it_is):
+                entry = wait_until(
+                    lambda: (one := wait_until_it_is(Status.HELD)).event_id and one, "the letter"
+                )
+                failure = waking.ledger.open(entry.id).failure
+                assert waking.compensator.compensate(entry, failure, by="me") == ""
+                assert [one["filler"] for one in site.wait_ran("undo")] == [filler]
+    told = [command for command in heard if CANARY in command]
+    assert [one for one in told if "celery-task-meta-" not in one] == []
+    for place in (everything_below(tmp_path), site.text().encode()):
+        assert CANARY.encode() not in place

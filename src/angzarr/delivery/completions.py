@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import NamedTuple
 
 from angzarr.delivery.claims import SKIPPED
 from angzarr.delivery.delivery import Delivery, Handled, Outcome, Skipped
-from angzarr.events.event import digest
-from angzarr.payloads.claim_check import check_in
 from angzarr.payloads.holders import PayloadHold
 from angzarr.resilience.idempotency import Complete
 
@@ -55,17 +52,10 @@ def is_left_to_ack(delivery: Delivery, outcome: Outcome | None) -> bool:
     return isinstance(outcome, Skipped) and not outcome.clears
 
 
-def left_behind(delivery: Delivery, body: bytes) -> PayloadHold | None:
-    """The hold on the body of *delivery*, whose copy has another *body*; None: it is the same one.
+def left_behind(delivery: Delivery, again: Delivery) -> PayloadHold | None:
+    """The hold of *delivery* that *again*, which takes its place, does not need; None: none.
 
-    The copy is published before the claim ends, and may have registered that very hold again.
+    A copy whose body is stored under the same name, for the same arguments, has the very same hold.
     """
     hold = delivery.hold
-    check = None if hold is None else check_in(delivery.message.headers)
-    if check is None or check.key:  # a keyed digest compares with no other
-        return None
-    try:
-        args, kwargs, _embed = json.loads(body)
-    except (ValueError, TypeError, RecursionError):
-        return None  # it is kept for longer than it must be, which is no harm
-    return None if digest([args, kwargs]) == check.digest else hold
+    return None if hold == again.hold else hold

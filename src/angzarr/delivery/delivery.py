@@ -307,6 +307,8 @@ class Retried:
     max_attempts: int
     #: The body of the copy where the handler asked for other arguments; None: as received.
     body: bytes | None = None
+    #: The message of that copy, once `EditedCopies` has made it: as it is sent.
+    edited: Message | None = None
     #: Whether the handler gave it back to its queue: code that looks for `redelivered` finds it.
     requeued: bool = False
     #: The error's text where that must not show all of it; None: it may.

@@ -30,6 +30,7 @@ from angzarr.delivery.delivery import (
     Postponed,
     Skipped,
 )
+from angzarr.delivery.edited_copies import EditedCopies
 from angzarr.delivery.failure_policy import NO_HANDLER, POISON, UNREADABLE, FailurePolicy
 from angzarr.delivery.handlers import Handlers
 from angzarr.delivery.invoke import HandlerInvoker, Hooks, Stopped, handler_call
@@ -72,6 +73,7 @@ class DeliveryExecutor:
     compensation_runner: CompensationRunner
     last_starts: LastStarts
     unsettled: UnsettledOutcomes
+    edited_copies: EditedCopies
     settler: Settler
     retry: RetryUntilAvailable
     hooks: Hooks
@@ -353,6 +355,7 @@ class DeliveryExecutor:
     def settle(self, delivery: Delivery, outcome: Outcome) -> Outcome | None:
         """The outcome that was made true; None if a successor owns the event."""
         try:
+            outcome = self.edited_copies.made(delivery, outcome)
             ours = self._settle_once(delivery, outcome)
         except LetterTooLarge as error:
             outcome = self.unsettled.too_large(delivery, outcome, error)

@@ -43,10 +43,9 @@ from angzarr.delivery.delivery import (
 from angzarr.delivery.delivery_facts import facts_of, fenced_fact
 from angzarr.delivery.ordering import Ordering
 from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
-from angzarr.errors import BrokerUnavailable, GiveUp, is_absence
+from angzarr.errors import BrokerUnavailable, DeliveryError, GiveUp, is_absence
 from angzarr.events.event import Message
 from angzarr.facts.fact import FactLog
-from angzarr.payloads.claim_check import without_check
 from angzarr.payloads.holders import PayloadHold, PayloadHolders
 from angzarr.resilience.idempotency import (
     ClaimEnd,
@@ -142,14 +141,16 @@ class Settler:
                 return self._come_back(delivery, outcome, delay, attempt=delivery.attempt)
             case Parked():
                 return self._park(delivery, outcome)
-            case Retried(delay=delay, body=body):
-                edited = delivery if body is None else _with_body(delivery, body)
+            case Retried(delay=delay, edited=edited):
+                if edited is None and outcome.body is not None:
+                    raise DeliveryError("its copy with other arguments was not made")
+                again = delivery if edited is None else replace(delivery, message=edited)
                 return self._come_back(
-                    edited,
+                    again,
                     outcome,
                     delay,
                     attempt=delivery.attempt + 1,
-                    releases=None if body is None else left_behind(delivery, body),
+                    releases=left_behind(delivery, again),
                 )
             case DeadLettered(letter=letter, claimed=False):
                 put_one(self.dead_letters, letter)
@@ -391,9 +392,3 @@ def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime
             return delivery.held_since  # it came early, or another has it: it was not asked for
         case _:
             return None
-
-
-def _with_body(delivery: Delivery, body: bytes) -> Delivery:
-    message = delivery.message
-    headers = without_check(message.headers)
-    return replace(delivery, message=replace(message, body=body, headers=headers))

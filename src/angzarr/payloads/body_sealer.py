@@ -57,6 +57,16 @@ class BodyKeys:
         """The id of the key that seals the bodies of *tenant*."""
         return self.tenants.get(tenant, self.current) if isinstance(tenant, str) else self.current
 
+    def of_copy(self, key: str, *tenants: object) -> str:
+        """The id of the key that seals what is made of a body that came sealed with *key*.
+
+        It is that of the first of *tenants* that has one here. Else it is *key* itself, which may
+        be a tenant's of whom only the publisher knows: so it is forgotten with all the others.
+        """
+        known = [name for name in tenants if isinstance(name, str) and name in self.tenants]
+        named = self.tenants[known[0]] if known else key
+        return named if named in self.keys else self.current
+
 
 class SealLine(NamedTuple):
     """What a sealed body says of itself: the id of its key, and the name of its packing."""

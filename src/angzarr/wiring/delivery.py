@@ -37,6 +37,7 @@ from angzarr.delivery.claims import Claimer, LastStarts, Results
 from angzarr.delivery.compensation_runner import CompensationRunner
 from angzarr.delivery.configuration import PinnedConfiguration
 from angzarr.delivery.context import ContextTools
+from angzarr.delivery.edited_copies import EditedCopies
 from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.failure_policy import FailurePolicy
 from angzarr.delivery.handlers import Domains
@@ -144,6 +145,7 @@ def _new_executor(
             compensation_runner=undoing,
             in_place=in_place,
         ),
+        edited_copies=EditedCopies(bodies=parts.offloader.get(), retry=hold),
         settler=settler,
         retry=hold,
         hooks=hooks,
@@ -305,17 +307,24 @@ def _bodies(parts: ProcessParts, judge: FailurePolicy, hold: RetryUntilAvailable
 
 
 def build_offloader(parts: ProcessParts) -> BodyOffloader | None:
-    """What stores bodies that are too large for the broker, and seals bodies; None: none are."""
+    """What stores bodies that are too large for the broker, and seals bodies.
+
+    None: there is neither a store nor a key. With keys, what came encrypted goes on encrypted.
+    """
     store, given = parts.payloads.get(), parts.context.settings.payloads
-    encryption = given.body_encryption()
-    seals_all = encryption is BodyEncryption.ALL
-    if store is None and not seals_all:
+    encryption, sealer = given.body_encryption(), parts.sealer.get()
+    if store is None and sealer is None:
         return None
     most = safe_size(parts.context.broker_url) if given.over is None else given.over
-    sealer = None if encryption is BodyEncryption.NONE else parts.sealer.get()
     context = parts.context
-    known = payload_wiring.registration(context.settings, context.broker_url)
-    return BodyOffloader(store, most, known, sealer=sealer, seals_all=seals_all)
+    return BodyOffloader(
+        store,
+        most,
+        payload_wiring.registration(context.settings, context.broker_url),
+        sealer=sealer,
+        seals_stored=encryption is not BodyEncryption.NONE,
+        seals_all=encryption is BodyEncryption.ALL,
+    )
 
 
 def _time_limit(parts: ProcessParts, name: str) -> timedelta | None:

@@ -31,6 +31,7 @@ from angzarr.delivery.configuration import PinnedConfiguration
 from angzarr.delivery.context import ContextTools
 from angzarr.delivery.costs import CostRecorder
 from angzarr.delivery.delivery import read
+from angzarr.delivery.edited_copies import EditedCopies
 from angzarr.delivery.executor import DeliveryExecutor
 from angzarr.delivery.failure_policy import FailurePolicy
 from angzarr.delivery.handlers import Domains, Handler, Handlers
@@ -203,6 +204,8 @@ class World:
         self.most_unpacked, self.keeps = 2**20, False
         self.letters_hold = True
         self.sealer = None
+        #: What stores and encrypts the copies of this process; None: nothing does.
+        self.offloader = None
         self.lanes = None
         self.most_parked = 10
         self.hooks = Hooks()
@@ -295,6 +298,7 @@ class World:
                 handlers=self.handlers, failure_policy=policy, compensation_runner=compensations,
                 in_place=in_place,
             ),
+            edited_copies=EditedCopies(bodies=self.offloader, retry=retry),
             settler=settler, retry=retry, hooks=self.hooks, closed=lambda: self.closed,
         )  # fmt: skip
 

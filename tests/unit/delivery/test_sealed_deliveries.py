@@ -196,7 +196,7 @@ def test_the_body_of_another_event_is_refused(world, sent):
     assert "belongs to another event" in outcome.letter.error_message
 
 
-def test_a_retry_keeps_the_sealed_message_and_one_with_other_arguments_does_not(world, sent):
+def test_a_retry_keeps_the_sealed_message(world, sent):
     world.handler(raising(RetryLater(timedelta(seconds=1))))
     message = sent()
     assert isinstance(world.take(message), Retried)

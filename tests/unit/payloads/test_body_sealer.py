@@ -98,6 +98,14 @@ def test_a_tenant_has_its_key_and_everyone_else_the_one_in_use():
     assert "oooo" not in repr((RING, SEALER))
 
 
+def test_what_is_made_of_a_body_has_the_key_of_its_tenant_or_the_one_that_it_came_with():
+    assert RING.of_copy("old", "acme") == "acme"
+    assert RING.of_copy("old", None, "acme") == "acme", "a follower has no tenant of its own"
+    assert RING.of_copy("acme", "other", None) == "acme", "a tenant of whom only others know"
+    assert RING.of_copy("old") == "old"
+    assert RING.of_copy("gone", ["acme"]) == "new", "a key that is not here seals nothing"
+
+
 def test_a_digest_proves_no_guess_without_the_key_and_joins_no_two_events():
     mine = SEALER.digest("new", "e1", "d")
     assert mine == SEALER.digest("new", "e1", "d")

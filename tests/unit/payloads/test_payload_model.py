@@ -34,6 +34,24 @@ def test_without_a_crash_no_body_is_left_over(seed):
     assert (account.wrong, account.unexplained) == ([], {})
 
 
+@pytest.mark.parametrize("seed", range(50))
+def test_without_a_crash_no_encrypted_body_is_left_over_either(seed):
+    account = run(20_000 + seed, rate=0.0, seals=True)
+    assert (account.wrong, account.unexplained) == ([], {})
+
+
+def test_no_needed_encrypted_body_is_deleted():
+    accounts = [run(30_000 + seed, seals=True) for seed in range(HISTORIES // 4)]
+    assert [one.wrong for one in accounts if one.wrong] == []
+    assert sum(one.kills for one in accounts) > 0
+    assert sum(one.deleted for one in accounts) > len(accounts)
+
+
+def test_the_model_notices_an_encrypted_body_that_its_copy_leaves_held(monkeypatch):
+    monkeypatch.setattr(settle, "left_behind", lambda *_deliveries: None)
+    assert any(run(20_000 + seed, rate=0.0, seals=True).unexplained for seed in range(50))
+
+
 # -- the model notices what is broken --------------------------------------------------------------
 
 

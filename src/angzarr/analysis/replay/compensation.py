@@ -23,6 +23,8 @@ from angzarr.analysis.replay.bulk_actions import CHANGED
 from angzarr.analysis.replay.replay import Replayer
 from angzarr.analysis.replay.skip import Skips, kept_reason, place_of, reason_of
 from angzarr.dead_letters.letter import DeadLetter, Refusal
+from angzarr.dead_letters.sealed_letters import has_sealed_body
+from angzarr.delivery.sealed_origin import SealedOrigin, origin_in
 from angzarr.events import headers as names
 from angzarr.events.event import compensation_id_for, task_id_for
 
@@ -46,6 +48,8 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     headers: Mapping[str, Any]
+    #: The message that is undone, if that came encrypted: then this one is, too.
+    origin: SealedOrigin | None = None
 
 
 class _Plan(NamedTuple):
@@ -139,7 +143,10 @@ class Compensator:
         if isinstance(opened, Refusal):
             return opened
         call = call_of(opened, task)
-        return call if isinstance(call, Refusal) else _Plan(call, letter)
+        if isinstance(call, Refusal):
+            return call
+        origin = origin_in(letter.message.headers) if has_sealed_body(letter) else None
+        return _Plan(call._replace(origin=origin), letter)
 
 
 def no_compensation(handler: str) -> str:

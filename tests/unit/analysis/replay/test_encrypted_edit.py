@@ -176,6 +176,9 @@ def test_a_compensation_is_given_the_opened_data_and_the_skip_goes_as_it_came(ov
     compensator = Compensator(ledger=site.ledger, replayer=site.replayer, compensations=Undoings())
     plan = compensator._plan(site.entry, site.failure)
     assert plan.call.args == ({"card": CANARY},)
+    assert plan.call.origin.key == "k1", "so it is encrypted, too"
     assert CANARY not in repr(plan.letter)
+    plain = letter_of()
+    assert compensator._plan(site.entry, plain).call.origin is None
     without = replace(compensator, replayer=EncryptedSite(over).replayer)
     assert "encrypted with the key 'k1'" in without._plan(site.entry, site.failure)

@@ -25,11 +25,12 @@ from angzarr.adapters.celery.celery_defaults import with_transport_defaults
 from angzarr.adapters.celery.claim_batch import release_claims
 from angzarr.adapters.celery.connection import AngzarrConnection, KombusRedisConnection, client_of
 from angzarr.adapters.celery.publish.argument_text import text_of
-from angzarr.adapters.celery.publish.body_offloader import OffloadingProducer
 from angzarr.adapters.celery.publish.message_template import MessageCapture, hide_arguments
 from angzarr.adapters.celery.publish.native_delay import ENTRY, way_by
+from angzarr.adapters.celery.publish.offloading_producer import OffloadingProducer
 from angzarr.adapters.celery.publish.producer_pool import BoundedProducerPool
 from angzarr.adapters.celery.publish.publisher import AWAY, native_delay, transport_of
+from angzarr.adapters.celery.publish.sealed_sends import origin_of_task, sealing_as
 from angzarr.adapters.celery.worker.message_limits import read_body
 from angzarr.adapters.celery.worker.message_receiver import NamingConsumer
 from angzarr.adapters.celery.worker.runtime import runtime_of
@@ -294,24 +295,39 @@ class AngzarrAMQP(AMQP):
             if delayed:
                 way = way_by(str(options["routing_key"]), list(self.queues.values()))
                 options["declare"] = [*(options.get("declare") or ()), way]
-            if getattr(producer, "seals_all", False):
-                hide_arguments(message)
             if isinstance(producer, MessageCapture):
                 return producer.keep(message, options)
             # A message that no queue takes must come back; a broadcast may have no listener.
             options.setdefault("mandatory", not isinstance(queue, Broadcast))
+            sending: Callable[..., Any] = partial(send, producer, name, message, *args)
+            if isinstance(producer, OffloadingProducer):
+                sending = self._sealed_sender(sending, producer, message)
             checked = message.headers.get(names.PAYLOAD)
             try:
-                return send(producer, name, message, *args, **options)
+                return sending(**options)
             except NotFound:
                 if not delayed:
                     raise
                 _put_back(message.headers, checked)
                 # The delay was deleted since this connection declared it.
                 producer.connection.declared_entities.clear()
-                return send(producer, name, message, *args, **options)
+                return sending(**options)
 
         return send_task_message
+
+    def _sealed_sender(
+        self, send: Callable[..., Any], producer: OffloadingProducer, message: Any
+    ) -> Callable[..., Any]:
+        """*send* of *message*, with nothing shown of it where its body is encrypted."""
+        origin = origin_of_task()
+
+        def sending(**options: Any) -> Any:
+            with sealing_as(origin):
+                if producer.seals_all:
+                    hide_arguments(message)
+                return send(**options)
+
+        return sending
 
 
 def _put_back(headers: dict[str, Any], checked: str | None) -> None:

@@ -14,12 +14,12 @@ from celery import Celery, signals
 from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.publish.amqp import AngzarrAMQP
-from angzarr.adapters.celery.publish.body_offloader import OffloadingProducer
 from angzarr.adapters.celery.publish.message_template import (
     MessageCapture,
     MessageTemplate,
     can_use_templates,
 )
+from angzarr.adapters.celery.publish.offloading_producer import OffloadingProducer
 from angzarr.adapters.celery.publish.outgoing_event import UNSENDABLE, OutgoingEvent, account
 from angzarr.adapters.celery.publish.publisher import AWAY, broker_shown
 from angzarr.adapters.celery.publish.template_sender import TemplateSender

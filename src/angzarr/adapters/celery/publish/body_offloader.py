@@ -1,9 +1,9 @@
 """BodyOffloader: what is too large for the broker goes to the payload store before it is sent.
 
-Every message of a task passes `OffloadingProducer`, which serializes it, or is prepared by it: that
-of an event, of a task, a copy, a chain's next step, a replay. A body that is too large leaves a
-claim check in the headers. The message keeps a small body that Celery can read. Where bodies are to
-be encrypted, they are before they are stored or sent (ADR 0091).
+Every message of a task passes it, by way of `OffloadingProducer`: that of an event, of a task, a
+copy, a chain's next step, a replay. A body that is too large leaves a claim check in the headers.
+The message keeps a small body that Celery can read. Where bodies are to be encrypted, they are
+before they are stored or sent (ADR 0091); what is made of a message that came encrypted always is.
 
 A body is registered as held by its message before it is put (spec F4), so that it is not deleted
 before the message's claim has ended. Where that cannot be, it is put all the same, and is kept.
@@ -17,14 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kombu import Producer
-
 from angzarr.adapters.celery.worker.json_bodies import loads
 from angzarr.delivery.delivery import position_of
-from angzarr.errors import DecodeError, UnserializableEvent
+from angzarr.delivery.sealed_origin import SealedOrigin
+from angzarr.errors import DecodeError, PayloadKeyMissing, UnserializableEvent
 from angzarr.events.event import Message, digest
 from angzarr.events.headers import TENANT_ID, event_id_of
-from angzarr.payloads.body_sealer import SEALED, BodySealer
+from angzarr.payloads.body_sealer import SEALED, BodyKeys, BodySealer, missing
 from angzarr.payloads.claim_check import (
     ARGUMENT,
     HEADER,
@@ -89,7 +88,8 @@ class _Put:
 class BodyOffloader:
     """Puts bodies of more than *most* bytes into *store*. Safe to use from many threads.
 
-    With a *sealer* they are encrypted before, and if *seals_all* those that are sent are, too.
+    With a *sealer* they are encrypted before if *seals_stored*, and if *seals_all* those that are
+    sent are, too. What comes from a `SealedOrigin` is encrypted in any case.
     """
 
     #: None: nothing is stored, only encrypted.
@@ -99,26 +99,35 @@ class BodyOffloader:
     registration: BodyRegistration | None = None
     monotonic: Callable[[], float] = time.monotonic
     sealer: BodySealer | None = None
+    seals_stored: bool = True
     seals_all: bool = False
     _last: _Put | None = field(default=None, init=False)
 
-    @property
-    def least(self) -> int:
-        """The bytes of a body that is sent as it is, at most."""
-        return -1 if self.seals_all else self.most
+    def leaves(self, size: int, origin: SealedOrigin | None = None) -> bool:
+        """True if a body of *size* bytes, of what is made of *origin*, is sent as it is."""
+        return size <= self.most and not (self.seals_all or origin)
 
-    def offloaded(self, body: bytes, content_type: str, headers: dict[str, Any]) -> bytes:
+    def offloaded(
+        self,
+        body: bytes,
+        content_type: str,
+        headers: dict[str, Any],
+        origin: SealedOrigin | None = None,
+    ) -> bytes:
         """The body to send in place of *body*, once that is in the store; *headers* say where.
 
         It is *body* itself where nothing can be stored: what is not a task of protocol 2 in JSON,
         and what stands for a stored body already. Raises PayloadStoreUnavailable: nothing was sent.
+        PayloadKeyMissing: it is made of what came encrypted from *origin*, and there are no keys.
         """
         if HEADER in headers:
             return body if len(body) <= self.most else self._moved(body, headers)
         if not headers.get("task") or content_type != _JSON:
             return body
-        if self.sealer is not None:
-            return self._sealed(body, headers, self.sealer)
+        if (sealer := self._sealer_of(origin)) is not None:
+            return self._sealed(body, headers, sealer, origin)
+        if self.store is None:
+            return body
         name = sha256_of(body)
         if (last := self._recent(name, headers)) is None:
             made = self._put(body, name, headers)
@@ -146,11 +155,28 @@ class BodyOffloader:
 
     def sealed(self, message: Message) -> Message:
         """*message* as it may wait in a table: sealed, if all that is sent is."""
-        if not self.seals_all:
+        return self.prepared(message, None) if self.seals_all else message
+
+    def prepared(self, message: Message, origin: SealedOrigin | None) -> Message:
+        """*message* as it is sent; see `MessageBodies`."""
+        if self.leaves(len(message.body), origin):
             return message
         headers = dict(message.headers)
-        body = self.offloaded(message.body, message.content_type, headers)
-        return message if body is message.body else replace(message, body=body, headers=headers)
+        body = self.offloaded(message.body, message.content_type, headers, origin)
+        if body is not message.body:
+            return replace(message, body=body, headers=headers)
+        if origin is not None:
+            check_sealed(headers, message.content_type)
+        return message
+
+    def _sealer_of(self, origin: SealedOrigin | None) -> BodySealer | None:
+        """What seals a body that is to be stored, or what is made of *origin*; None: it stays."""
+        if origin is not None:
+            if self.sealer is None:
+                raise PayloadKeyMissing(missing(origin.key))
+            return self.sealer
+        stores = self.seals_stored and self.store is not None
+        return self.sealer if self.seals_all or stores else None
 
     def _recent(self, name: str, headers: Mapping[str, Any]) -> _Put | None:
         """What was just put of *name*, if the message with *headers* may have it too."""
@@ -173,12 +199,17 @@ class BodyOffloader:
         text = json.dumps([[], said, left])
         return _Put(name, self.monotonic(), check, write_check(check), text.encode())
 
-    def _sealed(self, body: bytes, headers: dict[str, Any], sealer: BodySealer) -> bytes:
+    def _sealed(
+        self,
+        body: bytes,
+        headers: dict[str, Any],
+        sealer: BodySealer,
+        origin: SealedOrigin | None,
+    ) -> bytes:
         """The body to send in place of *body*, which is sealed for the event of *headers*."""
-        event_id, key = event_id_of(headers), sealer.keys.of_tenant(headers.get(TENANT_ID))
-        stores = self.store is not None and (
-            not self.seals_all or sealed_size(len(body)) > self.most
-        )
+        event_id, key = event_id_of(headers), _key_of(sealer.keys, headers, origin)
+        inline = self.seals_all or origin is not None
+        stores = self.store is not None and (not inline or sealed_size(len(body)) > self.most)
         name = f"{sha256_of(body)} {key} {event_id}" if stores else ""
         made = self._recent(name, headers) if stores else None
         if made is None:
@@ -245,6 +276,24 @@ class BodyOffloader:
         return self.registration.joins(hold)
 
 
+def check_sealed(headers: Mapping[str, Any], content_type: str) -> None:
+    """Raise UnserializableEvent for a task that was to be sealed, and would be sent as it is."""
+    if headers.get("task") and HEADER not in headers:
+        msg = (
+            "payloads.encrypt encrypts tasks of Celery's protocol 2 in JSON, and this one is"
+            f" {content_type}: set task_serializer to json and task_protocol to 2"
+        )
+        raise UnserializableEvent(msg)
+
+
+def _key_of(keys: BodyKeys, headers: Mapping[str, Any], origin: SealedOrigin | None) -> str:
+    """The id of the key that seals the message with *headers*, made of *origin* if of any."""
+    tenant = headers.get(TENANT_ID)
+    if origin is None:
+        return keys.of_tenant(tenant)
+    return keys.of_copy(origin.key, tenant, origin.tenant)
+
+
 def _claim_key(headers: Mapping[str, Any]) -> str:
     """The key by which the message with *headers* is claimed."""
     return key_for(str(headers["task"]), event_id_of(headers))
@@ -261,70 +310,3 @@ def _parts_of(body: bytes) -> tuple[Any, Any, Any] | None:
     except Exception:  # noqa: BLE001 - a copy of what came from a queue; who receives it judges it
         return None
     return None
-
-
-class OffloadingProducer(Producer):
-    """kombu's producer, but that large bodies of tasks are stored before they are sent."""
-
-    def __init__(self, *args: Any, offloader: BodyOffloader, **options: Any) -> None:
-        self._offloader = offloader
-        super().__init__(*args, **options)
-
-    @property
-    def seals_all(self) -> bool:
-        """True if no body of a task is sent as it is."""
-        return self._offloader.seals_all
-
-    def _prepare(  # noqa: PLR0917 - kombu's signature
-        self,
-        body: Any,
-        serializer: Any = None,
-        content_type: Any = None,
-        content_encoding: Any = None,
-        compression: Any = None,
-        headers: Any = None,
-    ) -> Any:
-        """Serialize, and store what is too large even if it is compressed; seal what is to be."""
-        given = (body, serializer, content_type, content_encoding)
-        prepared = super()._prepare(*given, compression, headers)
-        if headers and HEADER in headers:
-            self._offloader.hold_replay(headers)
-        if len(prepared[0]) <= self._offloader.least:
-            return prepared
-        # The store packs by itself.
-        whole = super()._prepare(*given, None, {}) if compression else prepared
-        raw = whole[0].encode() if isinstance(whole[0], str) else bytes(whole[0])
-        sent = self._offloader.offloaded(raw, whole[1], headers)
-        if sent is raw:
-            if self._offloader.seals_all and not isinstance(body, str | bytes):
-                _check_unsealed(headers, whole[1])
-            return prepared
-        headers.pop("compression", None)
-        return sent, _JSON, "utf-8"
-
-    def prepared(self, body: Any, options: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-        """*body* and *options* for a plain producer; a body that is too large is stored.
-
-        For batches, of which nothing is sent before all bodies are stored.
-        """
-        is_small = isinstance(body, str) and len(body) <= self._offloader.least and body.isascii()
-        if is_small and HEADER not in options["headers"]:
-            return body, options
-        left = dict(options)
-        headers = left["headers"]
-        compression = left.pop("compression", None)
-        given = (left.pop("serializer", None), left.get("content_type"))
-        made, content_type, encoding = self._prepare(
-            body, *given, left.get("content_encoding"), compression, headers
-        )
-        return made, {**left, "content_type": content_type, "content_encoding": encoding}
-
-
-def _check_unsealed(headers: Mapping[str, Any], content_type: str) -> None:
-    """Raise UnserializableEvent for a task that was to be sealed, and would be sent as it is."""
-    if headers.get("task") and HEADER not in headers:
-        msg = (
-            "payloads.encrypt 'all' encrypts tasks of Celery's protocol 2 in JSON, and this one is"
-            f" {content_type}: set task_serializer to json and task_protocol to 2"
-        )
-        raise UnserializableEvent(msg)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from celery import Celery
 
+from angzarr.adapters.celery.publish.sealed_sends import sealing_as
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.analysis.replay.compensation import Call, Compensations
 from angzarr.delivery.handlers import Handlers
+from angzarr.errors import PayloadKeyMissing
 from angzarr.events.headers import OwnHeaders
+from angzarr.payloads.body_sealer import missing
 
 
 class CeleryCompensations(Compensations):
@@ -21,11 +25,18 @@ class CeleryCompensations(Compensations):
         return self._handlers.compensation_of(handler)
 
     def send(self, call: Call) -> None:
-        """Publish *call*, confirmed; it goes where the app routes its task."""
-        self._app.send_task(
-            call.task,
-            args=call.args,
-            kwargs=dict(call.kwargs),
-            task_id=call.task_id,
-            headers=OwnHeaders(call.headers),
-        )
+        """Publish *call*, confirmed; it goes where the app routes its task.
+
+        Raises PayloadKeyMissing, and sends nothing, where it is to be encrypted and cannot be.
+        """
+        offloader = runtime_of(self._app).offloader()
+        if call.origin is not None and (offloader is None or offloader.sealer is None):
+            raise PayloadKeyMissing(missing(call.origin.key))
+        with sealing_as(call.origin):
+            self._app.send_task(
+                call.task,
+                args=call.args,
+                kwargs=dict(call.kwargs),
+                task_id=call.task_id,
+                headers=OwnHeaders(call.headers),
+            )

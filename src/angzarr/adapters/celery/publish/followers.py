@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from contextvars import ContextVar
 from traceback import format_exception
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from celery.canvas import _chain as chain
 from kombu.exceptions import OperationalError
 
 from angzarr.adapters.celery.publish.publisher import unconfirmed
+from angzarr.adapters.celery.publish.sealed_sends import FOLLOWING
 from angzarr.delivery.delivery import Delivery
 from angzarr.errors import DeliveryError, Unavailable, UnserializableEvent, text_of
 from angzarr.events.headers import OwnHeaders, pin_headers, without_ours
@@ -29,8 +29,6 @@ _log = logging.getLogger("angzarr.worker")
 _NEVER = (UnserializableEvent, TypeError, ValueError, LookupError, AttributeError)
 
 
-#: The request whose delivery runs here, with its followers.
-FOLLOWING: ContextVar[Any] = ContextVar("angzarr_following", default=None)
 #: The attribute of a request whose state RETRY is stored.
 _RETRY_TOLD: Final = "angzarr_retry_told"
 

@@ -43,6 +43,8 @@ class MessageCapture:
 
     def keep(self, message: Any, options: Mapping[str, Any]) -> None:
         """Take the message and the options that it was to be sent with."""
+        if getattr(self._producer, "seals_all", False):
+            hide_arguments(message)
         self.message, self.options = message, dict(options)
 
     def __getattr__(self, name: str) -> Any:

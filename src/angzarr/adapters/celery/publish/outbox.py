@@ -14,11 +14,14 @@ from typing import Any, Final
 from celery import Celery
 
 from angzarr.adapters.celery.publish.routing import Routes
+from angzarr.adapters.celery.publish.sealed_sends import sealing_as
 from angzarr.aggregates.book import EventStore, Head
 from angzarr.aggregates.command import Command, origin_headers, task_of
 from angzarr.clock import Clock
+from angzarr.delivery.context import RUNNING
 from angzarr.delivery.handlers import subscriptions
 from angzarr.delivery.schedule import read_row
+from angzarr.delivery.sealed_origin import origin_in
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Message, task_id_for
 from angzarr.events.headers import HOP, OwnHeaders, to_headers
@@ -56,9 +59,11 @@ class CeleryOutbox(Outbox):
             self._send(task, command.event, origin_headers(command.origin))
 
     def tell(self, rejection: Rejection, asked: int = 0, /) -> None:
-        """Notify the source of *rejection*."""
+        """Notify the source of *rejection*: it has the command in it, encrypted if that was."""
         task = notification_task(rejection.origin.source.domain)
-        self._send(task, to_event(rejection, asked), {})
+        running = RUNNING.get()
+        with sealing_as(None if running is None else origin_in(running.message.headers)):
+            self._send(task, to_event(rejection, asked), {})
 
     def escalate(self, rejection: Rejection, reason: str, /) -> None:
         """Call a person."""

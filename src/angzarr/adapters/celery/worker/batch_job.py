@@ -14,7 +14,8 @@ from celery import current_app
 from celery.app.task import Context
 
 from angzarr.adapters.celery.envelope import FIELD, SETTLED, delivery_of
-from angzarr.adapters.celery.publish.followers import FOLLOWING, keep_told_retry
+from angzarr.adapters.celery.publish.followers import keep_told_retry
+from angzarr.adapters.celery.publish.sealed_sends import FOLLOWING
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task import ack_follows
 from angzarr.adapters.celery.worker.task_request import disown_stacks, own_stacks

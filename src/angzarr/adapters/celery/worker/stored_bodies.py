@@ -7,7 +7,7 @@ put into that request, so that followers, results and hooks go by it.
 from __future__ import annotations
 
 from angzarr.adapters.celery.message_check import checked_body
-from angzarr.adapters.celery.publish.followers import FOLLOWING
+from angzarr.adapters.celery.publish.sealed_sends import FOLLOWING
 from angzarr.adapters.celery.worker.json_bodies import loads
 from angzarr.delivery.bodies import OpenedBody
 from angzarr.delivery.delivery import Delivery

@@ -22,11 +22,11 @@ from celery.utils.threads import LocalStack
 
 from angzarr.adapters.celery.envelope import FIELD, SETTLED, TOLD, delivery_of
 from angzarr.adapters.celery.publish.followers import (
-    FOLLOWING,
     forget_followers,
     keep_told_retry,
     tell_skipped,
 )
+from angzarr.adapters.celery.publish.sealed_sends import FOLLOWING, sealing_as
 from angzarr.adapters.celery.worker.binding import in_own_call, is_within
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_events import show_error
@@ -56,6 +56,7 @@ from angzarr.delivery.delivery import (
     Superseded,
     ended_early,
 )
+from angzarr.delivery.sealed_origin import origin_in
 from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
 from angzarr.payloads.claim_check import HEADER as PAYLOAD
 from angzarr.runtime.failures import is_machine_fault
@@ -286,6 +287,16 @@ class AngzarrTask(Task):
         if throw:
             raise later
         return later
+
+    def replace(self, sig: Any) -> Any:
+        """Celery's own: what takes its place brings along what follows, encrypted as it came."""
+        with sealing_as(origin_in(vars(self.request))):
+            return super().replace(sig)
+
+    def add_to_chord(self, sig: Any, lazy: bool = False) -> Any:  # noqa: FBT001, FBT002 - Celery's
+        """Celery's own: what is added brings the chord's body along, encrypted as it came."""
+        with sealing_as(origin_in(vars(self.request))):
+            return super().add_to_chord(sig, lazy)
 
     def signature_from_request(
         self, request: Any = None, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from angzarr.adapters.celery.publish.body_offloader import (
     BodyOffloader,
-    OffloadingProducer,
     safe_size,
 )
+from angzarr.adapters.celery.publish.offloading_producer import OffloadingProducer
 from angzarr.adapters.celery.worker.stored_bodies import read_stored
 from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
 from angzarr.delivery.delivery import read

@@ -9,7 +9,8 @@ from amqp.exceptions import AccessRefused, MessageNacked, NotFound, Precondition
 from celery import chain, chord, group
 from kombu.exceptions import OperationalError
 
-from angzarr.adapters.celery.publish.followers import FOLLOWING, CeleryFollowers, forget_followers
+from angzarr.adapters.celery.publish.followers import CeleryFollowers, forget_followers
+from angzarr.adapters.celery.publish.sealed_sends import FOLLOWING
 from angzarr.errors import BrokerUnavailable, DeliveryError, Unavailable, is_absence
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angzarr.adapters.celery.publish.body_offloader import BodyOffloader, OffloadingProducer
+from angzarr.adapters.celery.publish.body_offloader import BodyOffloader
 from angzarr.adapters.celery.publish.message_template import hide_arguments
+from angzarr.adapters.celery.publish.offloading_producer import OffloadingProducer
 from angzarr.adapters.cryptography.xaes import XaesCipher
 from angzarr.errors import PayloadStoreUnavailable, UnserializableEvent
 from angzarr.events import headers as names
