@@ -221,6 +221,23 @@ def test_an_attacker_turns_no_encryption_off_and_none_on(app, worker, sent):
     assert app.ran == [("keep", CANARY), ("clean_up", "mine")]
 
 
+# -- what is sent of what is encrypted in the store alone ------------------------------------------
+
+
+@pytest.mark.parametrize("worker", ["stored"], indirect=True)
+def test_celerys_event_shows_no_argument_of_a_body_that_is_encrypted_in_the_store(
+    app, worker, sent
+):
+    app.tasks["keep"].delay(CANARY * 200)
+    app.tasks["keep"].apply_async(kwargs={"card": CANARY * 200})
+    app.tasks["keep"].delay("small")
+    events = [json.loads(body) for body, said in sent if not said.get("task")]
+    assert [one["type"] for one in events] == ["task-sent"] * 3
+    assert CANARY not in f"{sent}"
+    assert events[0]["args"] == events[1]["kwargs"] == "[sealed]"
+    assert "small" in events[2]["args"], "what is not encrypted is shown as ever"
+
+
 # -- what the analysis and the sagas send ----------------------------------------------------------
 
 

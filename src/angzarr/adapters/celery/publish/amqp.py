@@ -27,7 +27,7 @@ from angzarr.adapters.celery.connection import AngzarrConnection, KombusRedisCon
 from angzarr.adapters.celery.publish.argument_text import text_of
 from angzarr.adapters.celery.publish.message_template import MessageCapture, hide_arguments
 from angzarr.adapters.celery.publish.native_delay import ENTRY, way_by
-from angzarr.adapters.celery.publish.offloading_producer import OffloadingProducer
+from angzarr.adapters.celery.publish.offloading_producer import OffloadingProducer, SealedTaskSent
 from angzarr.adapters.celery.publish.producer_pool import BoundedProducerPool
 from angzarr.adapters.celery.publish.publisher import AWAY, native_delay, transport_of
 from angzarr.adapters.celery.publish.sealed_sends import origin_of_task, sealing_as
@@ -321,11 +321,14 @@ class AngzarrAMQP(AMQP):
         """*send* of *message*, with nothing shown of it where its body is encrypted."""
         origin = origin_of_task()
 
-        def sending(**options: Any) -> Any:
+        def sending(*, event_dispatcher: Any = None, **options: Any) -> Any:
+            if message.sent_event:
+                told_by = event_dispatcher or self._event_dispatcher
+                event_dispatcher = SealedTaskSent(told_by, message.headers)
             with sealing_as(origin):
                 if producer.seals_all:
                     hide_arguments(message)
-                return send(**options)
+                return send(event_dispatcher=event_dispatcher, **options)
 
         return sending
 

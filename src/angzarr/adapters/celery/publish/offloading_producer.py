@@ -1,7 +1,7 @@
 """OffloadingProducer: the producer of an app that has a payload store, or keys for its bodies.
 
 Every message of a task passes it. What is too large is stored before it is sent, and what is to be
-encrypted is before it is stored or sent.
+encrypted is before it is stored or sent. `SealedTaskSent` keeps Celery's event from telling it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from kombu import Producer
 
 from angzarr.adapters.celery.publish.body_offloader import BodyOffloader, check_sealed
 from angzarr.adapters.celery.publish.sealed_sends import sealing_origin
-from angzarr.delivery.sealed_origin import SealedOrigin
+from angzarr.delivery.sealed_origin import SealedOrigin, origin_in
+from angzarr.payloads.body_sealer import SEALED
 from angzarr.payloads.claim_check import HEADER
 
 _JSON: Final = "application/json"
@@ -79,3 +80,20 @@ class OffloadingProducer(Producer):
             body, *given, left.get("content_encoding"), compression, headers
         )
         return made, {**left, "content_type": content_type, "content_encoding": encoding}
+
+
+class SealedTaskSent:
+    """Sends Celery's ``task-sent`` event of one message by *dispatcher*, once that is sent.
+
+    Only then its *headers* say whether its body was encrypted: then the event shows no arguments.
+    """
+
+    def __init__(self, dispatcher: Any, headers: Mapping[str, Any]) -> None:
+        self._dispatcher = dispatcher
+        self._headers = headers
+
+    def publish(self, kind: str, fields: dict[str, Any], *args: Any, **options: Any) -> Any:
+        """Send the event *kind* with *fields*."""
+        if origin_in(self._headers) is not None:
+            fields |= {name: SEALED for name in ("args", "kwargs") if fields.get(name)}
+        return self._dispatcher.publish(kind, fields, *args, **options)
