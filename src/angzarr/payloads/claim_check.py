@@ -137,6 +137,18 @@ def fingerprint_in(headers: Mapping[str, Any]) -> str | None:
     return None if check is None else check.fingerprint
 
 
+def may_be_followed(headers: Mapping[str, Any]) -> bool:
+    """True if what follows the task with *headers* may lie with its body, and not in its message.
+
+    Else the message says all of it, before its body is there.
+    """
+    try:
+        check = check_in(headers)
+    except DecodeError:
+        return True
+    return check is not None and check.follows
+
+
 def without_check(headers: Mapping[str, Any]) -> Mapping[str, Any]:
     """*headers* of a message that has its body."""
     if HEADER not in headers:

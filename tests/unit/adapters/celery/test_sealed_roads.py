@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
@@ -16,14 +17,17 @@ from celery import chain, chord
 from kombu import Producer
 
 from angzarr import Angzarr, GiveUp, Policy
+from angzarr.adapters.celery.publish import body_offloader
 from angzarr.adapters.celery.publish.compensations import CeleryCompensations
 from angzarr.adapters.celery.publish.outbox import CeleryOutbox
 from angzarr.adapters.celery.publish.sealed_sends import origin_of_task, sealing_as
+from angzarr.adapters.celery.worker.tracer import RoadTracer
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin
 from angzarr.analysis.replay.compensation import Call
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.sealed_origin import SealedOrigin
+from angzarr.delivery.settle import Settler
 from angzarr.errors import PayloadKeyMissing
 from angzarr.events import headers as names
 from angzarr.events.event import Event
@@ -312,3 +316,70 @@ def test_the_notice_of_a_rejection_is_encrypted_as_the_command_was(
         finally:
             RUNNING.reset(token)
         assert (CANARY in f"{sent}") is shown
+
+
+# -- how a worker runs it --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """Which tracer ran each task, in order."""
+    seen = []
+    ours, run = RoadTracer._trace, RoadTracer.__init__
+
+    def by_ours(self, uuid, args, kwargs, shown):
+        seen.append("ours")
+        return ours(self, uuid, args, kwargs, shown)
+
+    def init(self, task, celerys):
+        def by_celerys(*given):
+            seen.append("Celery's")
+            return celerys(*given)
+
+        run(self, task, by_celerys)
+
+    monkeypatch.setattr(RoadTracer, "_trace", by_ours)
+    monkeypatch.setattr(RoadTracer, "__init__", init)
+    return seen
+
+
+def test_one_without_followers_is_run_and_acknowledged_like_any_other(
+    app, traces, worker, secret, monkeypatch
+):
+    follows = []
+    leave = Settler.leave
+
+    def noted(self, delivery, outcome):
+        follows.append(delivery.ack_follows)
+        return leave(self, delivery, outcome)
+
+    monkeypatch.setattr(Settler, "leave", noted)
+    keep = app.tasks["keep"]
+    keep.ignore_result = True
+    with sealing_as(ORIGIN):
+        keep.delay(secret)
+        worker.run_until_settled()
+        assert (traces, follows) == (["ours"], [True])
+        keep.apply_async((secret,), link=keep.s(secret))
+        worker.run_until_settled()
+    assert traces == ["ours", "Celery's", "ours"]
+    assert follows == [True, False, True], "a chord might be with the body"
+    assert len(app.ran) == 3
+
+
+def test_followers_that_a_forged_header_denies_make_a_letter(app, worker, sent, monkeypatch):
+    """By that header was chosen how it runs: a chord in its body would not be counted."""
+    write = body_offloader.write_check
+    monkeypatch.setattr(
+        body_offloader, "write_check", lambda check: write(replace(check, follows=False))
+    )
+    keep = app.tasks["keep"]
+    with sealing_as(ORIGIN):
+        keep.apply_async((CANARY,), link=keep.s("link"), chain=[keep.s("next")])
+    monkeypatch.undo()
+    (ended,) = worker.run_until_settled()
+    assert ended.outcome == "dead_lettered"
+    assert str(ended.error).startswith(
+        "its body has callbacks and chain, and its header angzarr-payload"
+    )
+    assert app.ran == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 from weakref import ref
@@ -25,9 +25,7 @@ from angzarr.adapters.celery.worker.queue_pauser import handlers_of_queues
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.delivery import attempt_of, position_of
 from angzarr.delivery.handlers import Handler, Handlers
-from angzarr.errors import DecodeError
-from angzarr.payloads.claim_check import HEADER as PAYLOAD
-from angzarr.payloads.claim_check import check_in
+from angzarr.payloads.claim_check import may_be_followed
 
 _log = logging.getLogger("angzarr.worker")
 
@@ -152,18 +150,9 @@ def _runs_alone(request: Any) -> bool:
         return True
     if position_of(said).replay or any(request.time_limits) or request.expires:
         return True
-    if PAYLOAD in said and _may_be_followed(said):
+    if may_be_followed(said):
         return True
     return any(request.embedded.get(name) for name in ("callbacks", "chain", "chord"))
-
-
-def _may_be_followed(said: Mapping[str, Any]) -> bool:
-    """True if what follows a request may lie with its body."""
-    try:
-        check = check_in(said)
-    except DecodeError:
-        return True
-    return check is not None and check.follows
 
 
 class BatchRequest:

@@ -6,11 +6,15 @@ put into that request, so that followers, results and hooks go by it.
 
 from __future__ import annotations
 
+from typing import Final
+
 from angzarr.adapters.celery.message_check import checked_body
 from angzarr.adapters.celery.publish.sealed_sends import FOLLOWING
 from angzarr.adapters.celery.worker.json_bodies import loads
 from angzarr.delivery.bodies import OpenedBody
 from angzarr.delivery.delivery import Delivery
+from angzarr.errors import DecodeError
+from angzarr.payloads.claim_check import HEADER, may_be_followed
 from angzarr.runtime.json_bounds import Bounds, check_json
 
 
@@ -20,12 +24,26 @@ def read_stored(body: bytes, bounds: Bounds) -> OpenedBody:
     return OpenedBody(*checked_body(loads(body)))
 
 
-def tell_request(_delivery: Delivery, opened: OpenedBody) -> None:
-    """Let the request in `FOLLOWING` say what *opened* does; in a batch there is none."""
+#: What follows a task, as a body of protocol 2 and a request name it.
+_FOLLOWERS: Final = ("callbacks", "errbacks", "chain", "chord")
+
+
+def tell_request(delivery: Delivery, opened: OpenedBody) -> None:
+    """Let the request in `FOLLOWING` say what *opened* does; in a batch there is none.
+
+    Raises DecodeError for followers of which the message said that there are none: by that was
+    chosen how it runs, and they would not all be sent.
+    """
     request = FOLLOWING.get()
     if request is None:
         return
-    vars(request).update(opened.embed or {})
+    embed = opened.embed or {}
+    if not may_be_followed(delivery.message.headers):
+        untold = [name for name in _FOLLOWERS if embed.get(name) and not request.get(name)]
+        if untold:
+            msg = f"its body has {' and '.join(untold)}, and its header {HEADER} says it has none"
+            raise DecodeError(msg)
+    vars(request).update(embed)
     # In place: Celery's tracer holds the same objects for hooks that run after the task.
     if isinstance(request.args, list) and isinstance(request.kwargs, dict):
         request.args[:] = opened.args

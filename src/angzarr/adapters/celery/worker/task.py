@@ -58,7 +58,7 @@ from angzarr.delivery.delivery import (
 )
 from angzarr.delivery.sealed_origin import origin_in
 from angzarr.errors import DeliveryError, GivenBack, Skip, text_of
-from angzarr.payloads.claim_check import HEADER as PAYLOAD
+from angzarr.payloads.claim_check import may_be_followed
 from angzarr.runtime.failures import is_machine_fault
 
 _REDIS: Final = ("redis", "rediss")
@@ -71,7 +71,7 @@ def ack_follows(task: Any, request: Any) -> bool:
     for none; and where no code of the task's own runs after it.
     """
     kind = type(task)
-    if PAYLOAD in vars(request):  # its chord, and what else follows, may be with its body
+    if may_be_followed(vars(request)):  # perhaps by a chord, which is with its body
         return False
     if kind.on_success is not Task.on_success or kind.after_return is not Task.after_return:
         return False

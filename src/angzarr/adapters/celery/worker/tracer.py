@@ -35,7 +35,7 @@ from angzarr.delivery.batch_executor import SettledDelivery
 from angzarr.delivery.completions import LeftCompletion
 from angzarr.errors import GivenBack
 from angzarr.events.headers import REQUEUED
-from angzarr.payloads.claim_check import HEADER as PAYLOAD
+from angzarr.payloads.claim_check import may_be_followed
 
 #: The hooks of a task that Celery's tracer calls around a success.
 _HOOKS: Final = ("before_start", "on_success", "after_return")
@@ -96,7 +96,7 @@ class RoadTracer:
         """True if a step of Celery's tracer around the run does something."""
         if signals.task_prerun.receivers or signals.task_postrun.receivers:
             return True
-        if not self._is_bare or request.get("chord") or PAYLOAD in request:
+        if not self._is_bare or request.get("chord") or may_be_followed(request):
             return True  # what is with a body that is yet to come may be such a step
         ignored = request.get("ignore_result")
         return self._stores and not (self._task.ignore_result if ignored is None else ignored)
