@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -20,7 +22,11 @@ from angzarr import Angzarr, GiveUp, Policy
 from angzarr.adapters.celery.publish import body_offloader
 from angzarr.adapters.celery.publish.compensations import CeleryCompensations
 from angzarr.adapters.celery.publish.outbox import CeleryOutbox
-from angzarr.adapters.celery.publish.sealed_sends import origin_of_task, sealing_as
+from angzarr.adapters.celery.publish.sealed_sends import (
+    origin_of_task,
+    sealing_as,
+    trace_of,
+)
 from angzarr.adapters.celery.worker.tracer import RoadTracer
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import Command, Origin
@@ -28,7 +34,7 @@ from angzarr.analysis.replay.compensation import Call
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.sealed_origin import SealedOrigin
 from angzarr.delivery.settle import Settler
-from angzarr.errors import PayloadKeyMissing
+from angzarr.errors import PayloadKeyMissing, UnserializableEvent
 from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.events.headers import OwnHeaders
@@ -242,6 +248,28 @@ def test_celerys_event_shows_no_argument_of_a_body_that_is_encrypted_in_the_stor
     assert "small" in events[2]["args"], "what is not encrypted is shown as ever"
 
 
+def test_what_cannot_be_encrypted_is_not_sent(app, worker, sent):
+    refused = pytest.raises(UnserializableEvent, match="set task_serializer to")
+    keep = app.tasks["keep"]
+    with sealing_as(ORIGIN), refused:
+        keep.apply_async((CANARY,), serializer="yaml")
+    app.conf.task_protocol = 1
+    del app.amqp
+    with sealing_as(ORIGIN), refused:
+        keep.delay(CANARY)
+    assert CANARY not in f"{sent}"
+
+
+def test_a_follower_that_cannot_be_encrypted_makes_a_letter(app, worker, sent):
+    with sealing_as(ORIGIN):
+        keep = app.tasks["keep"]
+        keep.apply_async(("1",), link=keep.s(CANARY).set(serializer="yaml"))
+    (ended,) = worker.run_until_settled()
+    assert ended.outcome == "dead_lettered"
+    assert "cannot be sent: only tasks of Celery's protocol 2 in JSON" in str(ended.error)
+    assert CANARY not in f"{sent}"
+
+
 # -- what the analysis and the sagas send ----------------------------------------------------------
 
 
@@ -270,25 +298,42 @@ def test_a_compensation_that_cannot_be_encrypted_is_not_sent(app, sent, tmp_path
     assert sent == []
 
 
-def test_celerys_own_tasks_send_only_what_came_with_their_message(app, in_task, sealed_headers):
+def test_celerys_own_tasks_send_only_what_came_with_their_message(sealed_headers):
     """A chord that is unlocked by a task sends its body from that one's handler."""
 
-    def origin_in_its_handler(request, name):
-        request.task = name
+    def in_its_handler():
         token = RUNNING.set(object())
         try:
             return origin_of_task()
         finally:
             RUNNING.reset(token)
 
-    for name, origin in (("celery.chord_unlock", ORIGIN), ("keep", None)):
-        found = in_task(
-            app.tasks[name], partial(origin_in_its_handler, name=name), **sealed_headers
-        )
-        assert found == origin
-    assert in_task(app.tasks["keep"], lambda _: origin_of_task(), **sealed_headers) == ORIGIN
-    assert in_task(app.tasks["keep"], lambda _: origin_of_task()) is None
+    def origins(task, headers=sealed_headers):
+        headers = {"task": task, **headers}
+        return [trace_of(headers, asked) for asked in (origin_of_task, in_its_handler)]
+
+    assert origins("celery.chord_unlock") == [ORIGIN, ORIGIN]
+    assert origins("keep") == [ORIGIN, None]
+    assert origins("keep", {}) == [None, None]
     assert origin_of_task() is None
+
+
+def test_a_result_that_another_thread_stores_sends_the_body_of_its_chord(
+    app, goes, secret, monkeypatch
+):
+    """As with `--coroutines`: the thread has the run's context."""
+    store, stored = app.backend.mark_as_done, []
+
+    def elsewhere(*args, **options):
+        stored.append(args[0])
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(copy_context().run, partial(store, *args, **options)).result()
+
+    monkeypatch.setattr(app.backend, "mark_as_done", elsewhere)
+    keep = app.tasks["keep"]
+    ran = goes(chord([keep.s(secret), keep.s("2")], keep.s(secret)))
+    assert ran[-1] == ("keep", ["kept", "kept"], secret)
+    assert len(stored) == 3
 
 
 @pytest.fixture

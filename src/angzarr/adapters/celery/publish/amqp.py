@@ -25,6 +25,7 @@ from angzarr.adapters.celery.celery_defaults import with_transport_defaults
 from angzarr.adapters.celery.claim_batch import release_claims
 from angzarr.adapters.celery.connection import AngzarrConnection, KombusRedisConnection, client_of
 from angzarr.adapters.celery.publish.argument_text import text_of
+from angzarr.adapters.celery.publish.body_offloader import not_sealable
 from angzarr.adapters.celery.publish.message_template import MessageCapture, hide_arguments
 from angzarr.adapters.celery.publish.native_delay import ENTRY, way_by
 from angzarr.adapters.celery.publish.offloading_producer import OffloadingProducer, SealedTaskSent
@@ -327,6 +328,8 @@ class AngzarrAMQP(AMQP):
                 event_dispatcher = SealedTaskSent(told_by, message.headers)
             with sealing_as(origin):
                 if producer.seals_all:
+                    if "task" not in message.headers:
+                        raise not_sealable("of protocol 1")
                     hide_arguments(message)
                 return send(event_dispatcher=event_dispatcher, **options)
 

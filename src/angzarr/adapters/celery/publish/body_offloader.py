@@ -279,11 +279,15 @@ class BodyOffloader:
 def check_sealed(headers: Mapping[str, Any], content_type: str) -> None:
     """Raise UnserializableEvent for a task that was to be sealed, and would be sent as it is."""
     if headers.get("task") and HEADER not in headers:
-        msg = (
-            "payloads.encrypt encrypts tasks of Celery's protocol 2 in JSON, and this one is"
-            f" {content_type}: set task_serializer to json and task_protocol to 2"
-        )
-        raise UnserializableEvent(msg)
+        raise not_sealable(content_type)
+
+
+def not_sealable(what: str) -> UnserializableEvent:
+    """The error of a task that cannot be sealed, since it is *what*."""
+    return UnserializableEvent(
+        f"only tasks of Celery's protocol 2 in JSON can be encrypted, and this one is {what}:"
+        " set task_serializer to json and task_protocol to 2"
+    )
 
 
 def _key_of(keys: BodyKeys, headers: Mapping[str, Any], origin: SealedOrigin | None) -> str:

@@ -7,16 +7,19 @@ rejection. What a handler sends by itself is its own, and goes by the settings o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
-
-from celery._state import get_current_worker_task
+from typing import Any, Final, TypeVar
 
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.sealed_origin import SealedOrigin, origin_in
+from angzarr.payloads.claim_check import HEADER
 
+T = TypeVar("T")
+
+#: The headers of the message that a tracer has in hand here, if they say where its body is.
+_TRACED: ContextVar[Mapping[str, Any] | None] = ContextVar("angzarr_traced", default=None)
 #: The request whose delivery runs here, with its followers.
 FOLLOWING: ContextVar[Any] = ContextVar("angzarr_following", default=None)
 #: The origin of the tasks that are sent here; None: they have none, or it is to be looked for.
@@ -51,12 +54,21 @@ def origin_of_task() -> SealedOrigin | None:
     """
     if (said := _SEALING.get()) is not None:
         return said
-    request = FOLLOWING.get()
-    if request is None:
-        task = get_current_worker_task()
-        request = None if task is None else task.request
-    if request is None:
+    following = FOLLOWING.get()
+    headers = _TRACED.get() if following is None else vars(following)
+    if headers is None or HEADER not in headers:
         return None
-    if RUNNING.get() is not None and not str(getattr(request, "task", "")).startswith(_CELERYS):
+    if RUNNING.get() is not None and not str(headers.get("task")).startswith(_CELERYS):
         return None
-    return origin_in(vars(request))
+    return origin_in(headers)
+
+
+def trace_of(headers: Mapping[str, Any], trace: Callable[..., T], *args: Any) -> T:
+    """What *trace* returns for *args*, while it has the message with *headers* in hand."""
+    if HEADER not in headers:
+        return trace(*args)
+    token = _TRACED.set(headers)
+    try:
+        return trace(*args)
+    finally:
+        _TRACED.reset(token)

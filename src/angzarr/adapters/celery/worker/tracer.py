@@ -28,6 +28,7 @@ from kombu.utils.encoding import safe_repr
 
 from angzarr.adapters.celery.claim_batch import LeftToAck
 from angzarr.adapters.celery.envelope import FIELD, SETTLED, TOLD, custom_headers
+from angzarr.adapters.celery.publish.sealed_sends import trace_of
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.adapters.celery.worker.task_request import begin_task, end_task
 from angzarr.adapters.celery.worker.unheard_error import UnheardError
@@ -71,10 +72,8 @@ class RoadTracer:
         if REQUEUED in request:  # by its own run before; a copy is new to the broker
             shown["delivery_info"] = {**request["delivery_info"], "redelivered": True}
         try:
-            if self._has_listeners(shown):
-                traced = self._celerys(uuid, args, kwargs, shown)
-            else:
-                traced = self._trace(uuid, args, kwargs, shown)
+            run = self._celerys if self._has_listeners(shown) else self._trace
+            traced = trace_of(shown, run, uuid, args, kwargs, shown)
         except Untold:
             return _IGNORED
         except Exception as error:  # noqa: BLE001 - the result backend is away, for one
