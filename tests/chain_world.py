@@ -21,6 +21,7 @@ from angzarr.delivery.delivery import read
 from angzarr.delivery.failure_policy import FailurePolicy
 from angzarr.delivery.handlers import Domains, Handler
 from angzarr.delivery.letter_builder import DeadLetterBuilder
+from angzarr.delivery.sealed_origin import SealedOrigin
 from angzarr.errors import GiveUp, Postpone, Skip
 from angzarr.events.event import Event, Message, canonical_json
 from angzarr.events.headers import to_headers
@@ -96,8 +97,11 @@ class RecordingOutbox(Outbox):
         self.steps = steps
         self.sent: list[Sent] = []
         self.escalated: list[tuple[Rejection, str]] = []
+        #: What came encrypted of which events and notices were made, in order.
+        self.sealed: list[SealedOrigin | None] = []
 
-    def publish(self, events, /):
+    def publish(self, events, sealed=None, /):
+        self.sealed.append(sealed)
         for event in events:
             self._send("event", event, {})
 
@@ -106,6 +110,7 @@ class RecordingOutbox(Outbox):
             self._send("command", command.event, origin_headers(command.origin))
 
     def tell(self, rejection, /):
+        self.sealed.append(rejection.sealed)
         self._send("notification", to_event(rejection), {})
 
     def escalate(self, rejection, reason, /):
@@ -148,6 +153,8 @@ class World:
         self.books, self.log = _Books(), _Log()
         self.books.steps = self.log.steps = self.steps
         self.outbox = RecordingOutbox(self.steps)
+        #: Headers of each message besides.
+        self.came_with: dict[str, Any] = {}
         self.meters = Meters()
         self.aggregates: dict[str, Any] = {}
         self.reactions: list[Any] = []
@@ -222,7 +229,9 @@ class World:
         )  # fmt: skip
         args = json.loads(body)[0]
         delivery = read(message, args=args, kwargs={}, token="t", owner="w")
-        delivery = replace(delivery, attempt=attempt)
+        # As once its body was opened, if it says that this was encrypted.
+        message = replace(message, headers={**message.headers, **self.came_with})
+        delivery = replace(delivery, attempt=attempt, message=message)
         return Context(
             delivery=delivery, make_policy=lambda: POLICY,
             make_log=lambda _fields: logging.getLogger("test"),

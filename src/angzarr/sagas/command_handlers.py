@@ -20,6 +20,7 @@ from angzarr.aggregates.command import Command, Origin, id_after, origin_of
 from angzarr.aggregates.decider import Decider, decide_once
 from angzarr.clock import Clock
 from angzarr.delivery.context import Context
+from angzarr.delivery.sealed_origin import SealedOrigin, origin_in
 from angzarr.errors import (
     CommandAbortedError,
     CommandRejectedError,
@@ -81,7 +82,7 @@ class Chains:
             try:
                 decision = self._decide(command)
             except CommandRejectedError as rejected:
-                self._notify(command, text_of(rejected))
+                self._notify(command, text_of(rejected), origin_in(context.headers))
                 raise
             self.outbox.publish(decision.events)
         return _summary(decision)
@@ -102,12 +103,13 @@ class Chains:
             strategy = self.decider.aggregate(command.address.domain).merge(command)
             raise SequenceMismatch(aborted.expected, aborted.actual, strategy) from aborted
 
-    def _notify(self, command: Command, reason: str) -> None:
+    def _notify(self, command: Command, reason: str, sealed: SealedOrigin | None) -> None:
         """Notify the source of a rejected command, and raise Skip; nothing, if there is none."""
         if command.origin is None:
             return
         now = self.clock.now()
-        self.outbox.tell(self._noted(rejection_of(command, command.origin, reason, now)))
+        rejection = rejection_of(command, command.origin, reason, now)
+        self.outbox.tell(self._noted(replace(rejection, sealed=sealed)))
         self.meters.rejected(command.origin.saga, command.address.domain)
         msg = f"rejected, and {command.origin.source} is told: {reason}"
         raise Skip(msg)
@@ -126,7 +128,7 @@ class Chains:
 
         However deep that command was: it was checked, and so is whatever follows from this.
         """
-        rejection = from_event(context.event)
+        rejection = replace(from_event(context.event), sealed=origin_in(context.headers))
         if rejection.origin.source.domain != kind.domain:
             msg = f"the notification is for {rejection.origin.source}, not for {kind.domain!r}"
             raise DecodeError(msg)

@@ -287,7 +287,7 @@ class Compensating:
                 self.outbox.escalate(rejection, reason)
             elif step is CompensationStep.REVOKE:
                 failed = failure_event(rejection, reason, self.domain, rejection.rejected_at)
-                self.outbox.publish([failed])
+                self.outbox.publish([failed], rejection.sealed)
 
     def _forwarded(self, rejection: Rejection, notification: Notification) -> Rejection:
         """The rejection that *notification* carries, for whom its cover names."""
@@ -305,6 +305,7 @@ class Compensating:
             origin=origin,
             reason=context.rejection_reason,
             rejected_at=rejection.rejected_at,
+            sealed=rejection.sealed,
         )
 
     def _end(

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from pydantic import TypeAdapter
 
 from angzarr.aggregates.command import Command, Origin
+from angzarr.delivery.sealed_origin import SealedOrigin
 from angzarr.errors import ChainTooDeep
 from angzarr.events.event import Event
 from angzarr.sagas.rejection import Rejection
@@ -27,8 +28,11 @@ class Outbox(Protocol):
     """
 
     @abstractmethod
-    def publish(self, events: Sequence[Event], /) -> None:
-        """Send *events* to their handlers, if there are any."""
+    def publish(self, events: Sequence[Event], sealed: SealedOrigin | None = None, /) -> None:
+        """Send *events* to their handlers, if there are any.
+
+        They are encrypted if they are made of what came encrypted, *sealed*.
+        """
 
     @abstractmethod
     def send(self, commands: Sequence[Command], /) -> None:
@@ -36,7 +40,10 @@ class Outbox(Protocol):
 
     @abstractmethod
     def tell(self, rejection: Rejection, asked: int = 0, /) -> None:
-        """Notify the source of *rejection*; *asked*: how often people have had it asked anew."""
+        """Notify the source of *rejection*; *asked*: how often people have had it asked anew.
+
+        The notice is encrypted if the command was.
+        """
 
     @abstractmethod
     def escalate(self, rejection: Rejection, reason: str, /) -> None:

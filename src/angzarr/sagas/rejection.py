@@ -6,7 +6,7 @@ CompensationContext is what the source is given: the command, why it was rejecte
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -16,6 +16,7 @@ from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 from angzarr.aggregates.book import MAX_KEY_LENGTH, Address, check_address
 from angzarr.aggregates.command import Command, Origin, id_after
 from angzarr.aggregates.wire_form import command_from_wire
+from angzarr.delivery.sealed_origin import SealedOrigin
 from angzarr.errors import DecodeError, InvalidDomainName, InvalidRoot
 from angzarr.events.event import Event, decoder_for
 from angzarr.events.headers import MAX_SEQUENCE, from_headers, to_headers
@@ -43,6 +44,9 @@ class Rejection:
     origin: Origin
     reason: str
     rejected_at: datetime
+    #: The message that brought the command, or its notice, if that came encrypted: what is made of
+    #: it is encrypted as well.
+    sealed: SealedOrigin | None = None
 
     @property
     def correlation_id(self) -> str | None:
@@ -192,15 +196,26 @@ def _refused(*places: str) -> DecodeError:
 def written_rejection(rejection: Rejection) -> dict[str, Any]:
     """*rejection* as JSON, to be kept: the message that notifies its source."""
     event = to_event(rejection)
-    return {"headers": to_headers(event), "data": event.data}
+    written = {"headers": to_headers(event), "data": event.data}
+    return written if rejection.sealed is None else {**written, "sealed": [*rejection.sealed]}
 
 
 def read_rejection(written: Any) -> Rejection:
     """The rejection in the output of `written_rejection`; else raises DecodeError."""
     match written:
         case {"headers": Mapping() as headers, "data": data}:
-            return from_event(from_headers(headers, data=data, event_id="", type=NOTIFICATION))
+            told = from_event(from_headers(headers, data=data, event_id="", type=NOTIFICATION))
+            return replace(told, sealed=_sealed_in(written))
     raise DecodeError("the stored rejection is not a notification")
+
+
+def _sealed_in(written: Mapping[str, Any]) -> SealedOrigin | None:
+    match written.get("sealed"):
+        case None:
+            return None
+        case [str() as key, str() | None as tenant]:
+            return SealedOrigin(key, tenant)
+    raise DecodeError("the stored rejection does not say which key sealed its command")
 
 
 #: Where a notification names the saga: the header of a command has no field for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,6 +17,7 @@ from angzarr.aggregates.aggregate import Aggregate
 from angzarr.aggregates.book import Decision, Write
 from angzarr.aggregates.command import MergeStrategy, Origin
 from angzarr.aggregates.decorators import applies, handles, merge_strategy, reacts_to, rejected
+from angzarr.delivery.sealed_origin import SealedOrigin
 from angzarr.errors import (
     BrokerUnavailable,
     ChainTooDeep,
@@ -33,10 +35,13 @@ from angzarr.errors import (
     UnknownCommand,
 )
 from angzarr.events.event import Event, Priority
+from angzarr.events.headers import TENANT_ID
 from angzarr.events.publication import NotAllPublished
+from angzarr.payloads.claim_check import HEADER
+from angzarr.payloads.store import SEALED_ENCODING
 from angzarr.sagas.command_handlers import AWAY, LONGEST_WAIT
 from angzarr.sagas.log import RejectionStatus
-from angzarr.sagas.rejection import CompensationContext, from_event
+from angzarr.sagas.rejection import CompensationContext, from_event, read_rejection
 from angzarr.sagas.rejection_answers import Flags, notification_of
 from angzarr.sagas.saga import ProcessManager, Saga, Send
 
@@ -788,6 +793,38 @@ def test_no_retry_cures_what_is_too_deep():
     assert context.is_final(ChainTooDeep("deep"))
 
 
+# -- what came encrypted ---------------------------------------------------------------------------
+
+SEALED = SealedOrigin("acme-1", "acme")
+_CHECK = {"size": 1, "digest": "0" * 64, "encoding": SEALED_ENCODING, "key": SEALED.key}
+CAME_SEALED = {HEADER: json.dumps(_CHECK), TENANT_ID: SEALED.tenant}
+
+
+@pytest.mark.parametrize(("came", "sealed"), [(CAME_SEALED, SEALED), ({}, None)])
+def test_the_notice_of_a_rejected_command_is_encrypted_as_that_was(came, sealed):
+    world = full(world_of())
+    world.outbox.sealed.clear()
+    world.came_with = came
+    with pytest.raises(Skip):
+        world.command(a_command(Seat(), "table", "t-1", origin=ORIGIN))
+    assert world.outbox.sealed == [sealed]
+    kept = read_rejection(world.case().rejection)
+    assert kept.sealed == sealed, "so it is when a person has the source asked anew"
+
+
+@pytest.mark.parametrize(("came", "sealed"), [(CAME_SEALED, SEALED), ({}, None)])
+def test_what_is_said_on_of_a_rejection_is_encrypted_as_its_notice_was(came, sealed):
+    for answer, what in ((forward, "notification"), (REVOKE, "event")):
+        world = world_of(answer)
+        world.command(a_command(Reserve(), "player", "p-1"))
+        world.outbox.sent.clear()
+        world.outbox.sealed.clear()
+        world.came_with = came
+        world.tell(a_rejection(Seat()))
+        assert [one.what for one in world.outbox.sent] == [what]
+        assert world.outbox.sealed == [sealed]
+
+
 # -- deaths --------------------------------------------------------------------------------------
 
 
@@ -797,6 +834,7 @@ def forward(_asked, context):
     return note
 
 
+REVOKE = Flags(emit_system_revocation=True, reason="r")
 ALL = Flags(send_to_dead_letter_queue=True, escalate=True, emit_system_revocation=True, reason="r")
 ANSWERS = {
     "events": [Released()],

@@ -14,6 +14,7 @@ from tests.contracts.rejections import a_rejection
 
 from angzarr.aggregates.book import Address
 from angzarr.aggregates.command import _IDS, Command, Origin, id_after
+from angzarr.delivery.sealed_origin import SealedOrigin
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Priority
 from angzarr.sagas.escalation import escalation_id
@@ -56,11 +57,15 @@ def _rejected(draw):
     return rejection_of(command, origin, draw(st.text()), draw(_times))
 
 
+_sealed = st.none() | st.builds(SealedOrigin, st.text(), st.none() | st.text())
+
+
 _rejections = _rejected()
 
 
-@given(_rejections)
-def test_what_was_written_is_read_again(rejection):
+@given(_rejections, _sealed)
+def test_what_was_written_is_read_again(rejection, sealed):
+    rejection = replace(rejection, sealed=sealed)
     assert read_rejection(json.loads(json.dumps(written_rejection(rejection)))) == rejection
 
 
@@ -107,6 +112,12 @@ def test_what_no_store_could_keep_is_refused_by_its_name(place, value):
 def test_anything_else_is_no_rejection(written):
     with pytest.raises(DecodeError):
         read_rejection(written)
+
+
+@pytest.mark.parametrize("sealed", [7, [], ["k"], [1, None], ["k", 1], {"key": "k"}])
+def test_a_key_that_cannot_be_read_is_no_reason_to_send_it_plain(sealed):
+    with pytest.raises(DecodeError, match="does not say which key"):
+        read_rejection({**written_rejection(a_rejection()), "sealed": sealed})
 
 
 def test_ids_follow_from_any_text():

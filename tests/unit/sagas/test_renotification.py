@@ -75,7 +75,7 @@ class Sent:
     escalated: list[str] = field(default_factory=list)
     away: bool = False
 
-    def publish(self, events: Sequence[Event], /) -> None:
+    def publish(self, events: Sequence[Event], _sealed: object = None, /) -> None:
         self.events += events
 
     def send(self, commands: Sequence[object], /) -> None:

@@ -12,7 +12,6 @@ from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from celery import chain, chord
@@ -25,6 +24,8 @@ from angzarr.adapters.celery.publish.outbox import CeleryOutbox
 from angzarr.adapters.celery.publish.sealed_sends import (
     origin_of_task,
     sealing_as,
+    sealing_by,
+    sealing_origin,
     trace_of,
 )
 from angzarr.adapters.celery.worker.tracer import RoadTracer
@@ -295,6 +296,8 @@ def test_a_compensation_that_cannot_be_encrypted_is_not_sent(app, sent, tmp_path
         ),
     ):
         CeleryCompensations(app, None).send(undo(ORIGIN))
+    with pytest.raises(PayloadKeyMissing), sealing_by(app, ORIGIN):
+        raise AssertionError
     assert sent == []
 
 
@@ -342,9 +345,7 @@ def sealed_headers():
     return {HEADER: json.dumps(check)}
 
 
-def test_the_notice_of_a_rejection_is_encrypted_as_the_command_was(
-    app, worker, sent, sealed_headers
-):
+def test_the_notice_of_a_rejection_is_encrypted_as_the_command_was(app, worker, sent):
     command = Event(id="c1", type="Reserve", data={"card": CANARY}, domain="stock", root="r")
     source = Address("order", "o1")
     origin = Origin(saga="s", source=source, sequence=0)
@@ -352,15 +353,19 @@ def test_the_notice_of_a_rejection_is_encrypted_as_the_command_was(
         id="r1", command=Command(event=command, origin=origin), origin=origin, reason="none left",
         rejected_at=datetime(2026, 1, 1, tzinfo=UTC),
     )  # fmt: skip
-    outbox = CeleryOutbox(app, None, None)
-    for headers, shown in ((sealed_headers, False), ({}, True)):
+    published = []
+
+    def publish(events, **_options):
+        published.append((events, sealing_origin()))
+
+    outbox = CeleryOutbox(app, publish, None)
+    for sealed in (ORIGIN, None):
         sent.clear()
-        token = RUNNING.set(SimpleNamespace(message=SimpleNamespace(headers=headers)))
-        try:
-            outbox.tell(made)
-        finally:
-            RUNNING.reset(token)
-        assert (CANARY in f"{sent}") is shown
+        outbox.tell(replace(made, sealed=sealed))
+        outbox.publish([command], sealed)
+        assert (CANARY in f"{sent}") is (sealed is None)
+    outbox.publish([], ORIGIN)
+    assert published == [([command], ORIGIN), ([command], None)]
 
 
 # -- how a worker runs it --------------------------------------------------------------------------

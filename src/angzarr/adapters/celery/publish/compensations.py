@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from celery import Celery
 
-from angzarr.adapters.celery.publish.sealed_sends import sealing_as
-from angzarr.adapters.celery.worker.runtime import runtime_of
+from angzarr.adapters.celery.publish.sealed_sends import sealing_by
 from angzarr.analysis.replay.compensation import Call, Compensations
 from angzarr.delivery.handlers import Handlers
-from angzarr.errors import PayloadKeyMissing
 from angzarr.events.headers import OwnHeaders
-from angzarr.payloads.body_sealer import missing
 
 
 class CeleryCompensations(Compensations):
@@ -29,10 +26,7 @@ class CeleryCompensations(Compensations):
 
         Raises PayloadKeyMissing, and sends nothing, where it is to be encrypted and cannot be.
         """
-        offloader = runtime_of(self._app).offloader()
-        if call.origin is not None and (offloader is None or offloader.sealer is None):
-            raise PayloadKeyMissing(missing(call.origin.key))
-        with sealing_as(call.origin):
+        with sealing_by(self._app, call.origin):
             self._app.send_task(
                 call.task,
                 args=call.args,

@@ -14,14 +14,13 @@ from typing import Any, Final
 from celery import Celery
 
 from angzarr.adapters.celery.publish.routing import Routes
-from angzarr.adapters.celery.publish.sealed_sends import sealing_as
+from angzarr.adapters.celery.publish.sealed_sends import sealing_by
 from angzarr.aggregates.book import EventStore, Head
 from angzarr.aggregates.command import Command, origin_headers, task_of
 from angzarr.clock import Clock
-from angzarr.delivery.context import RUNNING
 from angzarr.delivery.handlers import subscriptions
 from angzarr.delivery.schedule import read_row
-from angzarr.delivery.sealed_origin import origin_in
+from angzarr.delivery.sealed_origin import SealedOrigin
 from angzarr.errors import DecodeError
 from angzarr.events.event import Event, Message, task_id_for
 from angzarr.events.headers import HOP, OwnHeaders, to_headers
@@ -47,9 +46,11 @@ class CeleryOutbox(Outbox):
         self._publish = publish
         self._escalate = escalate
 
-    def publish(self, events: Sequence[Event], /) -> None:
+    def publish(self, events: Sequence[Event], sealed: SealedOrigin | None = None, /) -> None:
         """Send *events* to their handlers."""
-        if events:
+        if not events:
+            return
+        with sealing_by(self._app, sealed):
             self._publish(events, allow_no_subscriber=True, check=False)
 
     def send(self, commands: Sequence[Command], /) -> None:
@@ -61,8 +62,7 @@ class CeleryOutbox(Outbox):
     def tell(self, rejection: Rejection, asked: int = 0, /) -> None:
         """Notify the source of *rejection*: it has the command in it, encrypted if that was."""
         task = notification_task(rejection.origin.source.domain)
-        running = RUNNING.get()
-        with sealing_as(None if running is None else origin_in(running.message.headers)):
+        with sealing_by(self._app, rejection.sealed):
             self._send(task, to_event(rejection, asked), {})
 
     def escalate(self, rejection: Rejection, reason: str, /) -> None:

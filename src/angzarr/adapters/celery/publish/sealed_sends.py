@@ -12,8 +12,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
+from celery import Celery
+
+from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.delivery.context import RUNNING
 from angzarr.delivery.sealed_origin import SealedOrigin, origin_in
+from angzarr.errors import PayloadKeyMissing
+from angzarr.payloads.body_sealer import missing
 from angzarr.payloads.claim_check import HEADER
 
 T = TypeVar("T")
@@ -39,6 +44,17 @@ def sealing_as(origin: SealedOrigin | None) -> Iterator[None]:
         yield
     finally:
         _SEALING.reset(token)
+
+
+@contextmanager
+def sealing_by(app: Celery, origin: SealedOrigin | None) -> Iterator[None]:
+    """The same by *app*; raises PayloadKeyMissing, and nothing is sent, where it has no keys."""
+    if origin is not None:
+        offloader = runtime_of(app).offloader()
+        if offloader is None or offloader.sealer is None:
+            raise PayloadKeyMissing(missing(origin.key))
+    with sealing_as(origin):
+        yield
 
 
 def sealing_origin() -> SealedOrigin | None:
