@@ -190,10 +190,12 @@ def overheard(url: str) -> Iterator[list[str]]:
 
         thread = threading.Thread(target=listen, daemon=True)
         thread.start()
-        yield heard
-        with closing(Redis.from_url(url)) as other:
-            other.echo(ended)
-        thread.join(60)
+        try:
+            yield heard
+        finally:
+            with closing(Redis.from_url(url)) as other:
+                other.echo(ended)
+            thread.join(60)
         assert not thread.is_alive()
 
 
