@@ -7,13 +7,15 @@ from datetime import timedelta
 
 import pytest
 from tests.adapters.sql_sides import OnPostgresql, OnSqlite
-from tests.contracts.ledger import letter_of, resolve
+from tests.contracts.ledger import HOLD, LEASE, letter_of, resolve
 
 from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
 from angzarr.adapters.sql.ledger.released_payloads import SqlReleasedPayloads
 from angzarr.adapters.sql.ledger.store import SqlLedger
 from angzarr.analysis.ledger.entry import Status
+from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.ledger.payload_upkeep import LettersBodies, UnneededBodies
+from angzarr.analysis.ledger.replay_options import ReplayOrder
 from angzarr.dead_letters.holding_queue import payload_hold
 from angzarr.errors import StoreUnavailable
 from angzarr.payloads.collector import CollectionTerms, PayloadCollector, PayloadState
@@ -47,9 +49,10 @@ class ReleasedPayloadsContract:
     def make(self, holders, bodies):
         """Make a letter whose body lies in the store, which it holds."""
 
-        def make(event_id="e1", replay=0, body=b"body"):
+        def make(event_id="e1", replay=0, body=b"body", later=timedelta(0)):
             letter = letter_of(event_id, replay)
-            name = holding(holders, letter_holder(letter.id))
+            letter = replace(letter, sent_to_dlq_at=letter.sent_to_dlq_at + later)
+            name = holding(holders, letter_holder(letter.id, letter.sent_to_dlq_at))
             return replace(letter, payload=bodies.put(body, name))
 
         return make
@@ -58,6 +61,18 @@ class ReleasedPayloadsContract:
     def close(ledger, entry, clock):
         assert resolve(ledger, entry.id)
         clock.sleep(timedelta(hours=1))
+
+    @staticmethod
+    def edit(ledger, entry, before):
+        """Begin the next replay of *entry* with an edit of *before*."""
+        entry = ledger.open(entry.id).entry
+        edited = replace(before, payload=None)
+        begun = ledger.mark_retrying(
+            entry.id, entry.replays + 1, revision=entry.revision, by="me", lease=LEASE,
+            order=ReplayOrder(letter=edited, before=before, said="/total"),
+        )  # fmt: skip
+        assert begun
+        return begun
 
     @staticmethod
     def prune(ledger, clock):
@@ -92,6 +107,99 @@ class ReleasedPayloadsContract:
         ledger.add_failed_event(make(replay=1))
         ledger.add_failed_event(late := make(replay=0))
         assert [one.hold for one in released.read(10)] == [payload_hold(late)]
+
+    def test_a_second_letter_of_one_failure_releases_its_body(self, ledger, released, make):
+        """Its worker died behind the first one, and another worker made the second."""
+        first, second = make(), make(later=timedelta(seconds=3))
+        assert payload_hold(first) != payload_hold(second)
+        ledger.add_failed_event(first)
+        ledger.add_failed_events([second, first])
+        assert [one.hold for one in released.read(10)] == [payload_hold(second)]
+
+    def test_an_event_that_fails_anew_keeps_its_body_whatever_was_to_end(
+        self, ledger, released, holders, clock, make
+    ):
+        first = make()
+        self.close(ledger, ledger.add_failed_event(first), clock)
+        self.prune(ledger, clock)
+        anew = make(later=timedelta(days=9))
+        assert anew.payload.uri == first.payload.uri
+        LettersBodies(released, holders).remove(clock.now())
+        assert holders.holders_of(anew.payload.uri) == {payload_hold(anew).holder}
+        ledger.add_failed_event(anew)
+        LettersBodies(released, holders).remove(clock.now())
+        assert holders.holders_of(anew.payload.uri) == {payload_hold(anew).holder}
+
+    def test_a_letter_that_comes_again_behind_its_removed_entry_keeps_its_body(
+        self, ledger, released, holders, clock, make
+    ):
+        letter, other = make("e1"), make("e2", body=b"other")
+        entries = ledger.add_failed_events([letter, other])
+        for entry in entries:
+            self.close(ledger, entry, clock)
+        assert self.prune(ledger, clock) == 2
+        ledger.add_failed_event(letter)
+        assert [one.hold for one in released.read(10)] == [payload_hold(other)]
+        LettersBodies(released, holders).remove(clock.now())
+        assert holders.holders_of(letter.payload.uri) == {payload_hold(letter).holder}
+
+    # -- edits ---------------------------------------------------------------------------------
+
+    def test_the_body_before_an_edit_is_held_for_as_long_as_its_entry_shows_it(
+        self, ledger, released, holders, clock, make
+    ):
+        first = make(replay=0)
+        entry = ledger.add_failed_event(first)
+        self.edit(ledger, entry, first)
+        ledger.add_failed_event(make(replay=1, body=b"edited"))
+        assert ledger.open(entry.id).before == first
+        assert released.read(10) == []
+        LettersBodies(released, holders).remove(clock.now())
+        assert holders.holders_of(first.payload.uri) == {payload_hold(first).holder}
+        self.close(ledger, entry, clock)
+        assert self.prune(ledger, clock) == 1
+        assert {one.hold.uri for one in released.read(10)} == {
+            first.payload.uri, make(replay=1, body=b"edited").payload.uri,
+        }  # fmt: skip
+
+    def test_a_newer_edit_releases_the_body_before_the_older_one(self, ledger, released, make):
+        first, second = make(replay=0), make(replay=1, body=b"edited")
+        entry = ledger.add_failed_event(first)
+        self.edit(ledger, entry, first)
+        ledger.add_failed_event(second)
+        self.edit(ledger, entry, second)
+        assert ledger.open(entry.id).before == second
+        assert [one.hold for one in released.read(10)] == [payload_hold(first)]
+        ledger.add_failed_event(make(replay=2, body=b"twice"))
+        assert [one.hold for one in released.read(10)] == [payload_hold(first)]
+
+    def test_an_edit_that_is_sent_again_holds_its_body_once(self, ledger, released, clock, make):
+        first = make(replay=0)
+        entry = ledger.add_failed_event(first)
+        begun = self.edit(ledger, entry, first)
+        unanswered = Decided(entry_id=entry.id, revision=begun.revision, decision=HOLD)
+        assert ledger.decide([unanswered], by="me") == [True]
+        again = self.edit(ledger, entry, first)
+        assert released.read(10) == []
+        assert ledger.mark_answered(entry.id, again.replays, by="replay 2 (handled)")
+        clock.sleep(timedelta(hours=1))
+        assert self.prune(ledger, clock) == 1
+        assert [one.hold for one in released.read(10)] == [payload_hold(first)]
+
+    def test_a_replay_without_an_edit_releases_nothing(self, ledger, released, make):
+        first = make(replay=0)
+        entry = ledger.add_failed_event(first)
+        begun = self.edit(ledger, entry, first)
+        ledger.add_failed_event(letter_of(replay=1))
+        entry = ledger.open(entry.id).entry
+        assert ledger.mark_retrying(
+            entry.id, begun.replays + 1, revision=entry.revision, by="me", lease=LEASE,
+            order=ReplayOrder(to_queue="elsewhere"),
+        )  # fmt: skip
+        assert ledger.open(entry.id).before == first
+        assert released.read(10) == []
+
+    # -- many ----------------------------------------------------------------------------------
 
     def test_letters_that_come_together_leave_one_that_holds(self, ledger, released, make):
         letters = [make(replay=number) for number in range(3)]

@@ -19,10 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Entry:
-    """A row of the ledger: the letter of one event, and whether it is closed."""
+    """A row of the ledger: the letter of one event, and whether it is closed.
+
+    `before` is the letter before the newest edit, if there is one; `filed` are the ids of all
+    letters that were filed in it.
+    """
 
     letter: DeadLetter
     closed: bool = False
+    before: DeadLetter | None = None
+    filed: set[str] = field(default_factory=set)
+
+    @property
+    def letters(self) -> list[DeadLetter]:
+        """Those whose data a person may ask for."""
+        return [self.letter] if self.before is None else [self.letter, self.before]
 
 
 @dataclass(slots=True)
@@ -36,23 +47,41 @@ class Ledger:
     def file(self, letter: DeadLetter) -> None:
         """File *letter*, in place of an earlier one of its event."""
         event = letter.message.id or ""
-        before = self.entries.get(event)
-        if before is None:
-            self.entries[event] = Entry(letter)
-            return
-        old, new = sorted((before.letter, letter), key=lambda one: one.replay)
-        if payload_hold(old) != payload_hold(new):
-            self._release(old)
-        if new is letter:
-            self.entries[event] = Entry(letter)
+        entry = self.entries.get(event)
+        if entry is None:
+            self.entries[event] = Entry(letter, filed={letter.id})
+        elif letter.id in entry.filed or letter.replay < entry.letter.replay:
+            self._release(letter, entry)
+        else:
+            passed, entry.letter, entry.closed = entry.letter, letter, False
+            self._release(passed, entry)
+        self.entries[event].filed.add(letter.id)
+        hold = payload_hold(letter)
+        self.released = [
+            one for one in self.released if one.hold != hold or letter not in self.letters(event)
+        ]
+
+    def edit(self, event: str) -> None:
+        """Note that the event of an entry is sent again with other data."""
+        entry = self.entries[event]
+        passed, entry.before = entry.before, entry.letter
+        if passed is not None:
+            self._release(passed, entry)
 
     def remove(self, event: str) -> None:
         """Remove the entry of *event*."""
-        self._release(self.entries.pop(event).letter)
+        for letter in self.entries.pop(event).letters:
+            self._release(letter)
 
-    def _release(self, letter: DeadLetter) -> None:
+    def letters(self, event: str) -> list[DeadLetter]:
+        """The letters of an entry; none, if there is none."""
+        return self.entries[event].letters if event in self.entries else []
+
+    def _release(self, letter: DeadLetter, entry: Entry | None = None) -> None:
+        """Note that the hold of *letter* is to end, unless *entry* has the same."""
         hold = payload_hold(letter)
-        if hold is not None:
+        held = {payload_hold(one) for one in entry.letters} if entry else set()
+        if hold is not None and hold not in held:
             self.numbers += 1
             self.released.append(ReleasedHold(self.numbers, hold))
 

@@ -61,7 +61,7 @@ def _act(world: World) -> None:
     chance, queue, entries = world.chance, world.queue, world.ledger.entries
     match chance.randrange(14):
         case 0 | 1 | 2:
-            world.publish(f"e{chance.randrange(6)}", chance.choice(CONTENTS))
+            world.publish(f"e{chance.randrange(world.events)}", chance.choice(CONTENTS))
         case 3 | 4 | 5 | 6 if queue:
             world.deliver(chance.randrange(len(queue)))
         case 7 if queue:  # a broker delivers at least once
@@ -74,7 +74,8 @@ def _act(world: World) -> None:
         case 10:
             if closed := world.removable():
                 world.killer.around(world.ledger.remove)(chance.choice(closed))
-            world.upkeep.remove(world.clock.now())
+            if chance.random() < 0.5:  # it may come much later
+                world.upkeep.remove(world.clock.now())
         case 11 | 12:
             world.collect(chance.choice((1, 100)))
             world.late.catch_up()

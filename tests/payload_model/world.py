@@ -91,6 +91,8 @@ class World:
         #: Encrypts what is stored; None: it lies there as it is.
         self.sealer = BodySealer(keys=KEYS, cipher=XaesCipher()) if seals else None
         self.killer = Killer(self.chance, rate)
+        #: How many events there are: of few more happens to each.
+        self.events = self.chance.choice((1, 2, 6))
         self.clock = FakeClock()
         self.leases = MemoryOwnerLeases(self.clock)
         self.leases.renew(OWNER, timedelta(days=10_000))
@@ -285,10 +287,17 @@ class World:
         self.letters.waiting.remove(letter)
 
     def removable(self) -> list[str]:
-        """Entries that are closed; they are kept for longer than their letters come again."""
-        coming = {letter.message.id for letter in self.letters.waiting}
+        """Entries that are closed; they are kept for longer than their letters come again.
+
+        A letter of the same event that was made since may wait all the same.
+        """
+        coming = {id(letter) for letter in self.letters.waiting}
         entries = self.ledger.entries.items()
-        return [event for event, entry in entries if entry.closed and event not in coming]
+        return [
+            event
+            for event, entry in entries
+            if entry.closed and not coming.intersection(map(id, entry.letters))
+        ]
 
     def replay(self, event: str, content: str | None) -> None:
         """Send an entry's event again, as it is or edited."""
@@ -304,6 +313,8 @@ class World:
         if content is None:
             body = letter.message.body or self.bodies.fetch(letter.payload)
             content = json.loads(body)[0][0]
+        else:
+            self.killer.around(self.ledger.edit)(event)
         self.publish(event, content, letter.replay + 1)
 
     # -- collecting ----------------------------------------------------------------------------
@@ -349,8 +360,8 @@ class World:
             check = check_in(message.headers)
             if check is not None and self._will_run(self._read(message)):
                 yield check.reference.uri, f"message {message.id}"
-        letters = [*self.letters.waiting, *(one.letter for one in self.ledger.entries.values())]
-        for letter in letters:
+        filed = (one for entry in self.ledger.entries.values() for one in entry.letters)
+        for letter in (*self.letters.waiting, *filed):
             if letter.payload is not None and _place_of(letter) not in self.lost:
                 yield letter.payload.uri, f"letter {letter.id}"
 

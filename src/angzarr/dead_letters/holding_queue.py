@@ -66,4 +66,4 @@ def payload_hold(letter: DeadLetter) -> PayloadHold | None:
     """The hold of *letter* on its body in a payload store; None: it has none there."""
     if letter.payload is None:
         return None
-    return hold_of(letter.payload.uri, letter_holder(letter.id))
+    return hold_of(letter.payload.uri, letter_holder(letter.id, letter.sent_to_dlq_at))

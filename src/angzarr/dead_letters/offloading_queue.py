@@ -98,7 +98,8 @@ class OffloadingQueue:
         """Put the body of *letter*, which holds it."""
         if self._registration is None:
             return self._store.put(letter.message.body)
-        name = self._registration.namer(letter_holder(letter.id))
+        holder = letter_holder(letter.id, letter.sent_to_dlq_at)
+        name = self._registration.namer(holder)
         return self._store.put(letter.message.body, name)
 
     def _put_again(self, letters: Sequence[DeadLetter]) -> list[str | None]:

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from angzarr.errors import text_of
@@ -30,6 +31,7 @@ MOST_ADDRESS: Final = 1500
 #: Characters of the id of a letter that is written out.
 _LONGEST_ID: Final = 500
 _REGISTERED: Final = re.compile("(?s).+-[0-9a-f]{16}")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Hex digits of the digest of the arguments that tell two bodies of one event apart.
 _DIGITS: Final = 16
 
@@ -75,11 +77,23 @@ def message_holder(claim_key: str, replay: int, digest: str) -> str:
     return f"{claim_key}#{replay}#{digest[:_DIGITS]}"
 
 
-def letter_holder(letter_id: str) -> str:
-    """The holder that a letter is, in its queue and in the ledger; any id makes one."""
+def letter_holder(letter_id: str, at: datetime) -> str:
+    """The holder that a letter is, in its queue and in the ledger; any id and time make one.
+
+    *at* is when its event was given up. One that fails once more later has a letter of the same
+    id, which is another holder: the end of the first one's hold, however late, is not its end.
+    """
     if len(letter_id) > _LONGEST_ID or not letter_id.isprintable():
-        return f"letter:sha256:{sha256_of(letter_id.encode('utf-8', 'surrogatepass'))}"
-    return f"letter:{letter_id}"
+        letter_id = f"sha256:{sha256_of(letter_id.encode('utf-8', 'surrogatepass'))}"
+    return f"letter:{letter_id}@{_instant(at)}"
+
+
+def _instant(at: datetime) -> str:
+    """*at* to the microsecond, the same in any time zone."""
+    try:
+        return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
+    except OverflowError:  # it comes from a queue, and may be any
+        return f"{(at - _EPOCH) // timedelta(microseconds=1)}us"
 
 
 def hold_of(uri: str, holder: str) -> PayloadHold | None:

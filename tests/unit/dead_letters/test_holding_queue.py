@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from tests.contracts.dead_letters import a_letter
 
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
 from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
+from angzarr.dead_letters.codec import Form, decode, encode
 from angzarr.dead_letters.holding_queue import HoldingQueue, payload_hold
 from angzarr.dead_letters.queue import RawLetter
 from angzarr.errors import StoreUnavailable
 from angzarr.payloads.holders import hold_of, holding, letter_holder
 from memory_payloads import MemoryPayloadStore
+
+NOW = datetime(2026, 5, 4, 3, 2, 1, 7, tzinfo=UTC)
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class World:
@@ -47,7 +51,7 @@ def test_a_letter_holds_its_body_once_it_is_put(world):
     letter, whole = world.letter(1), a_letter("holding", 2)
     assert world.holding.put([whole, letter, letter]) == [None, None, None]
     holders = world.holders.holders_of(letter.payload.uri)
-    assert holders == {"a message", letter_holder(letter.id)}
+    assert holders == {"a message", letter_holder(letter.id, letter.sent_to_dlq_at)}
     taken = world.holding.receive(["holding"], limit=9, wait=timedelta(0))
     assert {one.letter.id for one in taken} == {letter.id, whole.id}
     world.holding.done(taken)
@@ -62,7 +66,7 @@ def test_a_hold_that_cannot_be_noted_keeps_its_letter_and_no_other(world):
     assert world.holding.put([]) == []
     world.away = False
     assert world.holding.put([letter]) == [None]
-    assert letter_holder(letter.id) in world.holders.holders_of(letter.payload.uri)
+    assert payload_hold(letter).holder in world.holders.holders_of(letter.payload.uri)
 
 
 def test_a_body_that_was_not_registered_is_not_asked_for(world):
@@ -87,6 +91,30 @@ def test_a_hostile_reference_is_no_hold(world, uri):
 
 def test_any_id_of_a_letter_makes_a_holder_that_a_store_takes(world):
     for odd in ("a\x00b", "\ud800", "x" * 10_000):
-        assert len(letter_holder(odd)) < 100
-        assert letter_holder(odd).isprintable()
-    assert hold_of(world.letter(1).payload.uri, letter_holder("é:1")).holder == "letter:é:1"
+        assert len(letter_holder(odd, NOW)) < 120
+        assert letter_holder(odd, NOW).isprintable()
+    hold = hold_of(world.letter(1).payload.uri, letter_holder("é:1", NOW))
+    assert hold.holder == "letter:é:1@2026-05-04T03:02:01.000007Z"
+
+
+def test_a_letter_has_one_holder_in_every_form_and_time_zone(world):
+    elsewhere = timezone(timedelta(hours=-9))
+    for at in (NOW, NOW.replace(microsecond=0), FIRST):
+        letter = replace(world.letter(1), sent_to_dlq_at=at)
+        for form in Form:
+            assert payload_hold(decode(*encode(letter, form))) == payload_hold(letter)
+    assert letter_holder("a", NOW.astimezone(elsewhere)) == letter_holder("a", NOW)
+
+
+def test_any_time_makes_a_holder_and_another_one_each():
+    zones = [timezone(timedelta(hours=hours)) for hours in (-23, 0, 23)]
+    times = [one.replace(tzinfo=zone) for zone in zones for one in (FIRST, LAST)]
+    assert len({letter_holder("a", at) for at in times}) == len(times)
+
+
+def test_an_event_that_fails_once_more_has_another_holder(world):
+    first = world.letter(1)
+    later = replace(first, sent_to_dlq_at=first.sent_to_dlq_at + timedelta(microseconds=1))
+    assert world.holding.put([first, later]) == [None, None]
+    world.holders.release([payload_hold(first)])
+    assert payload_hold(later).holder in world.holders.holders_of(later.payload.uri)

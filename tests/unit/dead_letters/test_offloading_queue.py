@@ -280,7 +280,7 @@ def test_a_body_that_is_stored_is_held_by_its_letter_before_it_is_there():
     assert offloading.put([large()]) == [None]
     [found] = holders.find(PayloadState.HELD, timedelta(0), limit=9)
     [uri] = [one.uri for one in store.find_all()]
-    assert (found.uri, found.holder) == (uri, letter_holder(large().id))
+    assert (found.uri, found.holder) == (uri, letter_holder(large().id, large().sent_to_dlq_at))
 
 
 def test_a_body_that_cannot_be_registered_is_stored_all_the_same(caplog):

@@ -108,6 +108,8 @@ class FilingPlan:
             change = transition.filed(failure, self.now, own_id)
         elif (replay, known.id) in self.letters.get(failure.id, ()):
             if not (transition.is_given_on(known) and transition.holds(known, failure)):
+                # A worker that died behind it may have made another letter of the same failure.
+                self.passed_over.append((known.id, failure))
                 return known.id
             # Its app shares this ledger and has it now, or it was not given on after all.
             change = transition.come_back(known, self.now)

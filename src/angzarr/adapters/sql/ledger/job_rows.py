@@ -11,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from angzarr.adapters.sql.ledger.fact_outbox import put_facts
+from angzarr.adapters.sql.ledger.letter_holds import pass_edits, release
 from angzarr.adapters.sql.ledger.schema import (
     replay_job_edits,
     replay_job_history,
@@ -45,16 +46,20 @@ from angzarr.analysis.replay.job import (
 )
 from angzarr.dead_letters.bounds import WIDEST
 from angzarr.dead_letters.codec import Form, decode, encode
+from angzarr.dead_letters.holding_queue import payload_hold
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.events.headers import time_of
 from angzarr.facts.act import act_origin
 
 
 def save_orders(connection: Connection, changes: Sequence[Change]) -> None:
-    """Keep the orders of replays that begin."""
+    """Keep the orders of replays that begin, and what their edits still need."""
     rows = [_row(one.entry, one.order) for one in changes if one.order]
     if rows:
+        edited = [row["entry_id"] for row in rows if row["before"] is not None]
+        passed = pass_edits(connection, edited)
         connection.execute(insert(replay_orders), rows)
+        release(connection, passed)
 
 
 def read_orders(
@@ -98,7 +103,10 @@ def _order(row: Row[Any]) -> ReplayOrder:
 
 
 def _row(entry: Entry, order: ReplayOrder) -> dict[str, Any]:
+    hold = payload_hold(order.before) if order.before else None
     return letters_row(order) | {
+        "payload_uri": hold and hold.uri,
+        "payload_holder": hold and hold.holder,
         "entry_id": entry.id,
         "replay": entry.replays,
         "to_queue": order.to_queue,

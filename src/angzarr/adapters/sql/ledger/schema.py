@@ -183,6 +183,9 @@ replay_orders = Table(
     Column("sequence", Text),
     # Versions of configurations that a person chose, as JSON; NULL: as pinned, the same.
     Column("config", Text),
+    # The hold of the letter before on its body in a payload store: set in the newest edit only.
+    Column("payload_uri", Text),
+    Column("payload_holder", Text),
     PrimaryKeyConstraint("entry_id", "replay"),
 )
 

@@ -19,7 +19,13 @@ from angzarr.adapters.sql.ledger.counts import count
 from angzarr.adapters.sql.ledger.database import LedgerDatabase, prune
 from angzarr.adapters.sql.ledger.fact_outbox import put_facts
 from angzarr.adapters.sql.ledger.job_rows import order_sizes, read_orders, save_orders
-from angzarr.adapters.sql.ledger.letter_holds import LetterHold, holds_of, release
+from angzarr.adapters.sql.ledger.letter_holds import (
+    LetterHold,
+    hold_in,
+    holds_of_letters,
+    keep,
+    release,
+)
 from angzarr.adapters.sql.ledger.queries import (
     count_all,
     lock_due,
@@ -150,10 +156,12 @@ def _write(connection: Connection, filing: FilingPlan, steps: Sequence[CountStep
         if isinstance(failure, DeadLetter) and (hold := payload_hold(failure))
     ]
     if replaced := filing.replaced():
-        gone += holds_of(connection, replaced)
+        gone += holds_of_letters(connection, replaced)
         old = ledger_letters.c.entry_id.in_(replaced)
         connection.execute(delete(ledger_letters).where(old))
-    insert_rows(connection, ledger_letters, [letter_row(*one) for one in filing.kept.items()])
+    rows = [letter_row(*one) for one in filing.kept.items()]
+    insert_rows(connection, ledger_letters, rows)
+    keep(connection, [hold for row in rows if (hold := hold_in(row))])
     release(connection, gone)
 
 

@@ -43,7 +43,7 @@ from angzarr.runtime.failures import is_machine_fault
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0020"
+HEAD: Final = "0021"
 
 #: What an entry's status is as long as there is still something to do (`entry.OPEN`). Spelt out:
 #: a database uses a partial index only where it sees that the condition holds.
