@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 import redis
+from tests.adapters.ageing import age_in_redis, age_in_sql
 from tests.adapters.sql_sides import PATIENT, OnPostgresql, OnSql, OnSqlite
 from tests.contracts.fact_outbox import claimed
 from tests.contracts.idempotency import fresh
@@ -68,17 +69,7 @@ class SqlPayloadHoldersContract(OnSql, PayloadHoldersContract):
 
     @pytest.fixture
     def age(self, engine):
-        def let_pass(span):
-            with engine.begin() as connection:
-                for uri, since in connection.execute(
-                    stored_payloads.select().with_only_columns(
-                        stored_payloads.c.uri, stored_payloads.c.since
-                    )
-                ).all():
-                    one = stored_payloads.update().where(stored_payloads.c.uri == uri)
-                    connection.execute(one.values(since=since - span))
-
-        return let_pass
+        return lambda span: age_in_sql(engine, span)
 
 
 class TestSqlitePayloadHolders(OnSqlite, SqlPayloadHoldersContract):
@@ -108,13 +99,7 @@ class OnRedis(PayloadHoldersContract):
 
     @pytest.fixture
     def age(self, client, holders):
-        def let_pass(span):
-            for state in PayloadState:
-                key = f"{holders.base}:{state.value}"
-                for uri in client.execute("ZRANGE", key, 0, -1):
-                    client.execute("ZINCRBY", key, -int(span.total_seconds() * 1000), uri)
-
-        return let_pass
+        return lambda span: age_in_redis(client, holders, span)
 
 
 class TestRedisPayloadHolders(OnRedis):

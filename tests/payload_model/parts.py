@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from angzarr.analysis.ledger.payload_upkeep import ReleasedHold
 from angzarr.dead_letters.holding_queue import payload_hold
 from angzarr.dead_letters.letter import DeadLetter
-from memory_payloads import MemoryPayloadStore
 from payload_model.crashes import Crash
 
 if TYPE_CHECKING:
@@ -61,15 +60,30 @@ class Ledger:
             one for one in self.released if one.hold != hold or letter not in self.letters(event)
         ]
 
-    def edit(self, event: str) -> None:
-        """Note that the event of an entry is sent again with other data."""
+    def begin(self, event: str, *, edited: bool) -> int:
+        """Begin a replay of an entry, perhaps with other data; return its number."""
         entry = self.entries[event]
-        passed, entry.before = entry.before, entry.letter
-        if passed is not None:
-            self._release(passed, entry)
+        if edited:
+            passed, entry.before = entry.before, entry.letter
+            if passed is not None:
+                self._release(passed, entry)
+        return entry.letter.replay + 1
 
-    def remove(self, event: str) -> None:
-        """Remove the entry of *event*."""
+    def end(self, event: str) -> None:
+        """Note that *event* was handled; it may have no entry."""
+        if event in self.entries:
+            self.entries[event].closed = True
+
+    def remove(self, events: Sequence[str], chance: random.Random) -> None:
+        """Remove one of the entries of *events*, which are closed."""
+        self._remove(chance.choice(events))
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        for event in list(self.entries):
+            self._remove(event)
+
+    def _remove(self, event: str) -> None:
         for letter in self.entries.pop(event).letters:
             self._release(letter)
 
@@ -112,7 +126,7 @@ class Letters:
 class LateDeletions:
     """A payload store whose deletions may be carried out much later, as from a stopped process."""
 
-    def __init__(self, inner: MemoryPayloadStore, chance: random.Random) -> None:
+    def __init__(self, inner: Any, chance: random.Random) -> None:
         self._inner = inner
         self._chance = chance
         self.late: list[str] = []

@@ -17,6 +17,7 @@ from angzarr.adapters.celery.publish.body_offloader import BodyOffloader
 from angzarr.adapters.cryptography.xaes import XaesCipher
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
 from angzarr.analysis.ledger.payload_upkeep import LettersBodies, UnneededBodies
+from angzarr.clock import Clock
 from angzarr.dead_letters.holding_queue import HoldingQueue
 from angzarr.dead_letters.letter import DeadLetter, Reason
 from angzarr.dead_letters.offloading_queue import OffloadingQueue
@@ -60,9 +61,9 @@ from angzarr.resilience.idempotency_rules import answer_of
 from angzarr.resilience.policies import POLICIES
 from angzarr.resilience.policy_rules import policy_rules
 from angzarr.testing import FakeClock
-from memory_payloads import MemoryPayloadStore
 from payload_model.crashes import Crash, Killer, Killing
-from payload_model.parts import Beside, LateDeletions, Ledger, Letters, Nothing
+from payload_model.ground import Ground, KnownBodies, in_memory
+from payload_model.parts import Beside, LateDeletions, Letters, Nothing
 
 #: What the bodies of events say: few, so that events share bodies.
 CONTENTS = ("a" * 200, "b" * 200, "c" * 200)
@@ -86,24 +87,35 @@ class _Claims(MemoryIdempotencyStore):
 class World:
     """Everything of one history."""
 
-    def __init__(self, seed: int, *, rate: float, seals: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        rate: float,
+        seals: bool = False,
+        ground: Callable[[Clock], Ground] = in_memory,
+    ) -> None:
         self.chance = random.Random(seed)
         #: Encrypts what is stored; None: it lies there as it is.
         self.sealer = BodySealer(keys=KEYS, cipher=XaesCipher()) if seals else None
         self.killer = Killer(self.chance, rate)
         #: How many events there are: of few more happens to each.
         self.events = self.chance.choice((1, 2, 6))
+        #: How often events end in letters.
+        self.deaths = self.chance.choice((2, 9))
         self.clock = FakeClock()
+        #: Where bodies, holds and entries are.
+        self.ground = ground(self.clock)
+        self.holders, self.ledger = self.ground.holders, self.ground.ledger
+        self.bodies = KnownBodies(self.ground.bodies)
         self.leases = MemoryOwnerLeases(self.clock)
         self.leases.renew(OWNER, timedelta(days=10_000))
-        self.claims = _Claims(self.leases, clock=self.clock)
+        self.claims = _Claims(self.leases, clock=self.clock, holders=self.holders)
         self.claims.world = self
-        self.holders = self.claims.holders
-        self.bodies = MemoryPayloadStore(self.clock)
         self.late = LateDeletions(self.bodies, self.chance)
         #: Messages in the broker, and when each is due.
         self.queue: list[tuple[datetime, Message]] = []
-        self.letters, self.ledger = Letters(), Ledger()
+        self.letters = Letters()
         #: The replay of each event at which it ended, well (a large number) or in a letter.
         self.ended: dict[str, int] = {}
         #: What other processes do while a collector is at work; None: nothing.
@@ -147,7 +159,12 @@ class World:
             replay_outcomes=self, store=Killing(self.claims, kill), ordering=Nothing(),
             facts=Nothing(), clock=self.clock, holders=holders,
         )  # fmt: skip
-        self.upkeep = LettersBodies(Killing(self.ledger, kill), holders)
+        self.upkeep = LettersBodies(Killing(self.ground.released, kill), holders)
+
+    def let_pass(self, span: timedelta) -> None:
+        """Let time pass for everybody."""
+        self.clock.advance(span)
+        self.ground.age(span)
 
     def _monotonic(self) -> float:
         return self.clock.now().timestamp()
@@ -193,7 +210,8 @@ class World:
         """Let a worker take a message; it is acknowledged at the end, unless that crashes."""
         due, message = self.queue[number]
         if due > self.clock.now():
-            self.clock.advance(due - self.clock.now())
+            self.let_pass(due - self.clock.now())
+        self.clock.advance(timedelta(milliseconds=1))  # a message comes again later, never at once
         delivery = self._read(message)
         (answer,) = self.claims.claim([delivery.claim])
         outcome = (
@@ -234,7 +252,7 @@ class World:
         return self.chance.choice(
             [
                 handled, handled, handled, Skipped(reason="r"), again, replace(again, body=body),
-                Postponed(delay=delay, why="w", claimed=True), dead, dead,
+                Postponed(delay=delay, why="w", claimed=True), *[dead] * self.deaths,
             ]
         )  # fmt: skip
 
@@ -267,8 +285,7 @@ class World:
         event = key.rpartition(":")[2]
         if isinstance(ending, Complete):
             self.ended[event] = 10**9
-            if event in self.ledger.entries:
-                self.ledger.entries[event].closed = True
+            self.ledger.end(event)
         elif isinstance(ending, Wait):
             self.ahead[event] = max(ending.position, self.ahead.get(event, FIRST))
             if ending.releases is not None and ending.releases != self.copied:
@@ -302,6 +319,7 @@ class World:
     def replay(self, event: str, content: str | None) -> None:
         """Send an entry's event again, as it is or edited."""
         letter = self.ledger.entries[event].letter
+        edited = content is not None
         if content is None and letter.payload and not self._has(letter.payload.uri):
             return  # it is held, with the reason
         if content is None and letter.payload and letter.payload.is_sealed:
@@ -313,9 +331,9 @@ class World:
         if content is None:
             body = letter.message.body or self.bodies.fetch(letter.payload)
             content = json.loads(body)[0][0]
-        else:
-            self.killer.around(self.ledger.edit)(event)
-        self.publish(event, content, letter.replay + 1)
+        number = self.killer.around(self.ledger.begin)(event, edited=edited)
+        if number is not None:
+            self.publish(event, content, number)
 
     # -- collecting ----------------------------------------------------------------------------
 
@@ -389,7 +407,7 @@ class World:
         self.problems += [f"{who} misses {uri}" for uri, who in self.needed() if not self._has(uri)]
 
     def _has(self, uri: str) -> bool:
-        return uri.removeprefix(self.bodies.root) in self.bodies.payloads
+        return uri in self.bodies.known
 
 
 def _place_of(letter: DeadLetter) -> tuple[str, str]:
