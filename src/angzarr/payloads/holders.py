@@ -147,12 +147,27 @@ class BodyRegistration:
         return name
 
     def joins(self, hold: PayloadHold) -> bool:
-        """True if *hold* is noted; False: its body must be put anew. Never raises."""
+        """True if *hold* is noted; False: its body must be put anew, by `namer`. Never raises."""
         try:
             return all(self.open().join([hold]))
-        except Exception as error:  # noqa: BLE001 - see above
-            self._say(error)
+        except Exception:  # noqa: BLE001 - see above; who puts it anew says why
             return False
+
+    def join_replay(self, hold: PayloadHold) -> None:
+        """Note *hold*, of a replay whose letter holds the same body; never raises.
+
+        Where that fails the body is held by the letter alone. It may go before the replay is
+        handled, if the letter's entry is removed, or has another letter, and the grace is over.
+        """
+        try:
+            self.open().join([hold])
+        except Exception as error:  # noqa: BLE001 - see above
+            if self._seldom.now("replay"):
+                _log.warning(
+                    "replay_holds_nothing: only its letter holds its body, until the entry is"
+                    " removed: %s",
+                    text_of(error),
+                )
 
     def _say(self, error: Exception) -> None:
         if self._seldom.now("unregistered"):

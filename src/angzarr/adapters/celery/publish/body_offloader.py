@@ -140,7 +140,8 @@ class BodyOffloader:
     def hold_replay(self, headers: Mapping[str, Any]) -> None:
         """Note that a replay with *headers* holds the stored body that they name; never raises.
 
-        Its letter holds that, too, but perhaps not for as long. A copy has the hold of its message.
+        Its letter holds that, too, but perhaps not for as long: a register that is away now leaves
+        it to the letter. A copy has the hold of its message.
         """
         position = position_of(headers)
         if position.hop or not position.replay or self.registration is None:
@@ -151,7 +152,7 @@ class BodyOffloader:
             return
         hold = check and check.hold(_claim_key(headers), position.replay)
         if hold:
-            self.registration.joins(hold)
+            self.registration.join_replay(hold)
 
     def sealed(self, message: Message) -> Message:
         """*message* as it may wait in a table: sealed, if all that is sent is."""

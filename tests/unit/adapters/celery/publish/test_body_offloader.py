@@ -23,7 +23,7 @@ from angzarr.events.event import Event, Message, digest
 from angzarr.events.headers import HOP, PAYLOAD, REPLAY, to_headers
 from angzarr.payloads.claim_check import ARGUMENT, HEADER, check_in
 from angzarr.payloads.collector import PayloadState
-from angzarr.payloads.holders import BodyRegistration, holding, message_holder
+from angzarr.payloads.holders import BodyRegistration, PayloadHold, holding, message_holder
 from angzarr.resilience.idempotency import key_for
 from angzarr.runtime.json_bounds import Bounds
 from memory_payloads import MemoryPayloadStore
@@ -271,6 +271,48 @@ def test_a_replay_that_names_a_stored_body_holds_it_and_a_copy_does_not(register
         assert held(holders) == {check.reference.uri: before}
     send_again(**{REPLAY: 1})
     assert held(holders) == {check.reference.uri: before | {check.hold(claim, 1).holder}}
+
+
+def test_a_replay_that_dies_behind_its_hold_leaves_that_and_loses_nothing(registering, holders):
+    class Killed(BaseException):
+        pass
+
+    class Cut(Sent):
+        def basic_publish(self, *_args, **_options):
+            raise Killed
+
+    first = publish(registering, "x" * 500)
+    check, claim = check_in(first.headers), key_for("t", "1")
+    letter = PayloadHold(check.reference.uri, "letter:1")
+    holders.join([letter])
+    holders.release([check.hold(claim, 0)])
+    producer = OffloadingProducer(Cut(), auto_declare=False, offloader=registering)
+    with pytest.raises(Killed):
+        producer.publish(
+            first.body, headers={**first.headers, REPLAY: 1}, routing_key="q",
+            content_type="application/json", content_encoding="utf-8",
+        )  # fmt: skip
+    assert held(holders) == {check.reference.uri: {letter.holder, check.hold(claim, 1).holder}}
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("redis is away"), RuntimeError("NOPERM")])
+def test_a_replay_that_cannot_be_noted_leaves_its_body_to_its_letter(
+    registering, store, holders, caplog, error
+):
+    def away():
+        raise error
+
+    first = publish(registering, "x" * 500)
+    check = check_in(first.headers)
+    letter = PayloadHold(check.reference.uri, "letter:1")
+    holders.join([letter])
+    holders.release([check.hold(key_for("t", "1"), 0)])
+    without = BodyOffloader(store, 100, BodyRegistration(away))
+    for _ in range(3):
+        without.hold_replay({**first.headers, REPLAY: 1})
+    [told] = caplog.messages
+    assert told.startswith("replay_holds_nothing: only its letter holds its body")
+    assert held(holders) == {check.reference.uri: {letter.holder}}
 
 
 def test_one_body_for_several_handlers_is_held_by_each(registering, holders, store):
