@@ -11,7 +11,6 @@ from pathlib import Path
 
 import boto3
 import pytest
-from sqlalchemy import select
 from tests.adapters.ageing import age_in_redis, age_in_sql
 from tests.adapters.sql_sides import PATIENT, emptied
 
@@ -54,7 +53,6 @@ def on_redis(redis_url, folder) -> Iterator[Grounds]:
             bodies=folder(),
             ledger=ledger,
             released=ledger.released,
-            holders_of=lambda uri: set(client.execute("SMEMBERS", f"{holders.base}:by:{uri}")),
             age=lambda span: age_in_redis(client, holders, span),
         )
 
@@ -92,19 +90,12 @@ def _in_sql(engine, database, bodies, clock) -> Ground:
     with engine.begin() as connection:
         for table in (payload_holders, stored_payloads):
             connection.execute(table.delete())
-    columns = payload_holders.c
-
-    def holders_of(uri: str) -> set[str]:
-        with engine.connect() as connection:
-            return set(connection.scalars(select(columns.holder).where(columns.uri == uri)))
-
     ledger = EntriesInSql(database, clock)
     return Ground(
         holders=SqlPayloadHolders(engine),
         bodies=bodies,
         ledger=ledger,
         released=ledger.released,
-        holders_of=holders_of,
         age=lambda span: age_in_sql(engine, span),
     )
 

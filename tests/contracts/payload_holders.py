@@ -105,6 +105,16 @@ class PayloadHoldersContract:
         assert holders.join([PayloadHold(uri, "letter:1")]) == [True]
         assert holders.count() == counts(held=(1, 10))
 
+    def test_all_who_hold_a_body_are_told_or_as_many_as_are_asked_for(self, holders):
+        uri, other = hold(holders, "a", "me"), hold(holders, "b", "else")
+        holders.join([PayloadHold(uri, ODD), PayloadHold(uri, "letter:1")])
+        assert holders.holders_of(uri) == {"me", ODD, "letter:1"}
+        assert len(holders.holders_of(uri, limit=2)) == 2
+        assert holders.holders_of(other) == {"else"}
+        assert holders.holders_of(uri + "0") == holders.holders_of("") == set()
+        holders.condemn([uri], HELD, NOW)
+        assert holders.holders_of(uri) == set()
+
     def test_any_holder_and_address_is_taken(self, holders):
         uri = holding(holders, ODD)(f"s3://b/{ODD}/aa/a", 3)
         [found] = holders.find(HELD, NOW, limit=10)

@@ -24,7 +24,6 @@ class Ground:
     #: What `parts.Ledger` is; `released` are the holds that are to end.
     ledger: Any
     released: Any
-    holders_of: Callable[[str], set[str]]
     #: Lets time pass for the register.
     age: Callable[[timedelta], object] = lambda _span: None
 
@@ -37,7 +36,6 @@ def in_memory(clock: Clock) -> Ground:
         bodies=MemoryPayloadStore(clock),
         ledger=ledger,
         released=ledger,
-        holders_of=holders.holders_of,
     )
 
 

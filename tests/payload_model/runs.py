@@ -51,7 +51,7 @@ def run(
     put = len(world.bodies.known)
     world.killer.rate, world.beside = 0.0, None
     _quiet(world)
-    left = {one.uri: world.ground.holders_of(one.uri) for one in world.bodies.find_all()}
+    left = {one.uri: world.holders.holders_of(one.uri) for one in world.bodies.find_all()}
     if left.keys() != world.bodies.known:
         world.problems.append("the store has others than those that were put and not deleted")
     again = tuple(f":{event}#" for event in world.superseded)

@@ -16,10 +16,12 @@ from angzarr.facts.act import ActKind
 from angzarr.payloads.collector import (
     PayloadCollector,
     PayloadCount,
+    PayloadRegister,
     PayloadState,
     RegisteredPayload,
     unregistered,
 )
+from angzarr.payloads.holders import PayloadHold
 from angzarr.runtime.text import span_text
 from angzarr.wiring.analysis_worker import person
 
@@ -29,6 +31,8 @@ _MEANINGS = {
     PayloadState.FREE: "nothing holds it; it is deleted after the grace period",
     PayloadState.CONDEMNED: "it is being deleted",
 }
+#: Holds of one body that are ended at once; those of a body for thousands of events go in turns.
+_MOST = 1_000
 _LIMIT = click.option(
     "--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most."
 )
@@ -43,16 +47,23 @@ def payload() -> None:
 @JSON
 @click.pass_obj
 def stats(app_name: str | None, *, as_json: bool) -> None:
-    """Count the registered bodies, and their bytes, by state."""
+    """Count the registered bodies, their bytes, and how long the first has been so, by state."""
     with closing(load_application(app_name).open_payload_collector()) as collector:
-        counts = collector.register.count()
+        register = collector.register
+        counts, longest = register.count(), {one: _longest(register, one) for one in PayloadState}
     if as_json:
-        print_json({state.value: counts[state]._asdict() for state in PayloadState})
+        print_json(
+            {
+                one.value: {**counts[one]._asdict(), "longest_seconds": _seconds(longest[one])}
+                for one in PayloadState
+            }
+        )
         return
-    table = Table("state", "bodies", "bytes", "means")
-    for state in PayloadState:
-        bodies, size = counts[state]
-        table.add_row(state.value, f"{bodies:,}", f"{size:,}", _MEANINGS[state])
+    table = Table("state", "bodies", "bytes", "for up to", "means")
+    for one in PayloadState:
+        bodies, size = counts[one]
+        span = span_text(longest[one])
+        table.add_row(one.value, f"{bodies:,}", f"{size:,}", span, _MEANINGS[one])
     console().print(table)
 
 
@@ -68,6 +79,58 @@ def list_(app_name: str | None, *, state: str, limit: int, as_json: bool) -> Non
     with closing(load_application(app_name).open_payload_collector()) as collector:
         found = collector.register.find(PayloadState(state), timedelta(0), limit=limit)
     _show(found, as_json=as_json)
+
+
+@payload.command()
+@click.argument("uri")
+@_LIMIT
+@JSON
+@click.pass_obj
+def holders(app_name: str | None, uri: str, *, limit: int, as_json: bool) -> None:
+    """Name all who hold the body at URI, one a line."""
+    with closing(load_application(app_name).open_payload_collector()) as collector:
+        found = sorted(_registered(collector, uri).holders_of(uri, limit=limit))
+    if as_json:
+        print_json(found)
+        return
+    for one in found or ["nothing holds it"]:
+        click.echo(safe(one))
+
+
+@payload.command()
+@click.argument("uri")
+@click.option("--holder", "only", multiple=True, help="End this hold only; may be given again.")
+@YES
+@JSON
+@click.pass_obj
+def release(
+    app_name: str | None, uri: str, *, only: tuple[str, ...], yes: bool, as_json: bool
+) -> None:
+    """End the holds of the body at URI, all of them or some.
+
+    For what a crash or a purged queue left held. A body that nothing holds is deleted after
+    `payloads.grace`. A message, letter or entry that needs it after all has lost it then.
+    """
+    ops = load_application(app_name)
+    with closing(ops.open_payload_collector()) as collector:
+        register = _registered(collector, uri)
+        held = register.holders_of(uri, limit=_MOST)
+        if unknown := sorted(set(only) - held):
+            msg = f"{safe(unknown[0])} does not hold it: see `angzarr payload holders`"
+            raise click.ClickException(msg)
+        ending = sorted(set(only) or held)
+        if ending and not yes:
+            msg = f"End {len(ending):,} of {len(held):,} holds, even if the body is still needed?"
+            click.confirm(msg, abort=True, err=True)
+        register.release([PayloadHold(uri, one) for one in ending])
+        left = len(register.holders_of(uri, limit=_MOST))
+    told = {"uri": uri, "released": ending, "left": left}
+    if ending:
+        ops.acts.record(ActKind.PAYLOAD_RELEASED, "payloads", by=person(), data=told)
+    if as_json:
+        print_json(told)
+        return
+    click.echo(f"ended {len(ending):,} holds, {left:,} are left")
 
 
 @payload.command()
@@ -119,6 +182,24 @@ def gc(
         click.echo(f"deleted {others.bodies:,} unregistered bodies, {others.bytes:,} bytes")
 
 
+def _longest(register: PayloadRegister, state: PayloadState) -> timedelta:
+    """For how long the first of the bodies in *state* has been there; zero: there is none."""
+    first = register.find(state, timedelta(0), limit=1)
+    return first[0].since if first else timedelta(0)
+
+
+def _seconds(span: timedelta) -> float:
+    return round(span.total_seconds(), 3)
+
+
+def _registered(collector: PayloadCollector, uri: str) -> PayloadRegister:
+    """The register, which knows the body at *uri*."""
+    if uri in collector.register.known([uri]):
+        return collector.register
+    msg = f"no body is registered at {safe(uri)}: see `angzarr payload list`"
+    raise click.ClickException(msg)
+
+
 def _delete_unregistered(collector: PayloadCollector, before: datetime) -> PayloadCount:
     bodies = size = 0
     for one in unregistered(collector.store, collector.register, before):
@@ -161,7 +242,7 @@ def _told(one: RegisteredPayload) -> dict[str, Any]:
         "uri": one.uri,
         "bytes": one.size,
         "state": one.state.value,
-        "seconds": round(one.since.total_seconds(), 3),
+        "seconds": _seconds(one.since),
         "holders": one.holders,
         "holder": one.holder or None,
     }

@@ -66,6 +66,7 @@ class ActKind(StrEnum):
     BOOKS_PRUNED = "books_pruned"
     FACTS_PRUNED = "facts_pruned"
     PAYLOADS_DELETED = "payloads_deleted"
+    PAYLOAD_RELEASED = "payload_released"
     TABLES_UPGRADED = "tables_upgraded"
     SETUP_FIXED = "setup_fixed"
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+from angzarr.payloads.holders import PayloadHold
 from angzarr.payloads.store import FoundPayload, PayloadStore
 
 #: Bodies that are condemned at a time.
@@ -70,6 +71,12 @@ class PayloadRegister(Protocol):
 
     def known(self, uris: Sequence[str], /) -> set[str]:
         """Those of *uris* that are registered, in whatever state."""
+
+    def holders_of(self, uri: str, /, *, limit: int = BATCH) -> set[str]:
+        """Up to *limit* of those who hold the body at *uri*; none, if it is not registered."""
+
+    def release(self, holds: Sequence[PayloadHold], /) -> None:
+        """End *holds* (see PayloadHolders): a body that nothing holds any more is free."""
 
     def count(self) -> dict[PayloadState, PayloadCount]:
         """How many bodies are in each state."""

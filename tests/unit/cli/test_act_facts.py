@@ -20,6 +20,7 @@ from tests.contracts.rejections import a_rejection
 from angzarr.adapters.files.spool import FolderOfLetters, Spool
 from angzarr.adapters.memory.breaker import InProcessBreakers
 from angzarr.adapters.memory.dead_letters import MemoryDeadLetterQueue
+from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.facts.reader import SqlFactReader
@@ -37,6 +38,7 @@ from angzarr.facts.fact_text import fact_from_text
 from angzarr.facts.query import FactOrder, FactQuery
 from angzarr.facts.resolution import LIFECYCLE
 from angzarr.payloads.collector import CollectionAccount
+from angzarr.payloads.holders import holding
 from angzarr.sagas.log import case_of
 from angzarr.wiring.analysis_worker import person
 from angzarr.wiring.operations import Operations
@@ -57,7 +59,7 @@ LOOK_ONLY = {
     "dlq groups", "dlq jobs list", "dlq jobs show", "dlq jobs watch", "dlq list", "dlq show",
     "dlq spool list", "dlq spool show", "dlq spool stats", "dlq stats", "fact export", "fact list",
     "fact show", "fact stats", "fact tail", "fleet list", "fleet releases", "flow history",
-    "flow list", "health", "ledger check", "ledger export", "ledger version", "payload list",
+    "flow list", "health", "ledger check", "ledger export", "ledger version", "payload holders", "payload list",
     "payload stats", "policy explain", "policy list", "projection lag", "projection list",
     "projection show", "saga list", "saga registered", "saga show", "worker",
 }  # fmt: skip
@@ -466,6 +468,22 @@ def collect_payloads(site):
 
     site.monkeypatch.setattr(Operations, "open_payload_collector", lambda _ops: Some())
     return ("--yes",)
+
+
+@drives("payload release", ActKind.PAYLOAD_RELEASED)
+def release_a_payload(site):
+    register = MemoryPayloadHolders()
+    uri = holding(register, "a crash")("s3://b/aa/a", 10)
+
+    class Some:
+        def __init__(self):
+            self.register = register
+
+        def close(self):
+            """Nothing is open."""
+
+    site.monkeypatch.setattr(Operations, "open_payload_collector", lambda _ops: Some())
+    return uri, "--yes"
 
 
 @drives("doctor", ActKind.SETUP_FIXED)

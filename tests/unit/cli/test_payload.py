@@ -69,10 +69,12 @@ def run(world, tmp_path, monkeypatch):
 def test_stats_count_bodies_and_bytes_by_state(world, run):
     world.put(b"held")
     world.free(b"free!")
+    world.clock.advance(timedelta(days=400))
+    world.put(b"held too")
     assert json.loads(run("stats", "--json")) == {
-        "held": {"bodies": 1, "bytes": 4},
-        "free": {"bodies": 1, "bytes": 5},
-        "condemned": {"bodies": 0, "bytes": 0},
+        "held": {"bodies": 2, "bytes": 12, "longest_seconds": 400 * 86400},
+        "free": {"bodies": 1, "bytes": 5, "longest_seconds": 400 * 86400},
+        "condemned": {"bodies": 0, "bytes": 0, "longest_seconds": 0},
     }
     assert "a message, a letter or an entry needs it" in " ".join(run("stats").split())
 
@@ -87,6 +89,37 @@ def test_a_list_names_who_holds_a_body_and_hides_what_a_terminal_would_act_on(wo
     assert "\x1b" not in shown
     assert "and 1 more" in " ".join(shown.split())
     assert run("list", "--state", "free").strip() == "no bodies"
+
+
+def test_all_who_hold_a_body_are_named(world, run):
+    uri = world.put(b"held", EVIL)
+    world.put(b"held", "you")
+    assert json.loads(run("holders", uri, "--json")) == sorted([EVIL, "you"])
+    shown = run("holders", uri).splitlines()
+    assert (len(shown), "you" in shown, "\x1b" in "".join(shown)) == (2, True, False)
+    assert run("holders", world.free(b"free")) == "nothing holds it\n"
+    told = run("holders", f"{uri}0", code=1)
+    assert "no body is registered at" in told
+    assert "see `angzarr payload list`" in told
+
+
+def test_a_person_lets_go_of_one_hold_or_of_all_and_the_grace_begins(world, run):
+    uri = world.put(b"held", "a crash")
+    world.put(b"held", "letter:1")
+    run("release", uri, "--holder", "a crash", "--holder", "me", "--yes", code=1)
+    run("release", uri, code=1, input="n\n")
+    assert world.holders.holders_of(uri) == {"a crash", "letter:1"}
+    assert run("release", uri, "--holder", "a crash", "--yes") == "ended 1 holds, 1 are left\n"
+    world.clock.advance(timedelta(days=400))
+    assert "deleted 0 bodies" in run("gc")
+    assert json.loads(run("release", uri, "--yes", "--json")) == {
+        "uri": uri, "released": ["letter:1"], "left": 0,
+    }  # fmt: skip
+    assert run("release", uri, "--yes") == "ended 0 holds, 0 are left\n"
+    assert "deleted 0 bodies" in run("gc"), "who needs it after all may hold it again"
+    world.clock.advance(timedelta(days=2))
+    assert "deleted 1 bodies" in run("gc")
+    assert "no body is registered at" in run("release", uri, code=1)
 
 
 def test_gc_deletes_what_nothing_needs_and_says_how_much(world, run):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from angzarr.clock import Clock, SystemClock
-from angzarr.payloads.collector import PayloadCount, PayloadState, RegisteredPayload
+from angzarr.payloads.collector import BATCH, PayloadCount, PayloadState, RegisteredPayload
 from angzarr.payloads.holders import PayloadHold, address_of
 
 
@@ -96,11 +96,11 @@ class MemoryPayloadHolders:
         with self._lock:
             return {uri for uri in uris if uri in self._by_uri}
 
-    def holders_of(self, uri: str) -> set[str]:
-        """All who hold the body at *uri*."""
+    def holders_of(self, uri: str, /, *, limit: int = BATCH) -> set[str]:
+        """Those who hold the body at *uri*."""
         with self._lock:
             found = self._by_uri.get(uri)
-            return set() if found is None else set(found.holders)
+            return set() if found is None else set(sorted(found.holders)[:limit])
 
     def count(self) -> dict[PayloadState, PayloadCount]:
         """How many bodies are in each state."""

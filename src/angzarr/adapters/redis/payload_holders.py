@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from angzarr.adapters.redis.link import Argument, RedisClient, Script
-from angzarr.payloads.collector import PayloadCount, PayloadState, RegisteredPayload
+from angzarr.payloads.collector import BATCH, PayloadCount, PayloadState, RegisteredPayload
 from angzarr.payloads.holders import GENERATION_LENGTH, PayloadHold
 
 _MOVE: Final = {"move": "payload_move.lua"}
@@ -81,6 +81,10 @@ class RedisPayloadHolders:
             return set()
         sizes = self._client.execute("HMGET", f"{self.base}:sizes", *uris)
         return {uri for uri, size in zip(uris, sizes, strict=True) if size is not None}
+
+    def holders_of(self, uri: str, /, *, limit: int = BATCH) -> set[str]:
+        """Those who hold the body at *uri*."""
+        return set(self._client.execute("SRANDMEMBER", f"{self.base}:by:{uri}", limit))
 
     def count(self) -> dict[PayloadState, PayloadCount]:
         """How many bodies are in each state."""

@@ -24,7 +24,7 @@ from angzarr.adapters.sql.engine.statements import (
     database_time_after,
     insert_into,
 )
-from angzarr.payloads.collector import PayloadCount, PayloadState, RegisteredPayload
+from angzarr.payloads.collector import BATCH, PayloadCount, PayloadState, RegisteredPayload
 from angzarr.payloads.holders import PayloadHold
 
 _Answer = TypeVar("_Answer")
@@ -140,6 +140,14 @@ class SqlPayloadHolders:
 
         ensure_tables(self._engine)
         return in_transaction(reading(self._engine), step) if uris else set()
+
+    def holders_of(self, uri: str, /, *, limit: int = BATCH) -> set[str]:
+        """Those who hold the body at *uri*."""
+        wanted = select(_holds.holder).where(_holds.uri == uri).order_by(_holds.holder)
+        ensure_tables(self._engine)
+        return in_transaction(
+            reading(self._engine), lambda one: set(one.scalars(wanted.limit(limit)))
+        )
 
     def count(self) -> dict[PayloadState, PayloadCount]:
         """How many bodies are in each state."""
