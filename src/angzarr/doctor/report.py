@@ -14,6 +14,7 @@ from angzarr.doctor import (
     finding,
     fleet_rules,
     letter_rules,
+    payload_rules,
     rabbitmq_rules,
     redis_rules,
     refusal_rules,
@@ -108,6 +109,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *letter_rules.CHECKS,
     *letter_rules.PAYLOAD_CHECKS,
     *encryption_rules.ENCRYPTION_CHECKS,
+    *payload_rules.BODY_CHECKS,
     *database_rules.CHECKS,
     *fleet_rules.CHECKS,
 )

@@ -5,17 +5,28 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from angzarr.adapters.celery.publish.body_offloader import safe_size
 from angzarr.doctor import letter_rules
 from angzarr.doctor.encryption_rules import EncryptionSeen, encryption_findings
 from angzarr.doctor.finding import Finding, Probe
 from angzarr.doctor.letter_rules import PayloadsSeen
+from angzarr.doctor.payload_rules import LATE, LONG, BodiesSeen, body_findings
 from angzarr.doctor_probes import DoctorTarget
+from angzarr.doctor_probes.databases import keeps_claims
+from angzarr.doctor_probes.redis import failing
+from angzarr.errors import Unavailable
+from angzarr.payloads.collector import PayloadRegister, PayloadState
 from angzarr.settings.payloads import PayloadPlace, PayloadStoreSettings, place_of
 from angzarr.wiring import payloads as payload_wiring
 from angzarr.wiring import stores as wiring
+from angzarr.wiring.ledger import ledger_url
+
+FREE, CONDEMNED, HELD = PayloadState.FREE, PayloadState.CONDEMNED, PayloadState.HELD
 
 
 def payload_probes(target: DoctorTarget) -> Iterator[Probe]:
@@ -30,6 +41,8 @@ def payload_probes(target: DoctorTarget) -> Iterator[Probe]:
             looked_at.add(given.url)
             yield _store(target, name, given, place_of(given.url))
     yield _encryption(target)
+    if looked_at:
+        yield Probe(at=target.at, look=lambda: body_findings(_bodies(target)), **failing(target))
     if settings.payloads.url is not None and settings.payloads.over is not None:
         yield _threshold(target, settings.payloads.over)
 
@@ -49,6 +62,36 @@ def _threshold(target: DoctorTarget, over: int) -> Probe:
     return Probe(
         at="payloads.over",
         look=lambda: letter_rules.threshold_findings("payloads.over", over, safe),
+    )
+
+
+#: Bodies that are counted; whether there are more is all that matters then.
+_PAGE: Final = 1_000
+
+
+def _bodies(target: DoctorTarget) -> BodiesSeen:
+    """What is known of the app's bodies; without the register where that is away."""
+    given, ledger = target.settings.payloads, ledger_url(target.settings, target.broker_url)
+    opened = payload_wiring.open_holders(target.settings, target.broker_url)
+    seen = BodiesSeen(at=target.at, has_claims=opened is not None, has_ledger=ledger is not None)
+    if opened is None or not keeps_claims(target, "stored_payloads"):
+        return seen
+    register: PayloadRegister = opened()
+    try:
+        late = [
+            one
+            for state, span in ((FREE, given.grace + LATE), (CONDEMNED, LATE))
+            for one in register.find(state, span, limit=_PAGE)
+        ]
+        held = register.find(HELD, LONG, limit=_PAGE) if given.keep is None else []
+    except Unavailable:  # which another probe reports
+        return seen
+    return replace(
+        seen,
+        late=len(late),
+        late_for=max((one.since for one in late), default=timedelta(0)),
+        held_long=len(held),
+        more=_PAGE in (len(late), len(held)),
     )
 
 

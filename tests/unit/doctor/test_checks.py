@@ -15,6 +15,7 @@ from angzarr.doctor import (
     finding,
     fleet_rules,
     letter_rules,
+    payload_rules,
     rabbitmq_rules,
     redis_rules,
     refusal_rules,
@@ -90,6 +91,7 @@ LETTER = letter_rules.LetterQueueSeen(
 NO_TOPIC = replace(LETTER, lacks="the SNS topic of its name does not exist")
 LETTERS = letter_rules.LettersSeen(at="RabbitMQ at m:5672", backend="amqp", queues=[LETTER])
 SPOOL = letter_rules.SpoolSeen(at="spool at /var", file_system="ext4", free=100, most=50)
+BODIES = payload_rules.BodiesSeen(at="app a")
 ENCRYPTION = encryption_rules.EncryptionSeen(
     at="app shop", letters=True, bodies="all", has_store=True
 )
@@ -172,6 +174,10 @@ def spool(**seen):
 
 def encrypted(**seen):
     return list(encryption_rules.encryption_findings(replace(ENCRYPTION, **seen)))
+
+
+def bodies(**seen):
+    return list(payload_rules.body_findings(replace(BODIES, **seen)))
 
 
 def payloads(**seen):
@@ -323,6 +329,10 @@ BAD = [
     ("encryption-without-effect", encrypted(bodies="stored", has_store=False), WARNING),
     ("tasks-not-encryptable", encrypted(serializer="yaml"), ERROR),
     ("tasks-not-encryptable", encrypted(protocol=1), ERROR),
+    ("bodies-not-registered", bodies(has_claims=False), WARNING),
+    ("bodies-without-keeper", bodies(has_ledger=False), WARNING),
+    ("bodies-not-deleted", bodies(late=3, late_for=timedelta(days=3)), WARNING),
+    ("bodies-held-long", bodies(held_long=1000, more=True), WARNING),
     ("postgresql-synchronous-commit", setting(synchronous_commit="off"), CRITICAL),
     ("postgresql-fsync", setting(fsync="off"), CRITICAL),
     ("postgresql-fsync", setting(full_page_writes="off"), CRITICAL),
@@ -384,6 +394,7 @@ def test_what_cannot_be_told_is_unknown_and_says_what_to_look_at(check, found):
         letters,
         spool,
         payloads,
+        bodies,
         encrypted,
         database,
         fleet,
