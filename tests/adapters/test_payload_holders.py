@@ -26,7 +26,7 @@ from angzarr.adapters.sql.delivery.payload_holders import SqlPayloadHolders
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.payloads.collector import PayloadState
 from angzarr.payloads.holders import PayloadHold
-from angzarr.resilience.idempotency import ClaimEnd, Complete
+from angzarr.resilience.idempotency import AlreadyCompleted, Claim, ClaimEnd, Complete
 from angzarr.testing import FakeClock
 
 
@@ -134,6 +134,30 @@ class TestRedisPayloadHolders(OnRedis):
             ]
         ) == [False, True]
         assert holders.count() == counts(held=(1, 10), free=(2, 20))
+
+    def test_a_kill_behind_a_claims_end_in_a_cluster_is_made_good_by_its_next_delivery(
+        self, store, holders, monkeypatch
+    ):
+        """It is a duplicate, and releases by a call of its own; so does the same end once more."""
+        monkeypatch.setattr(store.outbox, "is_open", lambda: False)
+        uri, key = hold(holders, "a", "me"), claimed(store)
+        ending = Complete(result="1", releases=PayloadHold(uri, "me"))
+
+        class Killed(BaseException):
+            pass
+
+        def kill(_holds):
+            raise Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(holders, "release", kill)
+            with pytest.raises(Killed):
+                store.settle(key, "mine", ending)
+        assert holders.count() == counts(held=(1, 10))
+        [answer] = store.claim([Claim(key=key, token="next", owner="o")])
+        assert isinstance(answer, AlreadyCompleted)
+        assert store.settle(key, "mine", ending)
+        assert holders.count() == counts(free=(1, 10))
 
 
 class TestRedisPayloadHoldersOfOneServer(OnRedis):

@@ -59,9 +59,9 @@ LOOK_ONLY = {
     "dlq groups", "dlq jobs list", "dlq jobs show", "dlq jobs watch", "dlq list", "dlq show",
     "dlq spool list", "dlq spool show", "dlq spool stats", "dlq stats", "fact export", "fact list",
     "fact show", "fact stats", "fact tail", "fleet list", "fleet releases", "flow history",
-    "flow list", "health", "ledger check", "ledger export", "ledger version", "payload holders", "payload list",
-    "payload stats", "policy explain", "policy list", "projection lag", "projection list",
-    "projection show", "saga list", "saga registered", "saga show", "worker",
+    "flow list", "health", "ledger check", "ledger export", "ledger version", "payload holders",
+    "payload list", "payload stats", "policy explain", "policy list", "projection lag",
+    "projection list", "projection show", "saga list", "saga registered", "saga show", "worker",
 }  # fmt: skip
 #: Drivers of commands that act, by name.
 DRIVERS = {}

@@ -1,13 +1,18 @@
-"""A process that is killed at any step of a replay: nothing is lost, and what it leaves is seen."""
+"""What leaves holds for nothing: no needed body goes, a person sees what is left, `keep` bounds it.
+
+A process that is killed at any step of a replay, a purged queue, an event that is sent again.
+"""
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
 
 from angzarr.dead_letters.letter import Reason
-from angzarr.delivery.delivery import Handled
+from angzarr.delivery.delivery import Handled, Retried
+from angzarr.delivery.failure_policy import UNREADABLE
 from angzarr.payloads.collector import CollectionTerms, PayloadCollector, PayloadState
 from payload_model.crashes import Crash, Killer
 from payload_model.world import CONTENTS, GRACE, World
@@ -70,6 +75,21 @@ def finish(world: World) -> None:
     assert world.problems == []
 
 
+def assert_keep_bounds(world: World) -> None:
+    """What is left goes once it was held for `payloads.keep`."""
+    bound = CollectionTerms(grace=GRACE, keep=2 * GRACE)
+    world.let_pass(2 * GRACE)
+    PayloadCollector(register=world.holders, store=world.bodies, terms=bound).collect()
+    assert world.bodies.known == set()
+
+
+def left_by(world: World) -> list[str]:
+    """Who holds the bodies that are left, as `angzarr payload list` tells it."""
+    found = world.holders.find(PayloadState.HELD, timedelta(0), limit=9)
+    assert world.bodies.known == {one.uri for one in found}
+    return sorted(one.holder for one in found)
+
+
 @pytest.mark.parametrize("edited", [None, CONTENTS[1]], ids=["as it is", "edited"])
 def test_a_replay_that_is_sent_again_leaves_nothing(edited):
     died = 0
@@ -95,8 +115,36 @@ def test_a_replay_that_is_not_sent_again_leaves_a_body_that_is_seen_and_bounded(
         assert world.bodies.known <= {one.uri for one in found}
         assert [one.holder.partition("#")[0] for one in found] in ([], ["idempotency:h:e0"])
         held += bool(found) and not sent
-        bound = CollectionTerms(grace=GRACE, keep=2 * GRACE)
-        world.let_pass(2 * GRACE)
-        PayloadCollector(register=world.holders, store=world.bodies, terms=bound).collect()
-        assert world.bodies.known == set()
+        assert_keep_bounds(world)
     assert held > 0, "some were killed between registering and sending"
+
+
+def test_a_purged_queue_leaves_bodies_that_are_seen_and_bounded():
+    world = failed()
+    for number, content in enumerate(CONTENTS, start=1):
+        world.publish(f"e{number}", content)
+    world.queue.clear()
+    finish(world)
+    assert [one.split("#")[0] for one in left_by(world)] == [
+        f"idempotency:h:e{number}" for number in (1, 2, 3)
+    ]
+    assert_keep_bounds(world)
+
+
+def test_an_event_that_is_sent_again_while_a_copy_has_another_body_leaves_one(monkeypatch):
+    world = failed()
+    edited = json.dumps([[CONTENTS[2]], {}, {}]).encode()
+    again = Retried(
+        error=ValueError("no"), delay=timedelta(0), seen=UNREADABLE, max_attempts=9, body=edited
+    )
+    monkeypatch.setattr(world, "_run", lambda _delivery: again)
+    world.publish("e1", CONTENTS[1])
+    world.deliver(0)  # now a copy waits, with another body
+    world.publish("e1", CONTENTS[1])
+    world.deliver(1)
+    assert world.superseded == {"e1"}
+    monkeypatch.setattr(world, "_run", lambda _delivery: Handled(value=None, result="null"))
+    world.deliver(0)
+    finish(world)
+    assert [one.split("#")[0] for one in left_by(world)] == ["idempotency:h:e1"]
+    assert_keep_bounds(world)
