@@ -75,6 +75,12 @@ class ReleasedPayloadsContract:
         return begun
 
     @staticmethod
+    def collecting(holders, bodies):
+        """What deletes bodies that nothing needs."""
+        terms = CollectionTerms(grace=timedelta(days=2))
+        return UnneededBodies(PayloadCollector(register=holders, store=bodies, terms=terms))
+
+    @staticmethod
     def prune(ledger, clock):
         return ledger.prune({Status.RESOLVED: clock.now()}, limit=10)
 
@@ -146,7 +152,7 @@ class ReleasedPayloadsContract:
     # -- edits ---------------------------------------------------------------------------------
 
     def test_the_body_before_an_edit_is_held_for_as_long_as_its_entry_shows_it(
-        self, ledger, released, holders, clock, make
+        self, ledger, released, holders, bodies, clock, make
     ):
         first = make(replay=0)
         entry = ledger.add_failed_event(first)
@@ -156,6 +162,10 @@ class ReleasedPayloadsContract:
         assert released.read(10) == []
         LettersBodies(released, holders).remove(clock.now())
         assert holders.holders_of(first.payload.uri) == {payload_hold(first).holder}
+        collecting = self.collecting(holders, bodies)
+        clock.sleep(timedelta(days=9))
+        assert collecting.remove(clock.now()) == (0, False)
+        assert bodies.fetch(ledger.open(entry.id).before.payload) == b"body"
         self.close(ledger, entry, clock)
         assert self.prune(ledger, clock) == 1
         assert {one.hold.uri for one in released.read(10)} == {
@@ -220,11 +230,7 @@ class ReleasedPayloadsContract:
         self.close(ledger, entries[0], clock)
         self.prune(ledger, clock)
         upkeep = LettersBodies(released, holders)
-        collecting = UnneededBodies(
-            PayloadCollector(
-                register=holders, store=bodies, terms=CollectionTerms(grace=timedelta(days=2))
-            )
-        )
+        collecting = self.collecting(holders, bodies)
         assert collecting.remove(clock.now()) == (0, False)
         assert upkeep.remove(clock.now()) == (1, False)
         assert upkeep.remove(clock.now()) == (0, False)
