@@ -116,9 +116,11 @@ class ReleasedPayloadsContract:
 
     def test_a_second_letter_of_one_failure_releases_its_body(self, ledger, released, make):
         """Its worker died behind the first one, and another worker made the second."""
-        first, second = make(), make(later=timedelta(seconds=3))
+        first, second = make(), make(later=timedelta(days=1))
         assert payload_hold(first) != payload_hold(second)
         ledger.add_failed_event(first)
+        ledger.add_failed_events([make(later=timedelta(seconds=3)), first])
+        assert released.read(10) == [], "on one day they hold by one name"
         ledger.add_failed_events([second, first])
         assert [one.hold for one in released.read(10)] == [payload_hold(second)]
 

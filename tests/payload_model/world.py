@@ -44,7 +44,7 @@ from angzarr.events.event import Message
 from angzarr.payloads.body_sealer import BodyKeys, BodySealer
 from angzarr.payloads.claim_check import check_in
 from angzarr.payloads.collector import CollectionTerms, PayloadCollector, PayloadState
-from angzarr.payloads.holders import BodyRegistration, PayloadHold
+from angzarr.payloads.holders import BodyRegistration, PayloadHold, letter_holder
 from angzarr.resilience.idempotency import (
     FIRST,
     RECORD_LIFE,
@@ -308,12 +308,12 @@ class World:
 
         A letter of the same event that was made since may wait all the same.
         """
-        coming = {id(letter) for letter in self.letters.waiting}
+        coming = {_failure_of(letter) for letter in self.letters.waiting}
         entries = self.ledger.entries.items()
         return [
             event
             for event, entry in entries
-            if entry.closed and not coming.intersection(map(id, entry.letters))
+            if entry.closed and not coming.intersection(map(_failure_of, entry.letters))
         ]
 
     def replay(self, event: str, content: str | None) -> None:
@@ -413,3 +413,8 @@ class World:
 def _place_of(letter: DeadLetter) -> tuple[str, str]:
     """*letter*, and where its body is."""
     return letter.id, letter.payload.uri if letter.payload else ""
+
+
+def _failure_of(letter: DeadLetter) -> str:
+    """What letters have in common that are made of one failure."""
+    return letter_holder(letter.id, letter.sent_to_dlq_at)

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final, NamedTuple, Protocol
 
 from angzarr.errors import text_of
@@ -80,20 +80,22 @@ def message_holder(claim_key: str, replay: int, digest: str) -> str:
 def letter_holder(letter_id: str, at: datetime) -> str:
     """The holder that a letter is, in its queue and in the ledger; any id and time make one.
 
-    *at* is when its event was given up. One that fails once more later has a letter of the same
-    id, which is another holder: the end of the first one's hold, however late, is not its end.
+    *at* is when its event was given up; its day counts. An event that fails once more, when its
+    claim was forgotten, has a letter of the same id, which is another holder: the end of the first
+    one's hold, however late, is not its end. A letter that is made anew for every try to put it
+    holds once.
     """
     if len(letter_id) > _LONGEST_ID or not letter_id.isprintable():
         letter_id = f"sha256:{sha256_of(letter_id.encode('utf-8', 'surrogatepass'))}"
-    return f"letter:{letter_id}@{_instant(at)}"
+    return f"letter:{letter_id}@{_day(at)}"
 
 
-def _instant(at: datetime) -> str:
-    """*at* to the microsecond, the same in any time zone."""
+def _day(at: datetime) -> str:
+    """The day of *at* in UTC. Claims are kept for one: who is behind them is of another."""
     try:
-        return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
+        return at.astimezone(UTC).date().isoformat()
     except OverflowError:  # it comes from a queue, and may be any
-        return f"{(at - _EPOCH) // timedelta(microseconds=1)}us"
+        return f"{(at - _EPOCH).days} days"
 
 
 def hold_of(uri: str, holder: str) -> PayloadHold | None:

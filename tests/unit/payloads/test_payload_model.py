@@ -151,5 +151,5 @@ def test_an_event_that_fails_anew_keeps_its_body():
 
 
 def test_the_model_notices_a_letter_that_has_one_name_for_ever(monkeypatch):
-    monkeypatch.setattr(holders, "_instant", lambda _at: "")
+    monkeypatch.setattr(holders, "_day", lambda _at: "")
     assert fail_anew_before_the_first_letter_is_released() != []
