@@ -101,7 +101,7 @@ def _in_sql(engine, database, bodies, clock) -> Ground:
 
 
 @pytest.mark.parametrize(("place", "histories"), [
-    ("on_redis", 10), ("on_sqlite", 10), ("on_postgresql", 6),
+    ("on_redis", 20), ("on_sqlite", 20), ("on_postgresql", 12),
 ])  # fmt: skip
 def test_no_needed_body_is_deleted_on_real_servers(request, place, histories):
     ground = request.getfixturevalue(place)

@@ -124,6 +124,15 @@ def test_letters_that_are_a_day_apart_have_two_holders(since, later):
     assert letter_holder("a", NOW + since) != letter_holder("a", NOW + since + later)
 
 
+def test_a_letter_that_is_made_anew_for_each_try_holds_once(world):
+    letter = world.letter(1)
+    for seconds in range(3):
+        again = replace(letter, sent_to_dlq_at=NOW + timedelta(seconds=seconds))
+        assert world.holding.put([again]) == [None]
+    holders = world.holders.holders_of(letter.payload.uri)
+    assert holders == {"a message", letter_holder(letter.id, NOW)}
+
+
 def test_an_event_that_fails_once_more_has_another_holder(world):
     first = world.letter(1)
     later = replace(first, sent_to_dlq_at=first.sent_to_dlq_at + RECORD_LIFE)
