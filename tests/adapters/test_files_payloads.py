@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -9,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from angzarr.adapters.files.payloads import FilePayloadStore
-from angzarr.errors import PayloadGone, PayloadStoreUnavailable
+from angzarr.errors import PayloadCorrupt, PayloadGone, PayloadStoreUnavailable
 from angzarr.payloads.store import PayloadReference, PayloadStore, StorageKind, sha256_of
 from contracts.payloads import BODY, SharedPayloadStoreContract
 
@@ -142,3 +144,67 @@ def test_a_folder_that_is_not_mounted_has_deleted_nothing(tmp_path: Path) -> Non
     folder.rename(tmp_path / "unmounted")
     with pytest.raises(PayloadStoreUnavailable, match="cannot be written"):
         store.delete(reference.uri)
+
+
+def _link(path: Path, secret: Path) -> None:
+    path.symlink_to(secret)
+
+
+def _link_to_a_folder(path: Path, secret: Path) -> None:
+    path.symlink_to(secret.parent)
+
+
+def _pipe(path: Path, _secret: Path) -> None:
+    os.mkfifo(path)
+
+
+def _folder(path: Path, _secret: Path) -> None:
+    path.mkdir()
+
+
+def _socket(path: Path, _secret: Path) -> None:
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+@pytest.mark.parametrize("put_there", [_link, _link_to_a_folder, _pipe, _folder, _socket])
+def test_what_is_not_a_file_is_never_read_and_nothing_waits_for_it(
+    put_there: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    store = FilePayloadStore(tmp_path / "bodies")
+    reference = store.put(BODY)
+    path = path_of(reference)
+    secret = tmp_path / "outside" / "secret"
+    secret.parent.mkdir()
+    path.rename(secret)
+    put_there(path, secret)
+    with pytest.raises(PayloadCorrupt, match="is corrupt: links are not followed there"):
+        store.fetch(reference)
+    assert list(store.find_all()) == []
+    store.delete(reference.uri)
+    assert secret.read_bytes() == BODY
+
+
+def test_a_link_among_the_folders_of_the_store_leads_nowhere(tmp_path: Path) -> None:
+    store = FilePayloadStore(tmp_path / "bodies")
+    reference = store.put(BODY)
+    shard = path_of(reference).parent
+    outside = shard.rename(tmp_path / "outside")
+    shard.symlink_to(outside)
+    with pytest.raises(PayloadCorrupt, match="links are not followed there"):
+        store.fetch(reference)
+    with pytest.raises(PayloadStoreUnavailable, match="written: links are not followed there"):
+        store.put(BODY)
+    assert list(store.find_all()) == []
+    store.delete(reference.uri)
+    assert (outside / path_of(reference).name).read_bytes() == BODY
+
+
+def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "bodies").symlink_to(tmp_path / "disk")
+    store = FilePayloadStore(tmp_path / "bodies")
+    reference = store.put(BODY)
+    assert store.fetch(reference) == BODY
+    assert [one.uri for one in store.find_all()] == [reference.uri]
+    store.delete(reference.uri)
+    assert files_in(tmp_path / "disk") == []

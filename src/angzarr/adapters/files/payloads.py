@@ -1,16 +1,27 @@
-"""Payloads in a local folder: one file each, whole or not there, on disk before it counts."""
+"""Payloads in a local folder: one file each, whole or not there, on disk before it counts.
+
+Links in the folder are not followed, and what is not a file is not opened: others may write there.
+The folder itself may be a link.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from angzarr.adapters.files import whole_files
 from angzarr.clock import Clock, SystemClock
-from angzarr.errors import PayloadGone, PayloadStoreUnavailable
+from angzarr.errors import (
+    PayloadCorrupt,
+    PayloadGone,
+    PayloadStoreUnavailable,
+)
 from angzarr.payloads.store import (
     FoundPayload,
     Namer,
@@ -25,6 +36,18 @@ from angzarr.payloads.store import (
     sha256_in,
     verified,
 )
+
+#: O_NONBLOCK: a foreign named pipe must not stop a worker.
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_NOT_A_FILE: Final = "links are not followed there, and only files are opened"
+
+
+class _NotAFile(OSError):
+    """A link, a folder or a device stands where a payload should lie."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ELOOP, _NOT_A_FILE)
 
 
 class FilePayloadStore:
@@ -47,7 +70,7 @@ class FilePayloadStore:
         path = self._folder / chosen
         with self._told("written"):
             whole_files.make_folder(path.parent)
-            with whole_files.opened(path.parent) as folder:
+            with whole_files.opened(self._folder) as root, _shard(root, chosen) as folder:
                 whole_files.write_whole(folder, path.name, payload)
                 os.fsync(folder)
         return PayloadReference(
@@ -60,12 +83,15 @@ class FilePayloadStore:
 
     def fetch(self, reference: PayloadReference, /) -> bytes:
         """Read the payload (see PayloadStore); a missing folder is not a missing payload."""
-        path = self._folder / name_of(reference, self._root, self)
+        name = name_of(reference, self._root, self)
         with self._told("read"):
             try:
-                with path.open("rb") as file:
-                    check_size(reference, os.fstat(file.fileno()).st_size)
-                    found = file.read(reference.size + 1)
+                with whole_files.opened(self._folder) as root, _opened(root, name) as file:
+                    check_size(reference, os.fstat(file).st_size)
+                    found = _read(file, reference.size + 1)
+            except _NotAFile:
+                msg = f"the payload at {reference} is corrupt: {_NOT_A_FILE}"
+                raise PayloadCorrupt(msg) from None
             except FileNotFoundError as error:
                 self._folder.stat()
                 msg = f"the payload at {reference} is gone"
@@ -78,10 +104,13 @@ class FilePayloadStore:
 
     def delete(self, uri: str, /) -> None:
         """Delete the file (see PayloadStore); a missing folder is not a deleted payload."""
-        path = self._folder / name_in(uri, self._root, self)
+        name = name_in(uri, self._root, self)
         with self._told("written"):
             try:
-                path.unlink()
+                with whole_files.opened(self._folder) as root, _shard(root, name) as folder:
+                    os.unlink(name.rpartition("/")[2], dir_fd=folder)
+            except (_NotAFile, IsADirectoryError):
+                pass  # what stands there is no payload
             except FileNotFoundError:
                 self._folder.stat()
 
@@ -91,28 +120,30 @@ class FilePayloadStore:
             shards = sorted(whole_files.names_in(self._folder))
         for shard in shards:
             with self._told("read"):
-                found = [one for name in self._names_in(shard) for one in self._found(name)]
+                found = self._in_shard(shard)
             yield from found
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
 
-    def _names_in(self, shard: str) -> list[str]:
-        """The names of the payloads in *shard*, which may be no folder at all."""
+    def _in_shard(self, shard: str) -> list[FoundPayload]:
+        """The payloads in *shard*, which may be gone, or no folder at all."""
         try:
-            files = whole_files.names_in(self._folder / shard)
-        except NotADirectoryError:
+            with whole_files.opened(self._folder) as root, _shard(root, f"{shard}/") as folder:
+                files = os.listdir(folder)  # noqa: PTH208 - of a folder that is open
+                names = [name for name in files if is_name(f"{shard}/{name}")]
+                told = [(name, _told_of(folder, name)) for name in names]
+        except (_NotAFile, FileNotFoundError):
             return []
-        return [name for file in files if is_name(name := f"{shard}/{file}")]
-
-    def _found(self, name: str) -> list[FoundPayload]:
-        """The payload called *name*, unless it is gone by now."""
-        try:
-            told = (self._folder / name).lstat()
-        except FileNotFoundError:
-            return []
-        at = datetime.fromtimestamp(told.st_mtime, UTC)
-        return [FoundPayload(self._root + name, told.st_size, at)]
+        return [
+            FoundPayload(
+                f"{self._root}{shard}/{name}",
+                one.st_size,
+                datetime.fromtimestamp(one.st_mtime, UTC),
+            )
+            for name, one in told
+            if one is not None and stat.S_ISREG(one.st_mode)
+        ]
 
     @contextmanager
     def _told(self, verb: str) -> Iterator[None]:
@@ -122,3 +153,49 @@ class FilePayloadStore:
             said = error.strerror or type(error).__name__
             msg = f"the payload folder {self._folder} cannot be {verb}: {said}"
             raise PayloadStoreUnavailable(msg) from error
+
+
+@contextmanager
+def _shard(root: int, name: str) -> Iterator[int]:
+    """Open the folder of the payload called *name* below the folder *root*; no link is followed."""
+    shard = name.partition("/")[0]
+    try:
+        folder = os.open(shard, _READ | os.O_DIRECTORY, dir_fd=root)
+    except NotADirectoryError:
+        raise _NotAFile from None
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _opened(root: int, name: str) -> Iterator[int]:
+    """Open the payload called *name* below the folder *root*, if it is a file."""
+    with _shard(root, name) as folder:
+        try:
+            file = os.open(name.rpartition("/")[2], _READ, dir_fd=folder)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a socket
+                raise _NotAFile from None
+            raise
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise _NotAFile
+        yield file
+    finally:
+        os.close(file)
+
+
+def _read(file: int, most: int) -> bytes:
+    """What is in *file*, up to *most* bytes."""
+    with open(file, "rb", closefd=False) as opened:
+        return opened.read(most)
+
+
+def _told_of(folder: int, name: str) -> os.stat_result | None:
+    """What the disk tells of *name* in *folder*; None: it is gone by now."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
