@@ -108,7 +108,7 @@ class DuplicateHandler(ConfigurationError):
 
 
 class ConfigurationVersionMissing(ConfigurationError):
-    """A version of a configuration that is not in its store; another one never stands in."""
+    """A version that is not in its store, or a pin that cannot be read; no other stands in."""
 
 
 class ConfigurationVersionExists(ConfigurationError):

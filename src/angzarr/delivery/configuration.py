@@ -16,7 +16,8 @@ from angzarr.configuration.pins import MOST_PINS, PinStore
 from angzarr.configuration.reader import ConfigurationReader, PinnedVersion
 from angzarr.delivery.delivery import Delivery
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, ConfigurationVersionMissing
+from angzarr.events.headers import CONFIG_PINS, are_pins_unreadable
 from angzarr.runtime.cooperative import call_blocking, in_event_loop
 
 
@@ -67,6 +68,12 @@ class DeliveryConfiguration:
         reader, pinned = self.reader(), self.delivery.event.config_pins
         if (version := pinned.get(id)) is not None:
             return reader.pinned(id, version)
+        if are_pins_unreadable(self.delivery.message.headers):
+            msg = (
+                f"the header {CONFIG_PINS} of event {self.delivery.event.id} is not a JSON object"
+                " of configurations and versions: correct its publisher and publish it again"
+            )
+            raise ConfigurationVersionMissing(msg)
         if len(pinned) >= MOST_PINS:
             msg = f"event {self.delivery.event.id} is pinned to {MOST_PINS} configurations already"
             raise ConfigurationError(msg)

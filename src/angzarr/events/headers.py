@@ -222,6 +222,15 @@ def pins_of(headers: Mapping[str, Any]) -> dict[str, str]:
     return _pins(headers.get(CONFIG_PINS))
 
 
+def are_pins_unreadable(headers: Mapping[str, Any]) -> bool:
+    """True if *headers* carry pins that cannot be read; none at all may be right.
+
+    For callers that go by them: read as absent, an event would see another version.
+    """
+    value = headers.get(CONFIG_PINS)
+    return value is not None and _pins_in(value) is None
+
+
 def event_id_of(headers: Mapping[str, Any]) -> str:
     """The id of a Celery message's event: its own, else the task's."""
     return _text(headers.get(EVENT_ID)) or _run_of(str(headers.get("id") or ""), headers)
@@ -338,14 +347,19 @@ def _priority(value: object) -> Priority:
 
 
 def _pins(value: object) -> dict[str, str]:
+    return _pins_in(value) or {}
+
+
+def _pins_in(value: object) -> dict[str, str] | None:
+    """The pins that *value* says; None: it cannot be read."""
     if not isinstance(value, str):
-        return {}
+        return None
     try:
         check_json(value, _PINS)
         pins = json.loads(value)
     except (ValueError, RecursionError):
-        return {}
-    return {str(k): str(v) for k, v in pins.items()} if isinstance(pins, dict) else {}
+        return None
+    return {str(k): str(v) for k, v in pins.items()} if isinstance(pins, dict) else None
 
 
 def _depth(value: object) -> int:

@@ -124,6 +124,23 @@ def test_pins_that_a_queue_made_up_break_nothing(world, said):
     assert isinstance(outcome, Handled | DeadLettered)
 
 
+@pytest.mark.parametrize("said", ["not json", "[]", "{", "5", "[" * 5000, 5, {"pricing": "1"}])
+def test_pins_that_cannot_be_read_are_an_error_and_no_version_stands_in(world, said):
+    outcome = world.road().take(world.delivery(world.message(**{names.CONFIG_PINS: said})))
+    assert isinstance(outcome, DeadLettered)
+    assert (outcome.letter.error_code, world.read) == ("CONFIGURATION", [])
+    assert outcome.letter.error_message == (
+        "the header angzarr-config-pins of event e1 is not a JSON object of configurations and"
+        " versions: correct its publisher and publish it again"
+    )
+
+
+def test_pins_that_cannot_be_read_concern_none_who_reads_no_configuration(world):
+    world.handler(lambda _data, _context: None, name="reads none")
+    message = world.message(task="reads none", **{names.CONFIG_PINS: "not json"})
+    assert isinstance(world.road().take(world.delivery(message)), Handled)
+
+
 def test_an_event_has_a_bounded_number_of_pins(world):
     def read_all(_data, context):
         for number in range(MOST_PINS + 1):
