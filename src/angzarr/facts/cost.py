@@ -6,7 +6,9 @@ Amounts are exact: `Decimal`, never a float.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Context, Decimal, InvalidOperation
@@ -23,6 +25,13 @@ MOST_WHOLE: Final = 18
 #: Units of one cost at most, and characters of a name or a text among them.
 MOST_UNITS: Final = 20
 LONGEST_UNIT: Final = 200
+
+#: An amount as people write it. Python's Decimal reads more: spaces, "1_000", digits of any script.
+#: That it is to be finite is told apart.
+_NUMBER: Final = re.compile(
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf(?:inity)?)",
+    re.ASCII | re.IGNORECASE,
+)
 
 #: Adds without rounding: no amount that a database keeps has that many digits.
 _EXACT: Final = Context(prec=100_000)
@@ -56,15 +65,21 @@ def amount_of(given: object) -> Decimal:
             f" ({type(given).__name__})"
         )
         raise InvalidCost(msg)
-    try:
-        amount = Decimal(given)
-    except (InvalidOperation, ValueError):
-        msg = f'an amount is a number such as "0.05", not {printable(given)[:50]!r}'
-        raise InvalidCost(msg) from None
+    if isinstance(given, str):
+        given = _read(given)
+    amount = Decimal(given)
     if not amount.is_finite() or amount < 0:
         msg = f"an amount must be a number from 0 on, not {printable(amount)[:50]}"
         raise InvalidCost(msg)
-    return _bounded(amount)
+    return _bounded(amount.copy_abs())
+
+
+def _read(text: str) -> Decimal:
+    with suppress(InvalidOperation):  # its exponent
+        if _NUMBER.fullmatch(text):
+            return Decimal(text)
+    msg = f'an amount is a number such as "0.05", not {printable(text)[:50]!r}'
+    raise InvalidCost(msg)
 
 
 def _bounded(amount: Decimal) -> Decimal:

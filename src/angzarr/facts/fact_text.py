@@ -145,8 +145,8 @@ def _cost(said: Any) -> Cost:
         amount = Decimal(_text(said, "amount"))
     except InvalidOperation:
         amount = Decimal("NaN")
-    if not amount.is_finite() or abs(amount.adjusted()) > _LARGEST:
-        msg = f"amount of a cost is a decimal number, not {said['amount']!r:.50}"
+    if not amount.is_finite() or amount < 0 or abs(amount.adjusted()) > _LARGEST:
+        msg = f"amount of a cost is a decimal number from 0 on, not {said['amount']!r:.50}"
         raise ValueError(msg)
     parties = {name: _text(said, name) for name in _PARTIES if said.get(name) is not None}
     return Cost(amount=amount, currency=_text(said, "currency"), **parties)

@@ -38,6 +38,11 @@ def test_an_amount_is_what_was_said_in_every_form(amount):
         ("ten", "a number such as \"0.05\", not 'ten'"),
         ("1e30", "at most 18 digits before the point"),
         ("0." + "1" * 19, "18 after it"),
+        ("1_000", "not '1_000'"),
+        (" 1", "not ' 1'"),
+        ("\N{ARABIC-INDIC DIGIT ONE}", "a number such as"),
+        ("1e99999999999999999999", "a number such as"),
+        ("-inf", "must be a number from 0 on, not -Infinity"),
         ("1\x00", "not '1\ufffd'"),
     ],
 )
@@ -84,6 +89,13 @@ def test_currencies_are_never_added_to_each_other():
 
 def test_an_amount_without_decimals_stays_whole():
     assert str(amount_of(Decimal("1E+3"))) == "1000"
+
+
+@pytest.mark.parametrize(
+    ("given", "amount"), [("-0", "0"), ("+1", "1"), (".5", "0.5"), ("5.", "5"), ("1e3", "1000")]
+)
+def test_an_amount_may_be_written_in_several_ways(given, amount):
+    assert str(amount_of(given)) == amount
 
 
 def test_units_become_json():

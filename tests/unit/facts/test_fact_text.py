@@ -24,7 +24,7 @@ plain_values = st.recursive(
 )  # fmt: skip
 costs = st.builds(
     Cost,
-    amount=st.decimals(allow_nan=False, allow_infinity=False, places=6),
+    amount=st.decimals(min_value=0, allow_nan=False, allow_infinity=False, places=6),
     currency=st.just("EUR"),
     from_entity=optional,
     to_entity=optional,
@@ -78,6 +78,7 @@ def test_what_is_no_fact_is_refused_in_one_sentence(text):
         ({"cost": {"amount": "NaN", "currency": "EUR"}}, "amount of a cost is a decimal number"),
         ({"cost": {"amount": "1E+999999999", "currency": "EUR"}}, "is a decimal number"),
         ({"cost": {"amount": "x", "currency": "EUR"}}, "not 'x'"),
+        ({"cost": {"amount": "-1", "currency": "EUR"}}, "a decimal number from 0 on, not '-1'"),
         ({"cost": {"amount": "1"}}, "currency of a fact is a text"),
     ],
 )
