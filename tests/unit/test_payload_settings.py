@@ -94,6 +94,26 @@ def test_a_mistake_is_one_sentence_and_repeats_no_secret(given, sentence):
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"url": "http://host/x"}, "payloads.url: a payload store is file:///absolute/folder,"),
+        ({"url": "gs://bucket", "region": "x"}, "payloads: region is for s3:// only"),
+        (
+            {"url": "s3://bucket", "options": {"a": 1}},
+            "payloads: options are for URLs of fsspec only",
+        ),
+        ({"keep": "never"}, "payloads.keep: is a span: write seconds such as 30, or an ISO 8601"),
+        ([1], "payloads: is a section: write its settings below it, as name: value"),
+    ],
+)
+def test_a_mistake_among_those_of_messages_is_told_once(given, sentence):
+    with pytest.raises(ConfigurationError) as caught:
+        load({"payloads": given})
+    assert str(caught.value).startswith(sentence)
+    assert "; " not in str(caught.value)
+
+
 def test_a_missing_client_is_told_with_what_brings_it(monkeypatch):
     real = builtins.__import__
 

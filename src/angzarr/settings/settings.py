@@ -148,6 +148,21 @@ class _Environment(EnvSettingsSource):
         return said
 
 
+#: What pydantic says in the words of Python, as people who write YAML understand it.
+_PLAIN: Final = {
+    "missing": "is missing: set it",
+    "model_type": "is a section: write its settings below it, as name: value",
+    "dict_type": "is a mapping: write name: value below it",
+    "list_type": "is a list: write [one, another]",
+    "tuple_type": "is a list: write [one, another]",
+    "string_type": "is a text: put it in quotes",
+    "bool_type": "is true or false",
+    "bool_parsing": "is true or false",
+    "time_delta_type": "is a span: write seconds such as 30, or an ISO 8601 duration like PT30S",
+    "time_delta_parsing": "is a span: write seconds such as 30, or an ISO 8601 duration like PT30S",
+}
+
+
 def load(code: dict[str, Any], path: str | os.PathLike[str] | None = None) -> Settings:
     """The settings; raises ConfigurationError naming the key and the cure."""
     path = path or os.environ.get(CONFIG_VARIABLE)
@@ -228,15 +243,24 @@ def _explain(error: ValidationError, path: object) -> str:
     problems = []
     found = error.errors(include_url=False, include_input=False)
     for problem in found:
-        if _follows(problem, found):
+        if _follows(problem, found) or _is_said_of_payloads(problem, found):
             continue
         key = ".".join(str(part) for part in problem["loc"]) or "the settings"
         if problem["type"] == "extra_forbidden":
             problems.append(_unknown(problem["loc"]))
         else:
-            problems.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}")
+            said = _PLAIN.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+            problems.append(f"{key}: {said}")
     source = f" (from {path} or the environment)" if path else ""
     return "; ".join(problems) + source
+
+
+def _is_said_of_payloads(problem: ErrorDetails, found: Sequence[ErrorDetails]) -> bool:
+    """True if letters only use what `payloads` says, where the same is wrong."""
+    above, *place = problem["loc"] or ("",)
+    return above == "dlq" and any(
+        one["loc"] == tuple(place) and one["msg"] == problem["msg"] for one in found
+    )
 
 
 def _unknown(place: tuple[int | str, ...]) -> str:

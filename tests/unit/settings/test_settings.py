@@ -99,7 +99,7 @@ def test_rules_of_policies_come_from_yaml_and_environment(tmp_path, monkeypatch)
         ({"policy": "webhook", "event_type": "[ab]*"}, r"retry.rules\[0\]: event_type cannot be"),
         ({"policy": "webhook", "time_left": 0}, r"retry.rules.0.time_left: .*greater than"),
         ({"policy": "webhook"}, r"retry.rules\[0\] has no condition"),
-        ({"tenant": "a"}, r"retry.rules.0.policy: Field required"),
+        ({"tenant": "a"}, r"retry.rules.0.policy: is missing: set it"),
     ],
 )
 def test_a_rule_that_cannot_be_meant_is_refused_when_the_app_is_made(rule, said):

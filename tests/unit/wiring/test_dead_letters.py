@@ -63,7 +63,7 @@ def test_secrets_of_kafka_are_not_shown():
         ({"acks": "1"}, "dlq.kafka_options: acks is chosen so that no letter is lost; remove it"),
         ({"group.id": "s3cret"}, "dlq.kafka_options: group.id is set as kafka_group"),
         ({"ssl.ca.location": ["s3cret"]}, "ssl.ca.location must be text, a number, or yes or no"),
-        ("s3cret", "dlq.kafka_options: Input should be a valid dictionary"),
+        ("s3cret", "dlq.kafka_options: is a mapping: write name: value below it"),
     ],
 )
 def test_options_that_cannot_be_chosen_are_refused_without_their_values(options, said):
