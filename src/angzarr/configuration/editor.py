@@ -22,7 +22,7 @@ from angzarr.configuration.version import (
     check_id,
     check_version,
     no_version,
-    version_missing,
+    unknown_version,
 )
 from angzarr.errors import ConfigurationUnfit
 
@@ -82,7 +82,7 @@ class ConfigurationEditor:
         else:
             found = self.store.current(id)
         if found is None:
-            raise no_version(id) if version is None else version_missing(id, version)
+            raise no_version(id) if version is None else unknown_version(id, version)
         return found
 
     def _body(

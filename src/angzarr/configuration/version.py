@@ -245,6 +245,15 @@ def version_missing(id: str, version: str) -> ConfigurationVersionMissing:
     )
 
 
+def unknown_version(id: str, version: str) -> ConfigurationVersionMissing:
+    """The error of a version that a person named and that is not there."""
+    shown = printable(id[:LONGEST_ID]), printable(version[:LONGEST_VERSION])
+    return ConfigurationVersionMissing(
+        f"configuration {shown[0]!r} has no version {shown[1]!r}:"
+        f" `angzarr config versions {shown[0]}` lists those it has"
+    )
+
+
 def no_version(id: str) -> ConfigurationVersionMissing:
     """The error of a configuration that has no version; the text may come from a queue."""
     shown = printable(id[:LONGEST_ID])

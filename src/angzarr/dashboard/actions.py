@@ -25,6 +25,7 @@ from angzarr.analysis.replay.bulk_actions import CHANGED, act_on_all
 from angzarr.analysis.replay.job import JobPlan, JobStatus, ReplayJob, Selection
 from angzarr.analysis.replay.job_limits import is_anybody, same_person
 from angzarr.analysis.replay.job_view import review
+from angzarr.configuration.version import unknown_version
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.paging import stale
 from angzarr.dashboard.problem import Problem, asking
@@ -127,8 +128,7 @@ def check_target(services: Services, order: ReplayOrder) -> None:
             store = services.configurations()
             for name, version in order.config:
                 if store.get(name, version) is None:
-                    msg = f"configuration {name} has no version {version}: list its versions"
-                    raise Problem(422, "no-version", msg)
+                    raise Problem(422, "no-version", str(unknown_version(name, version)))
 
 
 def replay_one(

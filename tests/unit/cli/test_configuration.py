@@ -100,13 +100,13 @@ def test_a_schema_is_kept_and_goes_on(run, tmp_path):
         (("put", "pricing", "-", "--by", ""), "give an author"),
         (("put", "pricing", "-", "--note", "x" * 1001), "one printable line"),
         (("put", "pricing", "-", "--version", "1"), "version 1 of pricing has another value"),
-        (("get", "pricing", "--version", "9"), "version '9' of configuration 'pricing' is not in"),
+        (("get", "pricing", "--version", "9"), "configuration 'pricing' has no version '9'"),
         (("get", "tax"), "configuration 'tax'"),
         (("versions", "tax"), "configuration 'tax' has no version: put one"),
         (("history", "tax"), "configuration 'tax' has no version: put one"),
-        (("pin", "pricing", "9"), "version '9' of configuration 'pricing' is not in the store"),
-        (("pin", "tax", "1"), "version '1' of configuration 'tax'"),
-        (("diff", "pricing", "1", "9"), "version '9' of configuration"),
+        (("pin", "pricing", "9"), "versions pricing` lists those it has"),
+        (("pin", "tax", "1"), "configuration 'tax' has no version '1'"),
+        (("diff", "pricing", "1", "9"), "configuration 'pricing' has no version '9'"),
     ],
 )
 def test_each_error_is_one_sentence(run, arguments, told):

@@ -81,7 +81,9 @@ def test_versions_that_do_not_exist_begin_no_job(client, world, config):
     entry = file(world)
     for path, asked in (
         ("jobs", {"entry_ids": [entry.id], "plan": {"config": config}}),
+        ("jobs", {"entry_ids": [entry.id], "plan": {"config": config}, "dry_run": True}),
         (f"entries/{entry.id}/edits", {"data": {"total": 4}, "config": config}),
+        (f"entries/{entry.id}/edits", {"data": {"total": 4}, "config": config, "dry_run": True}),
     ):
         answer = client.post(f"{PREFIX}/{path}", json=asked)
         assert (answer.status_code, problem(answer)) == (422, "no-version")

@@ -17,7 +17,7 @@ from angzarr.configuration.version import (
     VersionInfo,
     next_version,
     same_version,
-    version_missing,
+    unknown_version,
 )
 
 
@@ -64,7 +64,7 @@ class MemoryConfigurationStore:
         """Make *version* the current one."""
         with self._lock:
             if self.get(id, version) is None:
-                raise version_missing(id, version)
+                raise unknown_version(id, version)
             if self._choices[id][-1].version == version:
                 return False
             self._choose(id, version, act, put=False)

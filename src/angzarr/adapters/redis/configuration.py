@@ -22,8 +22,8 @@ from angzarr.configuration.version import (
     ConfigurationVersion,
     PutVersion,
     VersionInfo,
+    unknown_version,
     version_exists,
-    version_missing,
 )
 from angzarr.errors import ConfigurationUnfit
 
@@ -83,7 +83,7 @@ class RedisConfigurationStore:
         infos, _, choices = self._keys(id)
         answer = self._client.run(_CHOOSE, (infos, choices), version, _told(act))
         if answer < 0:
-            raise version_missing(id, version)
+            raise unknown_version(id, version)
         return bool(answer)
 
     def versions(self, id: str, /) -> list[VersionInfo]:

@@ -27,7 +27,7 @@ from angzarr.configuration.version import (
     VersionInfo,
     next_version,
     same_version,
-    version_missing,
+    unknown_version,
 )
 from angzarr.errors import StoreUnavailable
 
@@ -91,7 +91,7 @@ class SqlConfigurationStore:
         def step(connection: Connection) -> bool:
             _lock(connection)
             if _get(connection, id, version) is None:
-                raise version_missing(id, version)
+                raise unknown_version(id, version)
             if _current(connection, id) == version:
                 return False
             _choose(connection, id, version, act, put=False)
