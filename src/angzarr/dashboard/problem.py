@@ -140,7 +140,10 @@ def _invalid(error: RequestValidationError) -> Problem:
     """Say what is wrong and where, without repeating what was sent."""
     problem = Problem(_UNPROCESSABLE, "invalid", "the request does not fit its description")
     problem.errors = [
-        {"where": [str(part)[:_LONGEST] for part in one["loc"]], "what": one["msg"]}
+        {
+            "where": [str(part)[:_LONGEST] for part in one["loc"]],
+            "what": one["msg"].removeprefix("Value error, "),
+        }
         for one in error.errors()[:_TOLD]
     ]
     return problem

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from angzarr.dashboard.api.shapes import Asked, Moment, Text
 from angzarr.dashboard.paging import text_after
 from angzarr.errors import InvalidCost
+from angzarr.facts.cost import amount_of
 from angzarr.facts.currencies import checked_currency
 from angzarr.facts.fact import Cost, Fact
 from angzarr.facts.query import (
@@ -34,6 +36,7 @@ _LARGEST: Final = 2**63 - 1
 #: Who appended a fact stands in its data under this key.
 APPENDED_BY: Final = "appended_by"
 
+_PLAIN_AMOUNT: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 _Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 _TraceId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", examples=["0" * 32])]
 _PLAIN: Final = (
@@ -149,6 +152,25 @@ def _known(currency: str) -> str:
         raise ValueError(str(error)) from error
 
 
+def _plain_amount(amount: str) -> str:
+    """*amount*, if it is one that is written plainly; else ValueError."""
+    if _PLAIN_AMOUNT.fullmatch(amount):
+        return amount
+    try:
+        amount_of(amount)
+    except InvalidCost as error:
+        raise ValueError(str(error)) from error
+    msg = 'is written plainly, such as "0.05": without sign and exponent'
+    raise ValueError(msg)
+
+
+_Amount = Annotated[
+    str,
+    AfterValidator(_plain_amount),
+    WithJsonSchema({"type": "string", "pattern": f"^{_PLAIN_AMOUNT.pattern}$"}),
+]
+
+
 class NewFact(Asked):
     """A fact to append. `id` is its key: the same id and body again changes nothing."""
 
@@ -165,7 +187,7 @@ class NewFact(Asked):
     config_id: Text | None = None
     config_version: Text | None = None
     resolves: Text | None = Field(default=None, description="The error fact that it resolved.")
-    amount: Annotated[str, Field(pattern=r"^[0-9]{1,18}(\.[0-9]{1,18})?$")] | None = Field(
+    amount: _Amount | None = Field(
         default=None, description="What it cost, of a fact of type cost.", examples=["0.10"]
     )
     currency: Annotated[str, AfterValidator(_known)] | None = Field(
