@@ -22,6 +22,10 @@ RULES = built_in_rules()
 BY_NAME = {"category": "unknown", "error_code": "", "error_type": "crm.sdk.ServiceUnavailable"}
 #: What no recorded letter is in, by the rule that is meant for it.
 MADE = {
+    "key-of-its-body-missing": {
+        "reason": Reason.UNDELIVERABLE, "error_type": "angzarr.errors.PayloadKeyMissing",
+        "error_code": "PAYLOAD_KEY",
+    },
     "body-lost-elsewhere": {
         "reason": Reason.UNDELIVERABLE, "error_type": "PayloadRetrievalFailed",
         "error_message": "object not found", "event": None,

@@ -333,7 +333,8 @@ def _payload(detail: EntryDetail) -> str:
     failure = detail.failure
     if payload := payload_of(failure):
         stored = f", stored {moment(payload.stored_at)}" if payload.stored_at else ""
-        unpacked = f", {payload.unpacked_size} bytes packed by {payload.encoding}"
+        how = "encrypted" if payload.is_sealed else "packed"
+        unpacked = f", {payload.unpacked_size} bytes {how} by {payload.encoding}"
         packed = unpacked if payload.encoding else ""
         return f"kept at {payload}, SHA-256 {payload.sha256}{stored}{packed}"
     if detail.event_data is not None:
