@@ -25,6 +25,9 @@ from angzarr.facts.cost_report import COST_FIELDS, report_csv, report_json
 from angzarr.facts.query import LONGEST_PAGE, CostSum, FactField, FactQuery, FactReader
 
 _FIELDS: Final = [field.value for field in COST_FIELDS]
+_NO_BUDGETS: Final = (
+    'no budgets: set costs.budgets, e.g. costs: {budgets: {all: {amount: "5000", currency: EUR}}}'
+)
 
 
 @click.group()
@@ -59,6 +62,7 @@ class _Fields(click.ParamType[tuple[FactField, ...]]):
 @click.option("--limit", type=click.IntRange(1, LONGEST_PAGE), default=LONGEST_PAGE)
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table",
               show_default=True)  # fmt: skip
+@click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @click.pass_obj
 def report(
     app_name: str | None,
@@ -83,7 +87,7 @@ def report(
 def _print_table(by: Sequence[FactField], sums: Sequence[CostSum]) -> None:
     out = console()
     if not sums:
-        out.print("no costs")
+        out.print("no costs: handlers say what they spend with ctx.cost(…)")
         return
     columns = [Column(field.value, overflow="fold") for field in by]
     numbers = [Column(name, justify="right", no_wrap=True) for name in ("amount", "failed")]
@@ -130,9 +134,9 @@ def budgets(app_name: str | None, /, *, as_json: bool) -> None:
         print_json({"budgets": told})
         return
     if not told:
-        click.echo("no budgets: set costs.budgets")
+        click.echo(_NO_BUDGETS)
         return
-    table = Table("budget", "tenant", "handler", "per", "amount", "spent", "by")
+    table = Table("budget", "tenant", "handler", "per", "amount", "spent", "spent by")
     for one in told:
         table.add_row(*(safe("" if value is None else value) for value in one.values()))
     console().print(table)

@@ -78,7 +78,7 @@ def list_(app_name: str | None, *, state: str, limit: int, as_json: bool) -> Non
     """List registered bodies, those longest in their state first, with one who holds each."""
     with closing(load_application(app_name).open_payload_collector()) as collector:
         found = collector.register.find(PayloadState(state), timedelta(0), limit=limit)
-    _show(found, as_json=as_json)
+    _show(found, f"no bodies are {state}: `angzarr payload stats` counts all", as_json=as_json)
 
 
 @payload.command()
@@ -152,7 +152,7 @@ def gc(
     ops = load_application(app_name)
     with closing(ops.open_payload_collector()) as collector:
         if dry_run:
-            _show(collector.due(), as_json=as_json)
+            _show(collector.due(), "no bodies would be deleted", as_json=as_json)
             _show_unregistered(collector, before)
             return
         if before is not None and not yes:
@@ -218,7 +218,7 @@ def _show_unregistered(collector: PayloadCollector, before: datetime | None) -> 
     click.echo(f"{bodies:,} unregistered bodies, {size:,} bytes", err=True)
 
 
-def _show(found: Iterable[RegisteredPayload], *, as_json: bool) -> None:
+def _show(found: Iterable[RegisteredPayload], none: str, *, as_json: bool) -> None:
     if as_json:
         print_json([_told(one) for one in found])
         return
@@ -235,7 +235,7 @@ def _show(found: Iterable[RegisteredPayload], *, as_json: bool) -> None:
     if table.row_count:
         console().print(table)
     else:
-        click.echo("no bodies")
+        click.echo(none)
 
 
 def _told(one: RegisteredPayload) -> dict[str, Any]:

@@ -38,6 +38,12 @@ def read_canonical(text: bytes | str, what: str = "the value") -> str:
         raise ConfigurationUnfit(msg)
     try:
         written = text.decode() if isinstance(text, bytes) else text
+    except UnicodeDecodeError:
+        written = "\N{ZERO WIDTH NO-BREAK SPACE}"
+    if written.startswith("\N{ZERO WIDTH NO-BREAK SPACE}"):
+        msg = f"{what} is not JSON in UTF-8: save it as UTF-8, without a byte order mark"
+        raise ConfigurationUnfit(msg)
+    try:
         value: Any = read_strictly(written, _BOUNDS)
     except TooMuch as error:
         msg = f"{what} has {error}: it may have {_BOUNDS.nodes:,} values on {_BOUNDS.depth} levels"

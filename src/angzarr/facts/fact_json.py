@@ -154,8 +154,9 @@ def summary_of(fact: Fact) -> str:
         told = (data.get("error_code"), data.get("error_message"))
         return ": ".join(str(one) for one in told if one not in (None, ""))
     why = str(data.get("reason") or data.get("step") or "")
-    by = data.get("by")
-    return ": ".join(filter(None, (f"by {by}" if by else "", why)))
+    by = f"by {data['by']}" if data.get("by") else ""
+    what = f"{fact.config_id} {fact.config_version or ''}" if data.get("configuration") else ""
+    return ": ".join(filter(None, (" ".join(filter(None, (what, by))), why)))
 
 
 def _valued(by: Sequence[FactField], values: Sequence[str | None]) -> dict[str, Any]:

@@ -16,12 +16,20 @@ from angzarr.runtime.json_bounds import Bounds, check_json
 
 #: Characters of a name or a number that a sentence repeats.
 _SHOWN: Final = 50
+#: Digits of a whole number: Python takes quadratic time for more, and refuses 4,300.
+_MOST_DIGITS: Final = 4_000
 
 
 def read_strictly(text: str, bounds: Bounds) -> Any:
     """The value that *text* says. Raises TooMuch beyond *bounds*, and ValueError with the fault."""
     check_json(text, bounds)
-    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
+    return json.loads(
+        text,
+        object_pairs_hook=_once,
+        parse_constant=_no_number,
+        parse_float=_finite,
+        parse_int=_whole,
+    )
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -37,6 +45,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _no_number(text: str) -> Any:
     msg = f"{text} is not a JSON number"
     raise ValueError(msg)
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        msg = f"{text[:_SHOWN]}… has {len(text)} digits, {_MOST_DIGITS} are read: write it as text"
+        raise ValueError(msg)
+    return int(text)
 
 
 def _finite(text: str) -> float:

@@ -42,7 +42,10 @@ def test_a_value_has_one_text_however_it_is_written(value, seed):
     [
         ("", "not JSON"),
         ("{", "not JSON"),
-        (b"\xff", "not JSON"),
+        (b"\xff", "not JSON in UTF-8: save it as UTF-8"),
+        (b"\xef\xbb\xbf{}", "without a byte order mark"),
+        ("\N{ZERO WIDTH NO-BREAK SPACE}{}", "without a byte order mark"),
+        ("1" * 4_001, "has 4001 digits, 4000 are read: write it as text"),
         ("NaN", "NaN is not a JSON number"),
         ("-Infinity", "not a JSON number"),
         ("1e999", "too large a number"),

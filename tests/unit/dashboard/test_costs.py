@@ -102,7 +102,7 @@ def test_the_page_shows_costs_and_obeys_none_of_them(world, person, entry):
 
 
 def test_the_page_says_where_nothing_is_known(world, person):
-    assert "Nothing was spent." in person.get("/costs").text
+    assert "Nothing was spent in this time. A handler says" in person.get("/costs").text
     world.facts_away = ConfigurationError("set facts.url")
     assert "set facts.url" in person.get("/costs").text
     assert api(world, Role.VIEWER).get(COSTS).status_code == 409

@@ -290,8 +290,17 @@ class RedisClient:
         except RedisError as error:
             if not is_not_now(error):
                 raise
-            msg = f"Redis at {self.address} did not serve a command: {error}"
+            msg = f"Redis at {self.address} did not serve a command: {error}{_cure(error)}"
             raise StoreUnavailable(msg) from error
+
+
+def _cure(error: RedisError) -> str:
+    """What a person may do about *error*, where it says that no connection came about."""
+    if isinstance(error, AuthenticationError):
+        return " (check user and password of its address)"
+    if isinstance(error, RedisConnectionError):
+        return " (check host and port of its address, and that it runs)"
+    return ""
 
 
 def whole_ms(span: timedelta) -> int:

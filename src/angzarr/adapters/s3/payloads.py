@@ -149,6 +149,16 @@ def config_of(timeout: float, *, path_style: bool) -> Config:
     )
 
 
+#: What a person does about what S3 says.
+_CURES: Final = {
+    "NoSuchBucket": "create it, or correct the URL",
+    "AccessDenied": "allow it to the user of these credentials",
+    "InvalidAccessKeyId": "check the credentials",
+    "SignatureDoesNotMatch": "check the credentials",
+    "PermanentRedirect": "check the region",
+}
+
+
 def reason_of(error: BaseException) -> str:
     """What *error* says; client-side texts may hold addresses and keys, so no text."""
     if isinstance(error, NoCredentialsError):
@@ -158,5 +168,9 @@ def reason_of(error: BaseException) -> str:
         )
     if isinstance(error, ClientError):
         said = error.response.get("Error", {})
-        return f"{said.get('Code', '')} {' '.join(said.get('Message', '').split())[:200]}".strip()
-    return f"no answer ({type(error).__name__})"
+        code = said.get("Code", "")
+        told = f"{code} {' '.join(said.get('Message', '').split())[:200]}".strip()
+        return f"{told} ({_CURES[code]})" if code in _CURES else told
+    return (
+        f"no answer ({type(error).__name__}); check the network, and region and endpoint_url if set"
+    )
