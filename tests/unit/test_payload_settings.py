@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from angzarr import Angzarr
 from angzarr.adapters.files.payloads import FilePayloadStore
 from angzarr.adapters.fsspec.payloads import FsspecPayloadStore
 from angzarr.adapters.s3.payloads import S3PayloadStore
@@ -15,6 +16,7 @@ from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.settings.settings import load
 from angzarr.wiring import dead_letters as letter_wiring
 from angzarr.wiring import payloads as payload_wiring
+from angzarr.wiring.startup_checks import check_configured
 
 
 def payloads(**given):
@@ -145,7 +147,7 @@ def test_a_file_system_that_is_not_there_is_told_with_what_brings_it(monkeypatch
 
 
 def test_without_a_url_messages_have_no_store():
-    assert payload_wiring.open_for_messages(load({})) is None
+    assert payload_wiring.open_for_messages(load({}), "redis://x") is None
     assert payload_wiring.open_for_letters(load({})) is None
 
 
@@ -160,6 +162,38 @@ def test_letters_use_the_store_of_messages_unless_they_have_their_own():
     assert (more.dlq.payloads.url, more.dlq.payloads.largest_opened) == ("s3://all", 9)
 
 
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"payloads": {"url": "memory://b/x"}}, "payloads.url"),
+        ({"dlq": {"payloads": {"url": "memory://b/x"}}}, "dlq.payloads.url"),
+    ],
+)
+def test_a_store_that_is_gone_with_its_process_is_for_a_memory_broker_only(given, key):
+    settings = load(given)
+    payload_wiring.check_shared(settings, "memory://")
+    with pytest.raises(ConfigurationError, match=f"^{key} memory:// is gone with its process"):
+        payload_wiring.open_for_messages(settings, "redis://x")
+    with pytest.raises(ConfigurationError, match=f"^{key} memory:// is gone with its process"):
+        check_configured(
+            load(
+                {
+                    **given,
+                    "store": "redis://x",
+                    "dlq": {"backend": "kafka", "kafka_brokers": "x:1", **given.get("dlq", {})},
+                }
+            ),
+            "redis://x",
+        )
+
+
+def test_a_publisher_sends_nothing_whose_body_would_be_gone_with_it():
+    with Angzarr("shop", broker="redis://nowhere.invalid", payloads={"url": "memory://b"}) as app:
+        app.handler("Placed", domain="order", name="a")(lambda event: None)
+        with pytest.raises(ConfigurationError, match="memory:// is gone with its process"):
+            app.publish({"pad": "x" * 2_000_000}, type="Placed")
+
+
 def test_the_environment_shares_a_store_too(monkeypatch):
     monkeypatch.setenv("ANGZARR_PAYLOADS__URL", "s3://all/x")
     monkeypatch.setenv("ANGZARR_PAYLOADS__COMPRESSION", "none")
@@ -170,6 +204,6 @@ def test_the_environment_shares_a_store_too(monkeypatch):
 def test_a_packing_that_is_not_installed_is_told_at_the_start(monkeypatch):
     monkeypatch.setattr(payload_wiring, "packings", dict)
     with pytest.raises(MissingExtra, match=r"pip install 'angzarr-workers\[zstd\]'"):
-        payload_wiring.open_for_messages(load({"payloads": {"url": "file:///a"}}))
+        payload_wiring.open_for_messages(load({"payloads": {"url": "file:///a"}}), "memory://")
     plain = load({"payloads": {"url": "file:///a", "compression": "none"}})
-    assert payload_wiring.open_for_messages(plain) is not None
+    assert payload_wiring.open_for_messages(plain, "redis://x") is not None

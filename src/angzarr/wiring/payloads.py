@@ -71,11 +71,29 @@ def _open_fsspec(place: PayloadPlace, options: Mapping[str, Any]) -> PayloadStor
     return store
 
 
-def open_for_messages(settings: Settings) -> PayloadStore | None:
+def check_shared(settings: Settings, broker: str) -> None:
+    """Refuse a store that is gone with its process, beside a broker whose messages are not."""
+    if wiring.is_embedded(broker):
+        return
+    for key, given in (
+        ("payloads.url", settings.payloads),
+        ("dlq.payloads.url", settings.dlq.payloads),
+    ):
+        if given.url is not None and place_of(given.url).scheme == "memory":
+            msg = (
+                f"{key} memory:// is gone with its process, and the messages of a broker stay:"
+                " set it to s3://bucket/prefix, file:///folder, or another URL of fsspec"
+            )
+            raise ConfigurationError(msg)
+
+
+def open_for_messages(settings: Settings, broker: str) -> PayloadStore | None:
     """The store of the bodies of messages; None: messages are sent whole, whatever their size.
 
-    Raises MissingExtra where bodies are to be packed and cannot be.
+    Raises MissingExtra where bodies are to be packed and cannot be, and ConfigurationError for a
+    store that readers of *broker* do not share.
     """
+    check_shared(settings, broker)
     store = open_store(settings.payloads)
     if store is None:
         return None

@@ -53,7 +53,9 @@ class ProcessParts:
         self.poster = OncePerProcess(lambda: open_poster(context.settings.saga_compensation))
         self.executor = OncePerProcess(lambda: build_executor(self))
         #: Where the bodies of large messages are; None: nowhere.
-        self.payloads = OncePerProcess(lambda: open_for_messages(context.settings))
+        self.payloads = OncePerProcess(
+            lambda: open_for_messages(context.settings, context.broker_url)
+        )
         #: What encrypts bodies and opens them; None: there are no keys.
         self.sealer = OncePerProcess(lambda: open_sealer(context.settings))
         self.offloader = OncePerProcess(lambda: build_offloader(self))

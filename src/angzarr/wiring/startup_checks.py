@@ -43,7 +43,7 @@ def check_configured(settings: Settings, broker: str) -> None:
     letter_wiring.open_letterbox(settings, broker).close()
     if settings.configuration.url:
         open_configuration(settings, broker).close()
-    if (payloads := payload_wiring.open_for_messages(settings)) is not None:
+    if (payloads := payload_wiring.open_for_messages(settings, broker)) is not None:
         payloads.close()
     payload_wiring.open_sealer(settings)
     if wiring.is_embedded(broker):
