@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -33,6 +34,18 @@ def _seconds(given: Any) -> Any:
 
 #: Seconds, or an ISO 8601 duration.
 Span = Annotated[timedelta, BeforeValidator(_seconds)]
+
+
+def _is_database(url: str) -> str:
+    if not url.startswith(_DATABASES):
+        msg = "is a database: write sqlite:///file or postgresql+psycopg://host/name"
+        raise ValueError(msg)
+    return url
+
+
+_DATABASES: Final = ("postgresql:", "postgresql+", "sqlite:", "sqlite+", "memory:")
+#: The URL of a database; in tests also memory://.
+DatabaseUrl = Annotated[str, AfterValidator(_is_database)]
 
 #: As people and environments write that nothing is removed.
 FOR_EVER: Final = "for ever"

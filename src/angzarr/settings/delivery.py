@@ -23,7 +23,7 @@ from angzarr.resilience.limit import Limit, Per
 from angzarr.resilience.policies import policies_from
 from angzarr.resilience.policy_rules import PolicyRules, policy_rules
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.settings.base import Section, Span, checked_domain, said
+from angzarr.settings.base import DatabaseUrl, Section, Span, checked_domain, said
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class FactSettings(Section):
     """Where facts go besides the structured log (spec F1)."""
 
-    url: str | None = Field(default=None, repr=False)
+    url: DatabaseUrl | None = Field(default=None, repr=False)
     #: Migrate the table of facts automatically.
     migrate: bool = True
     #: One INFO line a fact; by default only where no database takes them.
@@ -240,7 +240,7 @@ class OrderingSettings(Section):
     """Lanes of ordered handlers and checkpoints of projections (spec P2, P3)."""
 
     #: A database; by default that of the event books, else the claim store if it is a PostgreSQL.
-    url: str | None = Field(default=None, repr=False)
+    url: DatabaseUrl | None = Field(default=None, repr=False)
     #: Migrate the tables of ordering automatically.
     migrate: bool = True
     #: Events that are parked in one lane at most; what comes beyond is postponed, never lost.

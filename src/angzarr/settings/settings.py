@@ -29,7 +29,7 @@ from angzarr.errors import ConfigurationError
 from angzarr.runtime.text import unknown
 from angzarr.runtime.yaml import read_yaml
 from angzarr.settings.analysis import AnalysisSettings
-from angzarr.settings.base import HealthSettings, Span, kept
+from angzarr.settings.base import DatabaseUrl, HealthSettings, Span, kept
 from angzarr.settings.configuration import ConfigurationSettings
 from angzarr.settings.costs import CostSettings
 from angzarr.settings.dashboard import DashboardSettings
@@ -74,11 +74,11 @@ class Settings(BaseSettings):
     )
 
     store: str | None = Field(default=None, repr=False)
-    ledger: str | None = Field(default=None, repr=False)
+    ledger: DatabaseUrl | None = Field(default=None, repr=False)
     #: Migrate the ledger schema automatically.
     ledger_migrate: bool = True
     #: A database for the event books of aggregates and process managers.
-    books: str | None = Field(default=None, repr=False)
+    books: DatabaseUrl | None = Field(default=None, repr=False)
     ordering: OrderingSettings = OrderingSettings()
     configuration: ConfigurationSettings = ConfigurationSettings()
     #: Migrate the schema of event books automatically.

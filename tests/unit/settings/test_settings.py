@@ -215,3 +215,20 @@ def test_the_grace_of_a_deployment_wins_over_code(monkeypatch, make_app):
     app.conf.worker_soft_shutdown_timeout = 5
     app._runtime.check_worker("threads")
     assert app.conf.worker_soft_shutdown_timeout == 110
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"facts": {"url": "URL"}}, {"ordering": {"url": "URL"}}, {"ledger": "URL"}, {"books": "URL"}],
+)
+@pytest.mark.parametrize(
+    "url", ["redis://:s3cret@host/0", "mysql://u:s3cret@host/x", "shop.db", ""]
+)
+def test_what_is_not_a_database_is_refused_by_the_name_of_its_setting(given, url):
+    ((key, inside),) = given.items()
+    named = {key: {"url": url}} if isinstance(inside, dict) else {key: url}
+    with pytest.raises(ConfigurationError) as caught:
+        load(named)
+    place = f"{key}.url" if isinstance(inside, dict) else key
+    says = "is a database: write sqlite:///file or postgresql+psycopg://host/name"
+    assert str(caught.value) == f"{place}: {says}"
