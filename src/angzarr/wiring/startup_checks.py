@@ -19,6 +19,7 @@ from angzarr.wiring import payloads as payload_wiring
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.configuration import open_configuration
 from angzarr.wiring.event_store import orders_of
+from angzarr.wiring.fact_store import open_fact_store
 from angzarr.wiring.process import ProcessParts, open_poster
 
 _log: Final = logging.getLogger("angzarr.sagas")
@@ -46,6 +47,7 @@ def check_configured(settings: Settings, broker: str) -> None:
     if (payloads := payload_wiring.open_for_messages(settings, broker)) is not None:
         payloads.close()
     payload_wiring.open_sealer(settings)
+    _check_facts(settings, broker)
     if wiring.is_embedded(broker):
         return
     if settings.dlq.backend == "channel":
@@ -55,6 +57,18 @@ def check_configured(settings: Settings, broker: str) -> None:
         msg = (
             "a memory store is not shared by workers, and what waits in it dies with one:"
             " set store to Redis or PostgreSQL"
+        )
+        raise ConfigurationError(msg)
+
+
+def _check_facts(settings: Settings, broker: str) -> None:
+    """Refuse a database of facts without its driver, and budgets without such a database."""
+    if wiring.facts_url(settings, broker) is not None:
+        open_fact_store(settings, broker).close()
+    elif settings.costs.budgets:
+        msg = (
+            "costs.budgets are added up from facts, and facts are kept in no database: set"
+            " facts.url, e.g. facts: {url: postgresql+psycopg://localhost/shop}"
         )
         raise ConfigurationError(msg)
 

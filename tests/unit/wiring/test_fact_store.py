@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 from tests.apps import apps
 from tests.contracts.facts import a_fact
 
 from angzarr.adapters.memory.facts import forget
-from angzarr.errors import ConfigurationError
+from angzarr.errors import ConfigurationError, MissingExtra
 from angzarr.facts.query import EVERY
+from angzarr.settings.settings import load
+from angzarr.wiring.startup_checks import check_configured
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "memory"])
@@ -31,3 +35,21 @@ def test_an_app_whose_facts_are_log_lines_says_what_to_set(tmp_path):
             ConfigurationError, match=r"no database that can be asked: set facts\.url"
         ):
             app.ops.open_fact_store()
+
+
+_SHARED = {"store": "redis://x", "dlq": {"backend": "kafka", "kafka_brokers": "x:1"}}
+_BUDGET = {"budgets": {"all": {"amount": "5", "currency": "EUR"}}}
+
+
+def test_budgets_without_facts_start_no_worker():
+    with pytest.raises(ConfigurationError, match=r"^costs.budgets are added .* set facts.url"):
+        check_configured(load({**_SHARED, "costs": _BUDGET}), "redis://x")
+    check_configured(load({**_SHARED}), "redis://x")
+    check_configured(load({"costs": _BUDGET}), "memory://")
+
+
+def test_a_database_of_facts_without_its_driver_starts_no_worker(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    facts = {"url": "postgresql+psycopg://nowhere.invalid/x"}
+    with pytest.raises(MissingExtra, match=r"pip install 'angzarr-workers\[postgresql\]'"):
+        check_configured(load({**_SHARED, "facts": facts}), "redis://x")
