@@ -57,6 +57,12 @@ class RunsFound(NamedTuple):
 _AWAY: Final = RunsFound(problem="The database of facts is away, so the attempts are not known.")
 
 
+#: Who is about to replay a group is not to take what is unknown for nothing.
+COSTS_UNKNOWN: Final = (
+    "What the events of its entries have cost is not known: the database of facts is away."
+)
+
+
 class FactsAway:
     """Remembers for a while that a database was away; safe to use from threads."""
 
@@ -124,10 +130,10 @@ class FactServices:
             return costs_of_group(ledger, store, fingerprint)
 
     def costs_said(self, ledger: Ledger, fingerprint: str) -> str:
-        """A sentence about the costs of a group; empty: none are known. It never waits long."""
+        """A sentence about the costs of a group; empty: there are none. It never waits long."""
         now = self.clock.now()
         if self._away.holds(now):
-            return ""
+            return COSTS_UNKNOWN
         try:
             return group_costs_text(costs_of_group(ledger, self.hasty(), fingerprint))
         except ConfigurationError:
@@ -135,7 +141,7 @@ class FactServices:
         except StoreUnavailable as error:
             self._away.begin(now)
             away(error, FACTS)  # says why in the log
-            return ""
+            return COSTS_UNKNOWN
 
     def add(self, fact: Fact) -> Fact | None:
         """Add *fact*, or return the one that has its id."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from angzarr.dashboard.api.route import PREFIX
+from angzarr.dashboard.fact_services import COSTS_UNKNOWN
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.settings.dashboard import Role
 from contracts.fact_reader import a_cost, an_error
@@ -81,12 +82,20 @@ def test_a_group_without_costs_says_nothing_of_them(person, entry):
     assert 'id="costs"' not in person.get(f"/groups/{entry.fingerprint}").text
 
 
-@pytest.mark.parametrize("error", [ConfigurationError("set facts.url"), StoreUnavailable("away")])
-def test_a_group_is_shown_all_the_same_where_costs_cannot_be_asked(world, person, entry, error):
-    world.facts_away = error
+def test_a_group_is_shown_where_facts_are_in_no_database(world, person, entry):
+    world.facts_away = ConfigurationError("set facts.url")
     shown = person.get(f"/groups/{entry.fingerprint}")
     assert shown.status_code == 200
     assert 'id="costs"' not in shown.text
+
+
+def test_a_group_says_that_its_costs_are_not_known_while_facts_are_away(world, person, entry):
+    world.facts_away = StoreUnavailable("away")
+    world.fail(entry)
+    for path in ("", "/replay", ""):  # the last is not asked again
+        shown = person.get(f"/groups/{entry.fingerprint}{path}")
+        assert shown.status_code == 200
+        assert COSTS_UNKNOWN in shown.text
 
 
 def test_the_page_shows_costs_and_obeys_none_of_them(world, person, entry):
