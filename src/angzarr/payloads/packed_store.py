@@ -96,7 +96,7 @@ class PackedStore:
         """
         if not reference.encoding or reference.is_sealed:
             return self._store.fetch(reference)
-        if reference.body_size > self._most:  # not even fetched
+        if max(reference.size, reference.body_size) > self._most:  # not even fetched
             raise too_large(reference, self._most)
         return self._unpacked(reference, self._store.fetch(reference))
 

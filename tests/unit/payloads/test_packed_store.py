@@ -69,6 +69,15 @@ def test_a_bomb_is_not_unpacked():
         ZSTD.unpack(bomb, MOST)
 
 
+def test_what_is_packed_to_more_than_a_body_may_have_is_not_even_fetched():
+    """Packing makes smaller: what is larger was put there by somebody else."""
+    inner = MemoryPayloadStore()
+    reference = replace(packed(inner).put(TEXT), size=MOST + 1)
+    inner.payloads.clear()
+    with pytest.raises(PayloadCorrupt, match="is larger than 1048576 bytes"):
+        packed(inner).fetch(reference)
+
+
 def test_a_body_that_is_too_large_is_not_even_fetched():
     class Untouched(MemoryPayloadStore):
         def fetch(self, reference):
