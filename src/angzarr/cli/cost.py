@@ -136,7 +136,7 @@ def budgets(app_name: str | None, /, *, as_json: bool) -> None:
     if not told:
         click.echo(_NO_BUDGETS)
         return
-    table = Table("budget", "tenant", "handler", "per", "amount", "spent", "spent by")
+    table = Table("budget", "tenant", "handler", "per", "amount", "currency", "spent", "spent by")
     for one in told:
         table.add_row(*(safe("" if value is None else value) for value in one.values()))
     console().print(table)
@@ -149,7 +149,8 @@ def _told(reader: FactReader, budget: CostBudget, now: datetime) -> dict[str, An
         "tenant": budget.tenant,
         "tool": budget.tool,
         "per": budget.per.value,
-        "amount": f"{budget.amount:f} {budget.currency}",
+        "amount": f"{budget.amount:f}",
+        "currency": budget.currency,
         "spent": f"{most:f}",
         "by": by or None,
     }
