@@ -123,6 +123,11 @@ def check_target(services: Services, order: ReplayOrder) -> None:
     """Refuse an *order* that names a place, or a version of a configuration, that is not there."""
     if why := services.replayer.targets.unknown(order):
         raise Problem(422, "no-target", why)
+    check_versions(services, order)
+
+
+def check_versions(services: Services, order: ReplayOrder) -> None:
+    """Refuse an *order* that names a version of a configuration that is not there."""
     if order.config:
         with asking(CONFIGURATIONS):
             store = services.configurations()

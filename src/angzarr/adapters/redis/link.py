@@ -296,6 +296,8 @@ class RedisClient:
 
 def _cure(error: RedisError) -> str:
     """What a person may do about *error*, where it says that no connection came about."""
+    if isinstance(error, NoPermissionError):
+        return " (give its user the right, with ACL SETUSER, or name another user)"
     if isinstance(error, AuthenticationError):
         return " (check user and password of its address)"
     if isinstance(error, RedisConnectionError):

@@ -17,7 +17,7 @@ from angzarr.analysis.ledger.entry import Entry
 from angzarr.analysis.ledger.failure import Failure
 from angzarr.analysis.ledger.replay_options import Expectation, ReplayOrder
 from angzarr.analysis.ledger.transition import replayable
-from angzarr.analysis.replay.edit import Unfit, read_data
+from angzarr.analysis.replay.edit import Unfit
 from angzarr.analysis.replay.editor import Draft, edited_from
 from angzarr.analysis.replay.job import JobPlan, ReplayJob, Selection, job_edit, plan_for
 from angzarr.analysis.replay.job_view import job_json
@@ -25,7 +25,7 @@ from angzarr.dashboard import access
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.actions import check_target, id_for
 from angzarr.dashboard.api.entries import IfMatch
-from angzarr.dashboard.api.requests import DataQuery, NewEdit
+from angzarr.dashboard.api.requests import DataQuery, NewEdit, said_once
 from angzarr.dashboard.api.route import (
     PREFIX,
     CallerHere,
@@ -190,17 +190,6 @@ def _conditions(
 _ConditionsHere: TypeAlias = Annotated[_Conditions, Depends(_conditions)]
 
 
-async def _read_strictly(request: Request) -> None:
-    """Refuse a body that is read in two ways: a name said twice, no number, nested too deep."""
-    body = await request.body()
-    try:
-        read = read_data(body.decode(json.detect_encoding(body)), around=1)
-    except UnicodeDecodeError:
-        raise Problem(400, "bad-request", "the body is not UTF-8 text") from None
-    if isinstance(read, Refusal):
-        raise Problem(422, "invalid", read)
-
-
 @act.get("/entries/{entry_id}/data", response_model=DataShape, responses={**_NONE, **_NOT_NOW})
 def show_data(
     request: Request,
@@ -225,7 +214,7 @@ def show_data(
         **_NONE,
         **_STALE,
     },
-    dependencies=[Depends(_read_strictly)],
+    dependencies=[Depends(said_once)],
 )
 def edit_entry(
     request: Request,

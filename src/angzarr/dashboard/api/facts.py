@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from starlette.responses import Response
 
 from angzarr.dashboard.access import Caller
 from angzarr.dashboard.api.fact_requests import FactListQuery, FactStatsQuery, NewFact
+from angzarr.dashboard.api.requests import said_once
 from angzarr.dashboard.api.route import (
     PREFIX,
     CallerHere,
@@ -34,6 +35,8 @@ seed = acting("facts", prefix="/v1")
 
 FactId = Annotated[str, Path(pattern=r"^[^\x00-\x1f]{1,500}$")]
 _SETUP: Final = {409: "No database keeps facts: set facts.url."}
+#: One of two readers would keep another fact.
+_STRICTLY: Final = [Depends(said_once)]
 _NONE: Final = problems({404: "There is no such fact.", **_SETUP})
 
 
@@ -119,13 +122,14 @@ _APPENDED: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@act.post("/facts", response_model=FactShape, responses=_APPENDED)
+@act.post("/facts", response_model=FactShape, responses=_APPENDED, dependencies=_STRICTLY)
 def append_fact(services: ServicesHere, caller: CallerHere, asked: NewFact) -> Response:
     """Append a fact, once for each id; its data say who did it, as `appended_by`."""
     return _append(services, caller, asked)
 
 
-@seed.post("/facts", response_model=FactShape, responses=_APPENDED, include_in_schema=False)
+@seed.post("/facts", response_model=FactShape, responses=_APPENDED, dependencies=_STRICTLY,
+           include_in_schema=False)  # fmt: skip
 def append_fact_by_seed(services: ServicesHere, caller: CallerHere, asked: NewFact) -> Response:
     """Do the same at the seed's path."""
     return _append(services, caller, asked)

@@ -124,7 +124,7 @@ def begin_job(
     """
     selection, plan = asked.selection(), asked.plan.plan()
     if asked.dry_run:
-        actions.check_target(services, plan.order)
+        actions.check_versions(services, plan.order)
         return answer(see_job(services, selection, plan))
     key = idempotency_key
     id_of = partial(actions.job_id_of, plan=plan, by=caller, note=asked.note, key=key or "")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Annotated, Any, Self, TypeVar
 
+from fastapi import Request
 from pydantic import AfterValidator, Field, model_validator
 
 from angzarr.analysis.ledger import group
@@ -19,11 +21,14 @@ from angzarr.analysis.ledger.group import (
 from angzarr.analysis.ledger.ledger import LONGEST_PAGE, EntryFilter
 from angzarr.analysis.ledger.operator_actions import LONGEST_NOTE, Verb
 from angzarr.analysis.ledger.replay_options import Expectation
+from angzarr.analysis.replay.edit import read_data
 from angzarr.analysis.replay.job import DEFAULT_STAGES, ItemState, JobPlan, JobStatus, Selection
 from angzarr.configuration.pins import MOST_PINS
 from angzarr.configuration.version import LONGEST_ID, LONGEST_VERSION
 from angzarr.dashboard.api.shapes import Asked, EntryId, Moment, Text
 from angzarr.dashboard.preconditions import Precondition
+from angzarr.dashboard.problem import Problem
+from angzarr.dead_letters.letter import Refusal
 from angzarr.errors import ConfigurationError
 
 #: The most entries that one request changes; a job takes any number.
@@ -280,3 +285,14 @@ def _check_choice(entry_ids: tuple[str, ...], wanted: Filter | None) -> None:
     if bool(entry_ids) == bool(wanted and not wanted.is_any):
         msg = "name entries: either entry_ids, or a filter that names something"
         raise ValueError(msg)
+
+
+async def said_once(request: Request) -> None:
+    """Refuse a body that two readers may read differently, or that is nested too deep."""
+    body = await request.body()
+    try:
+        read = read_data(body.decode(json.detect_encoding(body)), around=1)
+    except UnicodeDecodeError:
+        raise Problem(400, "bad-request", "the body is not UTF-8 text") from None
+    if isinstance(read, Refusal):
+        raise Problem(422, "invalid", read)
