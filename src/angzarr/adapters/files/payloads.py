@@ -40,6 +40,8 @@ from angzarr.payloads.store import (
 #: O_NONBLOCK: a foreign named pipe must not stop a worker.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+#: What the system says of a link, of what is no folder, and of a socket.
+_FOREIGN: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO})
 _NOT_A_FILE: Final = "links are not followed there, and only files are opened"
 
 
@@ -161,8 +163,10 @@ def _shard(root: int, name: str) -> Iterator[int]:
     shard = name.partition("/")[0]
     try:
         folder = os.open(shard, _READ | os.O_DIRECTORY, dir_fd=root)
-    except NotADirectoryError:
-        raise _NotAFile from None
+    except OSError as error:
+        if error.errno in _FOREIGN:
+            raise _NotAFile from None
+        raise
     try:
         yield folder
     finally:
@@ -176,7 +180,7 @@ def _opened(root: int, name: str) -> Iterator[int]:
         try:
             file = os.open(name.rpartition("/")[2], _READ, dir_fd=folder)
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a socket
+            if error.errno in _FOREIGN:
                 raise _NotAFile from None
             raise
     try:
