@@ -155,7 +155,7 @@ _PLAIN: Final = {
     "dict_type": "is a mapping: write name: value below it",
     "list_type": "is a list: write [one, another]",
     "tuple_type": "is a list: write [one, another]",
-    "string_type": "is a text: put it in quotes",
+    "string_type": "is a text: write it in quotes",
     "bool_type": "is true or false",
     "bool_parsing": "is true or false",
     "time_delta_type": "is a span: write seconds such as 30, or an ISO 8601 duration like PT30S",
