@@ -36,7 +36,8 @@ from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.delivery.breaker_log import BreakerLog
 from angzarr.errors import BrokerUnavailable
-from angzarr.facts.act import ActKind, ActLog
+from angzarr.facts.act import ActKind
+from angzarr.facts.act_log import ActLog
 from angzarr.facts.fact_text import fact_from_text
 from angzarr.ordering.lane import Order
 from angzarr.projections.checkpoint import OrderingStores

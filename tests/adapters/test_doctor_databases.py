@@ -218,3 +218,21 @@ def test_facts_of_acts_that_no_analysis_worker_moves_are_told(make_app, postgres
         outbox.remove([one.place for one in outbox.read(1000)])
     assert told.seen == "the oldest has waited for 9 min"
     assert "dlq analyze" in told.change
+
+
+def test_acts_whose_process_was_killed_are_told(make_app, tmp_path):
+    app = make_app(facts={"url": f"sqlite:///{tmp_path}/facts.db"})
+    assert not found(examined(app), "acts-unended"), "and no table is made for a look"
+    with closing(app.ops.open_fact_store()) as store:
+        begun = datetime.now(UTC) - timedelta(hours=2)
+        data = {"by": "ann", "act": "configuration_put", "subject": "pricing"}
+        for id_ in ("b1", "b2"):
+            store.add(Fact(id=id_, type="lifecycle", subtype="act_begun", at=begun, data=data))
+        report = examined(app)
+        (told,) = found(report, "acts-unended")
+        assert told.seen.startswith("2 acts have no end: configuration_put of pricing, ")
+        assert not found(report, "look-failed")
+        for id_ in ("b1", "b2"):
+            end = Fact(id=f"{id_}:end", type="lifecycle", subtype="seen", at=begun, resolves=id_)
+            store.add(end)
+    assert not found(examined(app), "acts-unended")

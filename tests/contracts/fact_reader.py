@@ -258,6 +258,19 @@ class FactReaderContract:
             add(a_fact(id_, subtype=kind, resolves="one", at=after(at)))
             assert self.resolution(reader, error) == resolved
 
+    def test_the_end_of_an_act_is_the_first_fact_that_names_its_beginning(self, reader, add):
+        begun = [a_fact(f"b{number}", subtype="act_begun") for number in range(3)]
+        add(
+            *begun,
+            a_fact("late", subtype="configuration_put", at=after(9), resolves="b0"),
+            a_fact("end", subtype="act_failed", at=after(5), resolves="b0"),
+            an_error("error", 6, resolves="b1"),
+            a_fact("none", resolves="other"),
+        )
+        found = reader.ends([*begun, a_fact("other")])
+        assert {key: fact.id for key, fact in found.items()} == {"b0": "end"}
+        assert reader.ends([a_fact("other")]) == {}
+
     def test_a_named_fact_that_is_not_there_harms_nothing(self, reader, add):
         add(an_error("one"), a_fact("act", resolves="gone", at=after(1)))
         assert self.resolution(reader, an_error("one")) == {}

@@ -125,6 +125,13 @@ class FactLogContract(ABC):
         assert kept.at == AT
         assert kept.at.tzinfo is not None
 
+    def test_what_is_flushed_is_kept_without_an_end(self, log):
+        log.append(facts_of("flushed", 3))
+        assert log.flush(timedelta(seconds=60))
+        assert self.kept(log) == facts_of("flushed", 3)
+        assert log.flush(timedelta(0))
+        log.close()
+
     def test_closing_twice_and_appending_after_it_are_safe(self, log):
         log.close()
         log.close()

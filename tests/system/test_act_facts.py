@@ -14,6 +14,7 @@ from sqlalchemy import select
 from tests.adapters.sql_sides import emptied
 from tests.system.acting_process import relay_of
 
+from angzarr.adapters.sql.configuration.store import SqlConfigurationStore
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.facts.reader import SqlFactReader
 from angzarr.adapters.sql.facts.sink import SqlFactSink
@@ -51,9 +52,9 @@ def drop_facts(url):
     engine.dispose()
 
 
-def run_until_it_dies(urls, seed: int) -> None:
+def run_until_it_dies(urls, seed: int, process: str = "acting_process") -> None:
     process = subprocess.run(
-        [sys.executable, "-m", "tests.system.acting_process", *urls, str(seed)],
+        [sys.executable, "-m", f"tests.system.{process}", *urls, str(seed)],
         cwd=CHECKOUT, env={**os.environ, "PYTHONPATH": PATH}, check=False,
     )  # fmt: skip
     assert process.returncode == -signal.SIGKILL
@@ -89,3 +90,33 @@ def test_every_act_in_the_history_has_exactly_one_fact_whenever_its_process_is_k
     told = facts_in(urls[1])
     assert known.total() >= KILLS
     assert told == known
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def places(request, tmp_path):
+    """The URLs of configurations and of facts; the first is a file of its own."""
+    facts = f"sqlite:///{tmp_path}/facts.db"
+    if request.param == "postgresql":
+        facts = request.getfixturevalue("postgresql_url")
+        drop_facts(facts)
+    yield f"sqlite:///{tmp_path}/config.db", facts
+    if request.param == "postgresql":
+        drop_facts(facts)
+
+
+def test_what_is_done_off_the_ledger_has_begun_in_the_facts_whenever_its_process_is_killed(places):
+    for seed in range(KILLS):
+        run_until_it_dies(places, seed, "putting_process")
+    with (
+        closing(SqlConfigurationStore(build_engine(places[0]))) as store,
+        closing(SqlFactReader(places[1])) as reader,
+    ):
+        done = set(store.ids())
+        begun = reader.find(FactQuery(subtype="act_begun"), limit=1000).facts
+        ends = reader.ends(begun)
+    by_end = {one.data["subject"]: ends.get(one.id) for one in begun}
+    assert len(by_end) == len(begun)
+    assert done <= by_end.keys(), "each act that was done has begun"
+    without = {subject for subject, end in by_end.items() if end is None}
+    assert 0 < len(without) <= KILLS, "at most the last act of a process has no end"
+    assert by_end.keys() - without <= done, "what has an end was done"

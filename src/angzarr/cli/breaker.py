@@ -16,6 +16,7 @@ from rich.table import Table
 
 from angzarr.cli.application import load_application
 from angzarr.cli.terminal import JSON, console, draws, moment, print_json, safe
+from angzarr.facts.act import ActKind
 from angzarr.resilience.breaker import (
     BreakerControls,
     BreakerState,
@@ -73,12 +74,14 @@ def show(app_name: str | None, name: str, *, as_json: bool) -> None:
 @click.pass_obj
 def isolate(app_name: str | None, name: str, *, create: bool) -> None:
     """Hold the breaker NAME open until it is reset: nothing calls its dependency."""
-    controls = _controls(app_name)
+    ops = load_application(app_name)
+    controls = ops.breaker_controls()
     if create:
         check_full_name(name)
     else:
         _known(controls, name)
-    controls.isolate(name, by=person())
+    with ops.acts.recording(ActKind.BREAKER_CHANGED, name, by=person()):
+        controls.isolate(name, by=person())
     shown = printable(name)
     click.echo(f"{shown} is isolated; its deliveries wait until `angzarr breaker reset {shown}`")
 
@@ -88,9 +91,11 @@ def isolate(app_name: str | None, name: str, *, create: bool) -> None:
 @click.pass_obj
 def reset(app_name: str | None, name: str) -> None:
     """Close the breaker NAME and forget what it saw; traffic is let in gradually."""
-    controls = _controls(app_name)
+    ops = load_application(app_name)
+    controls = ops.breaker_controls()
     _known(controls, name)
-    controls.reset(name, by=person())
+    with ops.acts.recording(ActKind.BREAKER_CHANGED, name, by=person()):
+        controls.reset(name, by=person())
     click.echo(f"{printable(name)} is closed")
 
 

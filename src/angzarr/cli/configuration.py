@@ -16,6 +16,7 @@ from angzarr.cli.terminal import JSON, console, moment, print_json, safe
 from angzarr.configuration.editor import ConfigurationEditor
 from angzarr.configuration.version import ConfigurationVersion, VersionInfo, check_id, no_version
 from angzarr.facts.act import ActKind
+from angzarr.facts.act_log import RunningAct
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import person
 from angzarr.wiring.configuration import editor_of
@@ -61,19 +62,21 @@ def put(
         raise click.UsageError("--schema and --no-schema exclude each other: give one")
     who = person() if by is None else by
     ops = load_application(app_name)
-    with _editor(ops) as editor:
+    value, rules = file.read(), None if schema is None else schema.read()
+    recording = _recording(ops, ActKind.CONFIGURATION_PUT, id_, by=who, note=note)
+    with _editor(ops) as editor, recording as act:
         answer = editor.put(
             id_,
-            file.read(),
-            schema=None if schema is None else schema.read(),
+            value,
+            schema=rules,
             no_schema=no_schema,
             version=version,
             author=who,
             note=note,
         )
-    info = answer.version.info
-    if answer.fresh:
-        _record(ops, ActKind.CONFIGURATION_PUT, id_, info.version, by=who, note=note)
+        info = answer.version.info
+        if answer.fresh:
+            _done(act, id_, info.version)
     if as_json:
         print_json(info_json(info) | {"fresh": answer.fresh})
     elif answer.fresh:
@@ -194,10 +197,11 @@ def pin(
     """
     who = person() if by is None else by
     ops = load_application(app_name)
-    with _editor(ops) as editor:
+    recording = _recording(ops, ActKind.CONFIGURATION_PINNED, id_, by=who, note=note)
+    with _editor(ops) as editor, recording as act:
         changed = editor.choose(id_, version, author=who, note=note)
-    if changed:
-        _record(ops, ActKind.CONFIGURATION_PINNED, id_, version, by=who, note=note)
+        if changed:
+            _done(act, id_, version)
     if as_json:
         print_json({"id": id_, "version": version, "changed": changed})
     else:
@@ -205,17 +209,16 @@ def pin(
         click.echo(f"{id_} {version} {said}")
 
 
-def _record(ops: Operations, kind: ActKind, id_: str, version: str, *, by: str, note: str) -> None:
-    """Say in the facts which version is current now, and who made it so."""
-    ops.acts.record(
-        kind,
-        f"{id_}:{version}",
-        by=by,
-        reason=note,
-        data={"configuration": id_, "version": version},
-        config_id=id_,
-        config_version=version,
-    )
+def _recording(
+    ops: Operations, kind: ActKind, id_: str, *, by: str, note: str
+) -> AbstractContextManager[RunningAct]:
+    """Say in the facts who changes what is current, before and after it."""
+    return ops.acts.recording(kind, id_, by=by, reason=note, config_id=id_)
+
+
+def _done(act: RunningAct, id_: str, version: str) -> None:
+    """Say in the facts which version is current now."""
+    act.done({"configuration": id_, "version": version}, config_version=version)
 
 
 def _opened(app_name: str | None) -> AbstractContextManager[ConfigurationEditor]:

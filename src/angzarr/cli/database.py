@@ -46,11 +46,26 @@ def upgraded_text(before: Revision) -> str:
     return f"upgraded from {before.found or 'nothing'} to {before.needed}"
 
 
-def record_upgrade(ops: Operations, name: str, before: Revision) -> None:
-    """Say in the facts that the tables *name*, which were at *before*, were upgraded, if so."""
-    if before.standing is not SchemaStanding.CURRENT:
-        told = {"tables": name, "before": before.found or None, "now": before.needed}
-        ops.acts.record(ActKind.TABLES_UPGRADED, f"{name}:{before.needed}", by=person(), data=told)
+def recorded_upgrade(ops: Operations, name: str, upkeep: TablesUpkeep) -> Revision:
+    """Upgrade the tables *name*, and say in the facts that it begins and how it ended.
+
+    Return what they were. The table of facts cannot take the facts of its own beginning.
+    """
+    if name == _FACTS:
+        before = upkeep.upgrade()
+        if before.standing is not SchemaStanding.CURRENT:
+            told = _upgraded(name, before)
+            ops.acts.record(ActKind.TABLES_UPGRADED, name, by=person(), data=told)
+        return before
+    with ops.acts.recording(ActKind.TABLES_UPGRADED, name, by=person()) as act:
+        before = upkeep.upgrade()
+        if before.standing is not SchemaStanding.CURRENT:
+            act.done(_upgraded(name, before))
+    return before
+
+
+def _upgraded(name: str, before: Revision) -> dict[str, str | None]:
+    return {"tables": name, "before": before.found or None, "now": before.needed}
 
 
 def differences_of(upkeep: TablesUpkeep, found: Revision, *, name: str, cure: str) -> list[str]:
@@ -69,6 +84,8 @@ def revision_json(revision: Revision) -> dict[str, str | None]:
     }
 
 
+#: The schema whose table the facts of upgrades go to: it is upgraded first.
+_FACTS: Final = "facts"
 #: Which schemas; without any all that the app has a database for.
 SCHEMAS = click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(NAMES))
 
@@ -102,16 +119,13 @@ def upgrade(app_name: str | None, *, names: tuple[str, ...], as_json: bool) -> N
 
     The first that cannot be upgraded ends it; those before it stay upgraded.
     """
-    done: dict[str, Revision] = {}
-    try:
-        for name, upkeep in _opened(app_name, names):
-            done[name] = before = upkeep.upgrade()
-            if not as_json:
-                click.echo(f"{name} {upgraded_text(before)}")
-    finally:  # at the end: the table of facts may be among them
-        for name, before in done.items():
-            record_upgrade(load_application(app_name), name, before)
-    shown = {name: revision_json(one) | {"now": one.needed} for name, one in done.items()}
+    shown: dict[str, Any] = {}
+    ops = load_application(app_name)
+    for name, upkeep in _opened(app_name, names, first=_FACTS):
+        before = recorded_upgrade(ops, name, upkeep)
+        shown[name] = revision_json(before) | {"now": before.needed}
+        if not as_json:
+            click.echo(f"{name} {upgraded_text(before)}")
     _print(shown, as_json=as_json)
 
 
@@ -133,9 +147,12 @@ def check(app_name: str | None, *, names: tuple[str, ...], as_json: bool) -> Non
         raise SystemExit(1)
 
 
-def _opened(app_name: str | None, names: tuple[str, ...]) -> Iterator[tuple[str, TablesUpkeep]]:
-    """Open the upkeep of one schema after the other."""
-    for name, open_ in load_application(app_name).table_upkeeps(names).items():
+def _opened(
+    app_name: str | None, names: tuple[str, ...], *, first: str = ""
+) -> Iterator[tuple[str, TablesUpkeep]]:
+    """Open the upkeep of one schema after the other, beginning with that of *first*."""
+    openers = load_application(app_name).table_upkeeps(names)
+    for name, open_ in sorted(openers.items(), key=lambda one: one[0] != first):
         with closing(open_()) as upkeep:
             yield name, upkeep
 
@@ -164,13 +181,16 @@ def prune(app_name: str | None, *, as_json: bool) -> None:
     """
     ops = load_application(app_name)
     removed: dict[str, int] = {}
-    with opened_stores(ops) as event_stores:
+    with (
+        opened_stores(ops) as event_stores,
+        ops.acts.recording(ActKind.BOOKS_PRUNED, "books", by=person()) as act,
+    ):
         for removal in removals(event_stores.books, event_stores.rejections, ops.settings):
             removed[removal.name] = number = _all(removal)
             if not as_json:
                 click.echo(f"removed {number:,} {removal.what}")
-    if any(removed.values()):
-        ops.acts.record(ActKind.BOOKS_PRUNED, "books", by=person(), data={"removed": removed})
+        if any(removed.values()):
+            act.done({"removed": removed})
     if as_json:
         print_json(removed)
 

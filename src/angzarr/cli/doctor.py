@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Final
 
@@ -109,21 +110,24 @@ def _examine(  # the options by their names
     target = DoctorTarget(app=load_celery(app_name), **known)
     report = examine(target, only=only, skip=skip)
     fixed = _apply_fixes(target, report, yes=yes) if fix else []
-    if done := [one["what"] for one in fixed if one["done"]]:
-        _record(target.app, done)
+    if any(one["done"] for one in fixed):
         report = examine(target, only=only, skip=skip)
     _print(report, form, fail_on, fixed)
     if report.fails(fail_on):
         sys.exit(1)
 
 
-def _record(app: Any, done: Sequence[str]) -> None:
-    """Say in the facts what was fixed; a plain Celery app has none."""
+@contextmanager
+def _recorded(app: Any, what: str) -> Iterator[Callable[[], None]]:
+    """Say in the facts that *what* is fixed, and then that it was; a plain Celery app has none."""
     from angzarr.facts.act import ActKind
     from angzarr.wiring.analysis_worker import person
 
-    if hasattr(app, "ops"):
-        app.ops.acts.record(ActKind.SETUP_FIXED, "setup", by=person(), data={"fixed": list(done)})
+    if not hasattr(app, "ops"):
+        yield lambda: None
+        return
+    with app.ops.acts.recording(ActKind.SETUP_FIXED, what, by=person()) as act:
+        yield lambda: act.done({"fixed": [what]})
 
 
 def _apply_fixes(target: Any, report: DoctorReport, *, yes: bool) -> list[dict[str, Any]]:
@@ -145,7 +149,9 @@ def _make(target: Any, fix: Fix, *, yes: bool) -> dict[str, Any]:
     if not yes and not _agrees(what):
         return {"what": fix.what, "done": False, "left": "not wanted"}
     try:
-        left = apply_fix(target, fix)
+        with _recorded(target.app, fix.what) as done:
+            left = apply_fix(target, fix)
+            done()
     except Exception as error:  # noqa: BLE001 - whatever a server's client raises, the others go on
         why = str(error) if isinstance(error, AngzarrError) else type(error).__name__
         click.echo(f"not done: {what}: {printable(why)}", err=True)

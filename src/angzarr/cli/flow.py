@@ -14,6 +14,7 @@ from rich.table import Table
 
 from angzarr.cli.application import load_application
 from angzarr.cli.terminal import JSON, YES, Moment, Span, console, moment, print_json, safe
+from angzarr.facts.act import ActKind
 from angzarr.resilience.switches import (
     REMEMBERED,
     Selector,
@@ -25,6 +26,7 @@ from angzarr.resilience.switches import (
 )
 from angzarr.runtime.text import printable
 from angzarr.wiring.analysis_worker import person
+from angzarr.wiring.operations import Operations
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -109,10 +111,13 @@ def resume(
     What was paused is handled within a minute; what was dropped is gone. By ID or --all also
     what cannot be read is removed.
     """
-    controls = load_application(app_name).switch_controls()
+    ops = load_application(app_name)
+    controls = ops.switch_controls()
     unreadable = controls.unreadable()
     wanted = _wanted(controls.switches(), unreadable, ids, said)
-    ended = controls.resume(wanted, by=person(), reason=reason)
+    what = ", ".join(wanted)
+    with ops.acts.recording(ActKind.FLOW_SWITCHED, what, by=person(), reason=reason):
+        ended = controls.resume(wanted, by=person(), reason=reason)
     gone = [id_ for id_ in unreadable if id_ in wanted]
     if as_json:
         print_json(_told(ended, gone))
@@ -141,15 +146,18 @@ def history(app_name: str | None, *, limit: int, as_json: bool) -> None:
 class _Order(NamedTuple):
     """The switch that is to be set, and where; all of it has been checked."""
 
+    ops: Operations
     controls: SwitchControls
     selector: Selector
     until: datetime | timedelta | None
 
     def put(self, action: SwitchAction, reason: str, *, as_json: bool) -> None:
         """Do it and tell of it."""
-        switch = self.controls.put(
-            self.selector, action, by=person(), reason=reason, until=self.until
-        )
+        kind, what = ActKind.FLOW_SWITCHED, str(self.selector)
+        with self.ops.acts.recording(kind, what, by=person(), reason=reason):
+            switch = self.controls.put(
+                self.selector, action, by=person(), reason=reason, until=self.until
+            )
         if as_json:
             print_json(switch_json(switch))
             return
@@ -162,7 +170,7 @@ def _order(app_name: str | None, said: dict[str, Any]) -> _Order:
     ops = load_application(app_name)
     controls = ops.switch_controls()
     _check_handler(selector, [handler.name for handler in ops.context.handlers])
-    return _Order(controls, selector, until)
+    return _Order(ops, controls, selector, until)
 
 
 def _told(switches: Sequence[Switch], unreadable: Sequence[str]) -> list[dict[str, Any]]:

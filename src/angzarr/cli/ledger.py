@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -25,7 +25,7 @@ from angzarr.analysis.replay.bulk_actions import in_status
 from angzarr.cli.application import load_application
 from angzarr.cli.database import (
     differences_of,
-    record_upgrade,
+    recorded_upgrade,
     revision_json,
     upgraded_text,
     version_text,
@@ -199,8 +199,7 @@ def version(app_name: str | None, *, as_json: bool) -> None:
 def upgrade(app_name: str | None, *, as_json: bool) -> None:
     """Bring the tables to what this release needs; workers may go on meanwhile."""
     with _opened(app_name) as upkeep:
-        before = upkeep.upgrade()
-    record_upgrade(load_application(app_name), "ledger", before)
+        before = recorded_upgrade(load_application(app_name), "ledger", upkeep)
     if as_json:
         print_json(revision_json(before) | {"now": before.needed})
     else:
@@ -233,16 +232,14 @@ def recount(app_name: str | None, *, dry_run: bool, as_json: bool) -> None:
     Workers go on meanwhile. With --dry-run the exit code is 1 if a count is wrong.
     """
     groups, wrong = 0, list[str]()
-    with _opened(app_name) as upkeep:
+    with _opened(app_name) as upkeep, ExitStack() as recorded:
+        tell = _tell_nothing if dry_run else recorded.enter_context(_recounting(app_name))
         for step in upkeep.recount(fix=not dry_run):
             groups += step.groups
             wrong += step.wrong
             if step.wrong and not as_json:
                 click.echo("\n".join(printable(name) for name in step.wrong))
-    if wrong and not dry_run:
-        told = {"groups": groups, "wrong": len(wrong), "first": wrong[:_TOLD]}
-        acts = load_application(app_name).acts
-        acts.record(ActKind.LEDGER_RECOUNTED, "ledger", by=person(), data=told)
+        tell(groups, wrong)
     if as_json:
         print_json({"groups": groups, "wrong": wrong, "mended": not dry_run})
     else:
@@ -250,6 +247,23 @@ def recount(app_name: str | None, *, dry_run: bool, as_json: bool) -> None:
         click.echo(f"{groups:,} groups, {len(wrong):,} {done}")
     if dry_run and wrong:
         raise SystemExit(1)
+
+
+@contextmanager
+def _recounting(app_name: str | None) -> Iterator[Callable[[int, Sequence[str]], None]]:
+    """Say in the facts that groups are counted anew, and which counts were wrong, if any."""
+    acts = load_application(app_name).acts
+    with acts.recording(ActKind.LEDGER_RECOUNTED, "ledger", by=person()) as act:
+
+        def tell(groups: int, wrong: Sequence[str]) -> None:
+            if wrong:
+                act.done({"groups": groups, "wrong": len(wrong), "first": wrong[:_TOLD]})
+
+        yield tell
+
+
+def _tell_nothing(_groups: int, _wrong: Sequence[str]) -> None:
+    """Leave no fact: it was a dry run."""
 
 
 @contextmanager

@@ -158,19 +158,20 @@ def gc(
         if before is not None and not yes:
             msg = "Delete bodies of which nothing knows who needs them?"
             click.confirm(msg, abort=True, err=True)
-        collector.collect()
-        others = PayloadCount() if before is None else _delete_unregistered(collector, before)
-    account = collector.account
-    told = {
-        "deleted": account.bodies,
-        "bytes": account.bytes,
-        "held_too_long": account.held_too_long,
-        "elsewhere": account.elsewhere,
-        "unregistered": others.bodies,
-        "unregistered_bytes": others.bytes,
-    }
-    if account.bodies or others.bodies:
-        ops.acts.record(ActKind.PAYLOADS_DELETED, "payloads", by=person(), data=told)
+        with ops.acts.recording(ActKind.PAYLOADS_DELETED, "payloads", by=person()) as act:
+            collector.collect()
+            others = PayloadCount() if before is None else _delete_unregistered(collector, before)
+            account = collector.account
+            told = {
+                "deleted": account.bodies,
+                "bytes": account.bytes,
+                "held_too_long": account.held_too_long,
+                "elsewhere": account.elsewhere,
+                "unregistered": others.bodies,
+                "unregistered_bytes": others.bytes,
+            }
+            if account.bodies or others.bodies:
+                act.done(told)
     if as_json:
         print_json(told)
         return

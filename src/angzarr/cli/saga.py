@@ -299,7 +299,7 @@ def compensate(app_name: str | None, case: str, *, note: str, yes: bool, as_json
 def _asking(ops: Operations, event_stores: EventStores) -> Renotifier:
     ops.known_handlers()  # they name the queue of the source
     return Renotifier(
-        log=event_stores.rejections, outbox=ops.outbox, facts=lambda: ops.facts, clock=SystemClock()
+        log=event_stores.rejections, outbox=ops.outbox, acts=ops.acts, clock=SystemClock()
     )
 
 

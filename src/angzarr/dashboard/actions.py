@@ -38,6 +38,7 @@ from angzarr.dashboard.services import (
     job_of,
 )
 from angzarr.errors import BrokerUnavailable, PayloadStoreUnavailable
+from angzarr.facts.act import ActKind
 
 
 def act_on_one(
@@ -225,7 +226,8 @@ def steer_breaker(services: Services, name: str, how: str, *, by: Caller) -> Non
     breaker_of(services, name)
     controls = services.breakers()
     steer = {"isolate": controls.isolate, "reset": controls.reset}[how]
-    steer(name, by=by.name)
+    with services.acts.recording(ActKind.BREAKER_CHANGED, name, by=by.name):
+        steer(name, by=by.name)
 
 
 #: Compensations of one request: each opens its letter and waits for the broker.

@@ -138,11 +138,11 @@ def try_alerts(services: ServicesHere, caller: CallerHere, asked: Trial) -> Resp
     except ValueError as error:
         raise Problem(422, "invalid", str(error)) from error
     check_pace(services.writes, services.clock)
-    alert, answers = try_alert(sinks, services.clock)
-    told = answers_json(answers)
-    services.acts.record(
-        ActKind.ALERT_TESTED, alert.id, by=caller.name, data={"alert": alert.id, "answers": told}
-    )
+    tested = services.acts.recording(ActKind.ALERT_TESTED, ", ".join(sinks), by=caller.name)
+    with tested as recorded:
+        alert, answers = try_alert(sinks, services.clock)
+        told = answers_json(answers)
+        recorded.done({"alert": alert.id, "answers": told})
     return answer(told)
 
 

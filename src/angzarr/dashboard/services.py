@@ -38,7 +38,7 @@ from angzarr.dead_letters.depth import QueueDepth
 from angzarr.dead_letters.letter import DeadLetter
 from angzarr.errors import AngzarrError
 from angzarr.events.event import Event
-from angzarr.facts.act import ActLog
+from angzarr.facts.act_log import ActLog
 from angzarr.resilience.breaker import BreakerControls, BreakerState
 from angzarr.sagas.log import MAX_FLOW, CaseFilter, Page, page_of
 from angzarr.sagas.story import EventStores, Hiding, Story, story_of

@@ -76,7 +76,14 @@ ACTS_WAIT: Final = Check(
     looks_at="the oldest fact of an act that waits beside the ledger",
     why="no one sees yet who did it; beyond facts.most_waiting the oldest are dropped",
 )
-CHECKS: Final = (NOBODY, SKEW, UNNAMED, NOWHERE, UNKNOWN, HISTORY, FACTS_WAIT, ACTS_WAIT)
+UNENDED: Final = Check(
+    id="acts-unended",
+    area=_FLEET,
+    severity=_WARNING,
+    looks_at="acts of the last seven days that began more than an hour ago and have no end",
+    why="their process was killed, or is still at it: they may be done, half done or not done",
+)
+CHECKS: Final = (NOBODY, SKEW, UNNAMED, NOWHERE, UNKNOWN, HISTORY, FACTS_WAIT, ACTS_WAIT, UNENDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +102,8 @@ class FleetSeen:
     facts_wait: timedelta | None = None
     #: The same of facts of acts on the ledger.
     acts_wait: timedelta | None = None
+    #: Acts that began long ago and have no end, each in words.
+    unended: Sequence[str] = ()
 
 
 def findings(seen: FleetSeen) -> Iterator[Finding]:
@@ -164,6 +173,17 @@ def _facts(seen: FleetSeen) -> Iterator[Finding]:
         if wait is not None and wait > _FACTS_LATE:
             told = f"the oldest has waited for {wait.total_seconds() / 60:.0f} min"
             yield check.found(seen.at, told, change)
+
+
+def unended(seen: FleetSeen) -> Iterator[Finding]:
+    """The acts that have no end."""
+    if seen.unended:
+        yield UNENDED.found(
+            seen.at,
+            f"{len(seen.unended)} acts have no end: {_some(seen.unended)}",
+            "see of each whether it was done, and do it again if not: angzarr fact list --subtype"
+            " act_begun; a fact that names it in resolves ends it (POST /api/v1/facts)",
+        )
 
 
 def over_history(seen: FleetSeen) -> Iterator[Finding]:

@@ -134,6 +134,7 @@ def _tables(target: DoctorTarget, schema: str) -> Iterator[TablesSeen]:
         "books": settings.books_migrate,
         "ordering": settings.ordering.migrate,
         "config": settings.configuration.migrate,
+        "facts": settings.facts.migrate,
     }
     revision = standing(target, schema)
     if revision is not None:

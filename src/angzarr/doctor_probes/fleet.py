@@ -16,6 +16,7 @@ from angzarr.doctor.fleet_rules import FleetSeen
 from angzarr.doctor_probes import DoctorTarget, databases, redis
 from angzarr.doctor_probes.databases import members
 from angzarr.errors import ConfigurationError, Unavailable
+from angzarr.facts.act_log import unended_acts
 from angzarr.facts.fact_text import fact_from_text
 from angzarr.facts.outbox import FactOutbox
 from angzarr.maintenance.schema_versions import SchemaStanding
@@ -29,11 +30,12 @@ _AT: Final = "fleet"
 
 
 def probes(target: DoctorTarget) -> Iterator[Probe]:
-    """A probe of the register of the fleet, and one of the histories of ordered handlers."""
+    """Probes of the register of the fleet, of acts, and of the histories of ordered handlers."""
     if not target.ours:
         return
 
     yield Probe(at=_AT, look=lambda: _if_there(lambda: _fleet(target)), **redis.failing(target))
+    yield Probe(at="acts", look=lambda: _if_there(lambda: _unended(target)))
     if ordered := _ordered(target):
         look = partial(_over_history, target, ordered)
         yield Probe(at="event books", look=lambda: _if_there(look))
@@ -102,6 +104,17 @@ def _waits(outbox: Callable[[], FactOutbox]) -> timedelta | None:
     except (ConfigurationError, ValueError):  # no outbox; or a line that the relay leaves out
         return None
     return datetime.now(UTC) - happened[0] if happened else None
+
+
+def _unended(target: DoctorTarget) -> Iterator[Finding]:
+    """The acts that have no end; nothing where facts are in no table, or one that differs."""
+    revision = databases.standing(target, "facts")
+    if revision is None or revision.standing is not SchemaStanding.CURRENT:
+        return
+    with closing(target.ops.open_fact_store(within=target.timeout)) as store:
+        found = unended_acts(store, datetime.now(UTC))
+    told = [f"{one.data.get('act')} of {one.data.get('subject')}" for one in found]
+    yield from fleet_rules.unended(FleetSeen(at="acts", unended=told))
 
 
 def _ordered(target: DoctorTarget) -> list[OrderedHandler]:

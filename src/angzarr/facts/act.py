@@ -6,8 +6,7 @@ the request, says once: `acting_from`.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,11 +14,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from angzarr.clock import Clock
-from angzarr.facts.fact import Fact, FactLog
-from angzarr.facts.resolution import LIFECYCLE, REOPENED
-
-_log = logging.getLogger("angzarr.facts")
+from angzarr.facts.fact import Fact
+from angzarr.facts.resolution import ACT_BEGUN, LIFECYCLE, REOPENED
 
 
 class ActKind(StrEnum):
@@ -71,6 +67,17 @@ class ActKind(StrEnum):
     SETUP_FIXED = "setup_fixed"
 
 
+class ActStage(StrEnum):
+    """How an act stands that has no transaction with the facts; the subtype of a `lifecycle` fact.
+
+    One that did what it was to do ends with the fact of its `ActKind` instead.
+    """
+
+    BEGUN = ACT_BEGUN
+    FAILED = "act_failed"
+    CHANGED_NOTHING = "act_changed_nothing"
+
+
 class ActOrigin(StrEnum):
     """Where an act comes from."""
 
@@ -106,8 +113,38 @@ def act_origin() -> ActOrigin:
     return _ORIGIN.get()
 
 
+@dataclass(slots=True)
+class BegunAct:
+    """An act that is under way. *id* is that of the fact that says so, which its end names."""
+
+    id: str
+    has_end: bool = False
+
+
+_BEGUN: ContextVar[BegunAct | None] = ContextVar("angzarr_begun_act", default=None)
+
+
+@contextmanager
+def within_act(begun: BegunAct) -> Iterator[None]:
+    """Let the facts of what is done in the block end *begun*."""
+    before = _BEGUN.set(begun)
+    try:
+        yield
+    finally:
+        _BEGUN.reset(before)
+
+
+def end_of_act() -> str | None:
+    """The id of the act under way, which the caller ends with its fact's `resolves`; None: none."""
+    begun = _BEGUN.get()
+    if begun is None:
+        return None
+    begun.has_end = True
+    return begun.id
+
+
 def act_fact(
-    kind: ActKind,
+    kind: ActKind | ActStage,
     fact_id: str,
     at: datetime,
     *,
@@ -122,42 +159,3 @@ def act_fact(
     return Fact(
         id=fact_id, type=LIFECYCLE, subtype=kind.value, at=at, data=said | dict(data), **told
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActLog:
-    """Appends the facts of acts that are not on the ledger, once they are done.
-
-    No transaction has both, so a process that is killed in between leaves no fact.
-    """
-
-    #: Is asked for its log once there is something to say.
-    facts: Callable[[], FactLog]
-    clock: Clock
-
-    def record(
-        self,
-        kind: ActKind,
-        subject: str,
-        *,
-        by: str,
-        reason: str = "",
-        data: Mapping[str, Any],
-        **told: Any,
-    ) -> None:
-        """Append that *by* did *kind* to *subject* now; raises nothing, since it is done."""
-        try:
-            at = self.clock.now()
-            fact = act_fact(
-                kind,
-                f"{kind}:{subject}:{at.isoformat()}",
-                at,
-                by=by,
-                origin=act_origin(),
-                reason=reason,
-                data=data,
-                **told,
-            )
-            self.facts().append([fact])
-        except Exception:  # noqa: BLE001 - no fact undoes what was done
-            _log.exception("fact_not_appended")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -59,6 +59,12 @@ class FactLog(Protocol):
 
         Returned are the lines (`fact_text`) of those that the claim's ending is to keep. What is
         not returned has been taken as by `append`.
+        """
+
+    def flush(self, within: timedelta, /) -> bool:
+        """Wait until all that was appended outlives this process; raises nothing.
+
+        False if that takes longer than *within*, or if some of it was dropped.
         """
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
 """Facts as JSON and as a line of text: the command line, the HTTP API and the pages say the same.
 
 Field names are those of spec F1 and do not change. An error fact says in its data whether it is
-resolved, and by which fact; a cost fact, whether its run failed, and by which error. Both are found
-when they are asked for, whatever was written with the fact.
+resolved, and by which fact; a cost fact, whether its run failed, and by which error; the fact that
+an act begins, whether it ended, and by which fact. They are found when they are asked for, whatever
+was written with the fact.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from angzarr.facts.act import ActStage
 from angzarr.facts.cost import total
 from angzarr.facts.fact import Fact
 from angzarr.facts.query import (
@@ -22,7 +24,7 @@ from angzarr.facts.query import (
     FactQuery,
     FactReader,
 )
-from angzarr.facts.resolution import COST, ERROR
+from angzarr.facts.resolution import COST, ERROR, LIFECYCLE, begins_act
 
 _NAMES: Final = (
     "tenant_id", "entity_id", "tool_id", "event_id", "trace_id", "asset_id", "config_id",
@@ -34,16 +36,24 @@ RESOLUTION: Final = "resolution_fact_id"
 #: Those by which a cost fact says whether its run failed.
 FAILED: Final = "failed"
 FAILURE: Final = "error_fact_id"
+#: Those by which the fact that an act begins says whether it ended.
+ENDED: Final = "ended"
+END: Final = "end_fact_id"
+#: What people read of an act that has no end.
+NO_END: Final = (
+    "It has no end: its process is still at it, or was killed. See whether it was done, and do it"
+    " again if not."
+)
 #: Facts whose links are asked for at once.
 _AT_ONCE: Final = 500
 
 
 def links_of(reader: FactReader, facts: Sequence[Fact]) -> Mapping[str, Fact]:
-    """By the id of a fact: what resolved an error, and the error of the run of a cost.
+    """By the id of a fact: what resolved an error, the error of a cost's run, the end of an act.
 
     Raises Unavailable.
     """
-    return {**reader.resolutions(facts), **reader.failures(facts)}
+    return {**reader.resolutions(facts), **reader.failures(facts), **reader.ends(facts)}
 
 
 def fact_json(fact: Fact, link: Fact | None = None) -> dict[str, Any]:
@@ -64,12 +74,14 @@ def fact_json(fact: Fact, link: Fact | None = None) -> dict[str, Any]:
 
 
 def shown_data(fact: Fact, link: Fact | None) -> dict[str, Any]:
-    """The data of *fact*; of an error with what became of it, of a cost with what failed."""
+    """The data of *fact*; of an error or an act with what became of it, of a cost what failed."""
     data = dict(fact.data)
     if fact.type == ERROR:
         data |= {RESOLVED: link is not None, RESOLUTION: link and link.id}
     if fact.type == COST:
         data |= {FAILED: link is not None, FAILURE: link and link.id}
+    if begins_act(fact):
+        data |= {ENDED: link is not None, END: link and link.id}
     return data
 
 
@@ -154,9 +166,20 @@ def summary_of(fact: Fact) -> str:
         told = (data.get("error_code"), data.get("error_message"))
         return ": ".join(str(one) for one in told if one not in (None, ""))
     why = str(data.get("reason") or data.get("step") or "")
+    if fact.type == LIFECYCLE and (stage := _STAGES.get(fact.subtype)):
+        of, error = f"{data.get('act')} of {data.get('subject')}", data.get("error") or "unknown"
+        why = stage.format(of=of, error=error)
     by = f"by {data['by']}" if data.get("by") else ""
     what = f"{fact.config_id} {fact.config_version or ''}" if data.get("configuration") else ""
     return ": ".join(filter(None, (" ".join(filter(None, (what, by))), why)))
+
+
+#: How an act stands, by the subtype of the fact that says so.
+_STAGES: Final[dict[str, str]] = {
+    ActStage.BEGUN: "{of} begins",
+    ActStage.FAILED: "{of} failed: {error}",
+    ActStage.CHANGED_NOTHING: "{of} changed nothing",
+}
 
 
 def _valued(by: Sequence[FactField], values: Sequence[str | None]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Final
 
 from angzarr.facts.fact import Fact, FactLog
@@ -55,6 +56,10 @@ class OutboxFactLog:
         if not self._keeps():
             return self._otherwise.carry(facts, before_ack=before_ack)
         return lines_of(facts)
+
+    def flush(self, within: timedelta, /) -> bool:
+        """Wait until the outbox has what waits for it."""
+        return self._spool.flush(within) and self._otherwise.flush(within)
 
     def close(self) -> None:
         """Put what waits for a store that was away, within two seconds or so."""

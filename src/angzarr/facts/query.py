@@ -196,6 +196,12 @@ class FactReader(Protocol):
     def failures(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
         """Of each cost fact in *facts* whose run failed: the error fact of that run, by its id."""
 
+    def ends(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
+        """Of each fact in *facts* that begins an act: the fact that ended it, by its id.
+
+        One that is missing has no end: its process is at it, or was killed.
+        """
+
     def resolved_by(self, fact_id: str, /) -> Sequence[Fact]:
         """The error facts that this fact resolved, oldest first, at most `LONGEST_PAGE`."""
 

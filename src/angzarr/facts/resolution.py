@@ -24,6 +24,9 @@ ENDED_WELL: Final = ("handled", "skipped")
 #: The subtype of a fact that opens the error that it names, and its event, again.
 REOPENED: Final = "entry_restored"
 
+#: The subtype of a fact that says that an act begins; the fact that ends it names it.
+ACT_BEGUN: Final = "act_begun"
+
 #: Outcomes, as error facts say them, of runs that failed.
 FAILED_RUNS: Final = ("retried", "dead_lettered")
 #: What tells the runs of one event and handler from each other, in the data of facts.
@@ -119,6 +122,20 @@ def resolve(
         fact = named.get(error.id) or _end(error, endings)
         if fact is not None:
             found[error.id] = fact
+    return found
+
+
+def begins_act(fact: Fact) -> bool:
+    """True if *fact* says that an act begins."""
+    return fact.type == LIFECYCLE and fact.subtype == ACT_BEGUN
+
+
+def ends_of(naming: Iterable[Fact]) -> dict[str, Fact]:
+    """The fact that ended each begun act, by the id of its beginning; *naming*: oldest first."""
+    found: dict[str, Fact] = {}
+    for one in naming:
+        if one.resolves is not None and one.id != one.resolves:
+            found.setdefault(one.resolves, one)
     return found
 
 

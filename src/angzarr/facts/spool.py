@@ -65,6 +65,9 @@ class FactSpool(Generic[_Fact]):
         self._some = threading.Event()
         self._closing = threading.Event()
         self._deadline = 0.0
+        #: How many were appended, and how many of these are written or dropped; who waits for it.
+        self._appended = self._settled = 0
+        self._progress = threading.Condition(self._lock)
         self._seldom = LogThrottle()
         self._seldom_full = LogThrottle()
         self.dropped = 0
@@ -79,6 +82,7 @@ class FactSpool(Generic[_Fact]):
         try:
             with self._lock:
                 self._waiting.extend(facts)
+                self._appended += len(facts)
                 full = self._drop_oldest()
                 self._have_a_writer()
             self._some.set()
@@ -87,6 +91,13 @@ class FactSpool(Generic[_Fact]):
                            " place that they go to away?", self._most, self.dropped)  # fmt: skip
         except Exception:  # noqa: BLE001 - a fact must not fail its delivery
             _log.exception("facts_not_spooled")
+
+    def flush(self, within: timedelta) -> bool:
+        """Wait until what was appended is written; False: it takes longer, or some was dropped."""
+        with self._lock:
+            last, dropped = self._appended, self.dropped
+            done = self._progress.wait_for(lambda: self._settled >= last, within.total_seconds())
+            return done and self.dropped == dropped
 
     def close(self, within: timedelta = CLOSE_WITHIN) -> None:
         """Write what waits, giving up after *within*; facts appended later are still written."""
@@ -105,7 +116,13 @@ class FactSpool(Generic[_Fact]):
         for _ in range(over):
             self._waiting.popleft()
         self.dropped += max(over, 0)
+        self._settle(max(over, 0))
         return over > 0
+
+    def _settle(self, count: int) -> None:
+        """Note, under the lock, that so many wait no more."""
+        self._settled += count
+        self._progress.notify_all()
 
     def _have_a_writer(self) -> None:
         if self._writer is None:
@@ -156,6 +173,8 @@ class FactSpool(Generic[_Fact]):
             if self._seldom.now():
                 _log.warning("facts_delayed: cannot write them, trying again: %s", error)
             return False
+        with self._lock:
+            self._settle(len(batch))
         return True
 
     def _pause(self, seconds: float) -> None:
@@ -169,6 +188,7 @@ class FactSpool(Generic[_Fact]):
             lost = len(batch) + len(self._waiting)
             self._waiting.clear()
             self.dropped += lost
+            self._settle(lost)
         _log.error("facts_lost: %d could not be written before the process ended", lost)
 
 

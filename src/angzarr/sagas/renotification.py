@@ -8,15 +8,15 @@ rejection's own id: however often it is notified, it compensates once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from angzarr.clock import Clock
 from angzarr.errors import AngzarrError, DecodeError
-from angzarr.facts.act import act_origin
-from angzarr.facts.fact import Fact, FactLog
+from angzarr.facts.act import ActKind, act_origin, end_of_act
+from angzarr.facts.act_log import ActLog
+from angzarr.facts.fact import Fact
 from angzarr.sagas.log import AskedAgain, Case, RejectionLog, RejectionStatus
 from angzarr.sagas.outbox import Outbox
 from angzarr.sagas.rejection import Rejection, read_rejection
@@ -41,8 +41,7 @@ class Renotifier:
 
     log: RejectionLog
     outbox: Outbox
-    #: Is asked for its log once there is something to say.
-    facts: Callable[[], FactLog]
+    acts: ActLog
     clock: Clock
 
     def check(self, case: Case) -> Rejection:
@@ -65,18 +64,20 @@ class Renotifier:
         Raises NotAsked; and StoreUnavailable, BrokerUnavailable: then it may be done again.
         """
         self.check(case)
-        asked = AskedAgain(by=by, at=self.clock.now(), note=note)
-        counted = self.log.ask_again(case.id, asked)
-        if counted is None:
-            msg = f"{case.id} was removed meanwhile"
-            raise NotAsked(msg)
-        self.outbox.tell(self.check(counted), counted.asked_again)
-        self._say(counted)
+        kind = ActKind.COMPENSATION_ASKED_AGAIN
+        with self.acts.recording(kind, case.id, by=by, reason=note, tool_id=case.saga):
+            asked = AskedAgain(by=by, at=self.clock.now(), note=note)
+            counted = self.log.ask_again(case.id, asked)
+            if counted is None:
+                msg = f"{case.id} was removed meanwhile"
+                raise NotAsked(msg)
+            self.outbox.tell(self.check(counted), counted.asked_again)
+            self._say(counted)
         return counted
 
     def _say(self, case: Case) -> None:
         try:
-            self.facts().append([asked_fact(case)])
+            self.acts.facts().append([asked_fact(case)])
         except Exception:  # noqa: BLE001 - it is done, and stands in the log of cases
             _log.exception("fact_not_appended")
 
@@ -93,6 +94,7 @@ def asked_fact(case: Case) -> Fact:
         type="lifecycle",
         subtype="compensation_asked_again",
         at=case.changed_at,
+        resolves=end_of_act(),
         entity_id=case.source.root,
         tool_id=case.saga,
         data={

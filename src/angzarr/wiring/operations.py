@@ -19,7 +19,7 @@ from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.delivery.handlers import Handler, Handlers
 from angzarr.errors import ConfigurationError
 from angzarr.events.publication import Publisher
-from angzarr.facts.act import ActLog
+from angzarr.facts.act_log import ActLog
 from angzarr.facts.fact import FactLog
 from angzarr.facts.outbox import FactOutbox
 from angzarr.facts.query import FactStore

@@ -121,9 +121,10 @@ def reset_projection(ops: Operations, name: str, *, by: str = "") -> int:
     Read model, checkpoint and lanes are cleared in one transaction; parked events stay. Raises
     ConfigurationError for a projection that cannot empty its read model, and StoreUnavailable.
     """
-    lanes: int = ops.ordering.lanes.reset(name, _emptying(ops, name))
-    _log.warning("projection_reset: %s begins anew, of %d lanes, by %s", name, lanes, by or "?")
-    ops.acts.record(ActKind.PROJECTION_RESET, name, by=by, data={"lanes": lanes}, tool_id=name)
+    with ops.acts.recording(ActKind.PROJECTION_RESET, name, by=by, tool_id=name) as act:
+        lanes: int = ops.ordering.lanes.reset(name, _emptying(ops, name))
+        _log.warning("projection_reset: %s begins anew, of %d lanes, by %s", name, lanes, by or "?")
+        act.done({"lanes": lanes})
     return lanes
 
 

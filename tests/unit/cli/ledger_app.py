@@ -31,7 +31,7 @@ from angzarr.dead_letters.bounds import LETTER
 from angzarr.dead_letters.protection import Clearance, Protection
 from angzarr.dead_letters.sealed_letters import SealedLetters
 from angzarr.errors import BrokerUnavailable, ConfigurationError
-from angzarr.facts.act import ActLog
+from angzarr.facts.act_log import ActLog
 from angzarr.facts.outbox import SeveralSinks
 from angzarr.facts.relay import FactRelay, SoleDuty
 from angzarr.runtime.processes import PeriodicThread

@@ -10,9 +10,11 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from angzarr.adapters.memory.breaker import InProcessBreakers
+from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.cli import breaker as command
 from angzarr.cli.main import main
 from angzarr.errors import StoreUnavailable
+from angzarr.facts.act_log import ActLog
 from angzarr.resilience.breaker import BreakerSettings, Permit, Phase
 from apps import apps, module_with
 from hand_clock import HandClock
@@ -30,6 +32,7 @@ class FakeApp:
 
     def __init__(self) -> None:
         self.clock = HandClock()
+        self.acts = ActLog(facts=MemoryFactLog, clock=self.clock)
         touchy = BreakerSettings(min_calls=2, failures_in_a_row=2)
         self.breakers = InProcessBreakers({"crm": touchy}, default=touchy, clock=self.clock)
 

@@ -18,7 +18,7 @@ from angzarr.adapters.sql.facts.pruner import FactPruner
 from angzarr.adapters.sql.facts.reader import SqlFactReader
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, StoreUnavailable
-from angzarr.facts.act import ActLog
+from angzarr.facts.act_log import ActLog
 from apps import module_with
 
 EVIL = "evil\x1b[2J[red]x[/red]\u202e\x07"

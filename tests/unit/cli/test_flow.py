@@ -10,9 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from angzarr import Angzarr
+from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.adapters.memory.switches import InProcessSwitches
 from angzarr.cli.main import main
+from angzarr.clock import SystemClock
 from angzarr.errors import StoreUnavailable
+from angzarr.facts.act_log import ActLog
 from angzarr.resilience.switches import Selector, Switch, SwitchAction, SwitchChange, SwitchSet
 from apps import module_with
 
@@ -26,6 +29,7 @@ class FakeApp:
         names = ("celery.ping", "shop.sync", "shop.bill", "mail.send")
         self.handlers = [types.SimpleNamespace(name=name) for name in names]
         self.switches = InProcessSwitches()
+        self.acts = ActLog(facts=MemoryFactLog, clock=SystemClock())
 
     def switch_controls(self):
         return self.switches

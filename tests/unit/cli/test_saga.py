@@ -20,11 +20,13 @@ from angzarr.adapters.memory.facts import MemoryFactLog
 from angzarr.aggregates.book import Address, Decision, Write
 from angzarr.cli.main import main
 from angzarr.cli.saga import case_ids
+from angzarr.clock import SystemClock
 from angzarr.dead_letters.masking import compiled
 from angzarr.dead_letters.protection import Protection
 from angzarr.dead_letters.redaction import Redaction
 from angzarr.errors import BrokerUnavailable
 from angzarr.events.event import Event
+from angzarr.facts.act_log import ActLog
 from angzarr.sagas.log import SETTLED, RejectionStatus, case_of
 from angzarr.sagas.rejection_answers import CompensationStep
 from angzarr.wiring.event_store import EventDatabase
@@ -56,6 +58,7 @@ class FakeApp:
     def __init__(self) -> None:
         self.books, self.log = MemoryEventBooks(), MemoryRejectionLog()
         self.outbox, self.facts, self.protect = FakeOutbox(self), MemoryFactLog(), Protection()
+        self.acts = ActLog(facts=lambda: self.facts, clock=SystemClock())
         self.loaded = False
         compensation = types.SimpleNamespace(fallback_domain="angzarr.saga-failures")
         self.settings = types.SimpleNamespace(saga_compensation=compensation)
@@ -343,7 +346,8 @@ def test_who_says_yes_has_the_source_asked_again(app, run, status):
     now = app.now(case)
     assert (now.status, now.asked_again, now.note) == (RejectionStatus.TOLD, 1, "mended")
     assert now.asked_by
-    (fact,) = app.facts.read()
+    begun, fact = app.facts.read()
+    assert (begun.subtype, fact.resolves) == ("act_begun", begun.id)
     assert (fact.data["by"], fact.data["case"]) == (now.asked_by, case.id)
 
 

@@ -15,7 +15,8 @@ from angzarr.analysis.ledger.operator_actions import Verb
 from angzarr.analysis.replay.job import JobPlan, Selection
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.site import ROUTERS
-from angzarr.facts.act import ActKind, ActLog, ActOrigin, acting_from
+from angzarr.facts.act import ActKind, ActOrigin, acting_from
+from angzarr.facts.act_log import ActLog
 from angzarr.facts.resolution import letter_fact_id
 from angzarr.settings.dashboard import Role
 from contracts.fact_reader import an_error

@@ -375,3 +375,33 @@ def test_many_facts_are_listed_a_thousand_at_a_time(world, client):
     page = client.get(ALL, params={"limit": 1000}).json()
     assert len(page["facts"]) == 1000
     assert client.get(ALL, params={"limit": 1001}).status_code == 422
+
+
+# -- acts that have no end -------------------------------------------------------------------------
+
+
+def test_a_page_says_in_words_that_an_act_has_no_end(world, client, person):
+    data = {"by": "ann", "act": "configuration_put", "subject": EVIL}
+    add(
+        world,
+        a_fact("b1", subtype="act_begun", data=data),
+        a_fact("b2", subtype="act_begun", data=data),
+        a_fact("failed", subtype="act_failed", data=data | {"error": "no disk"}, resolves="b2"),
+    )
+    listed = person.get("/facts").text
+    assert "no end" in listed
+    assert "by ann: configuration_put of &lt;script&gt;" in listed
+    assert "failed: no disk" in listed
+    assert "its process is still at it, or was killed" in person.get("/facts/b1").text
+    assert 'Ended by <a href="/facts/failed">' in person.get("/facts/b2").text
+    told = client.get(f"{ALL}/b1").json()["data"]
+    assert (told["ended"], told["end_fact_id"]) == (False, None)
+    told = client.get(f"{ALL}/b2").json()["data"]
+    assert (told["ended"], told["end_fact_id"]) == (True, "failed")
+
+
+def test_a_person_ends_an_act_by_a_fact_that_names_its_beginning(world, operator, client):
+    add(world, a_fact("b1", subtype="act_begun", data={"act": "a", "subject": "b"}))
+    seen = {"id": "seen", "type": "lifecycle", "subtype": "act_checked", "resolves": "b1"}
+    assert operator.post(ALL, json=seen).status_code == 201
+    assert client.get(f"{ALL}/b1").json()["data"]["end_fact_id"] == "seen"

@@ -353,6 +353,11 @@ BAD = [
     ("acts-waiting", fleet(acts_wait=timedelta(minutes=3)), WARNING),
     ("facts-waiting", fleet(facts_wait=timedelta(minutes=3), members=[])[:1], WARNING),
     (
+        "acts-unended",
+        list(fleet_rules.unended(replace(FLEET, unended=["configuration_put of pricing"]))),
+        WARNING,
+    ),
+    (
         "ordered-over-history",
         list(fleet_rules.over_history(replace(FLEET, over_history={"stock": 9}))),
         WARNING,
@@ -417,6 +422,7 @@ def test_nothing_is_found_where_nothing_applies():
     assert sqs(ours=False, moving="moved to x") == []
     assert queue(kind=None, consumers=None) == []
     assert list(fleet_rules.over_history(FLEET)) == []
+    assert list(fleet_rules.unended(FLEET)) == []
     assert fleet(facts_wait=timedelta(minutes=2)) == fleet()
     assert fleet(acts_wait=timedelta(minutes=2)) == fleet()
 

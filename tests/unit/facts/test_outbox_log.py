@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from angzarr.adapters.memory.facts import FanOutFactLog, MemoryFactLog, MemoryFactOutbox
 from angzarr.errors import StoreUnavailable
@@ -100,3 +100,22 @@ def test_several_logs_share_one_ending():
     log = FanOutFactLog([log_over(MemoryFactOutbox()), near])
     assert log.carry([a_fact()]) == (fact_text(a_fact()),)
     assert near.read() == [a_fact()]
+
+
+def test_a_flush_tells_whether_the_outbox_has_all_of_them():
+    outbox = Shaky()
+    log = log_over(outbox)
+    log.append([a_fact("a")])
+    assert log.flush(timedelta(0))
+    outbox.away = True
+    log.append([a_fact("b")])
+    assert not log.flush(timedelta(milliseconds=10))
+
+
+def test_several_logs_are_flushed_whatever_one_of_them_does():
+    class Broken(MemoryFactLog):
+        def flush(self, within, /):
+            raise OSError("the disk is full")
+
+    assert FanOutFactLog([MemoryFactLog(), MemoryFactLog()]).flush(timedelta(0))
+    assert not FanOutFactLog([Broken(), MemoryFactLog()]).flush(timedelta(0))

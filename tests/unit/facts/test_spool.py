@@ -111,3 +111,37 @@ def test_seldom_says_yes_once_in_a_while():
     seldom = LogThrottle(0.05)
     assert [seldom.now(), seldom.now()] == [True, False]
     wait_until(seldom.now)
+
+
+def test_a_flush_waits_until_all_that_came_before_it_is_written(sink):
+    spool = FactSpool(sink, batch=10)
+    facts = facts_of("a", 25)
+    spool.append(facts)
+    assert spool.flush(timedelta(seconds=60))
+    assert sink.written == facts
+    assert spool.flush(timedelta(0)), "there is nothing to wait for"
+
+
+def test_a_flush_waits_no_longer_than_it_may(sink):
+    sink.open.clear()
+    spool = FactSpool(sink)
+    spool.append(facts_of("a", 1))
+    assert not spool.flush(timedelta(milliseconds=10))
+    sink.open.set()
+    assert spool.flush(timedelta(seconds=60))
+
+
+def test_a_flush_tells_that_some_gave_way(sink):
+    sink.open.clear()
+    spool = FactSpool(sink, most=5, batch=5)
+    spool.append(facts_of("a", 5))
+    wait_until(lambda: sink.tries == 1)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(spool.flush(timedelta(seconds=60))))
+    spool.append(facts_of("b", 5))
+    thread.start()
+    wait_until(lambda: len(spool._progress._waiters) == 1)
+    spool.append(facts_of("c", 5))
+    sink.open.set()
+    thread.join()
+    assert found == [False]

@@ -19,6 +19,7 @@ from angzarr.aggregates.command import id_after
 from angzarr.aggregates.decorators import applies, rejected
 from angzarr.errors import BrokerUnavailable, CompensationFailed
 from angzarr.events.event import Event
+from angzarr.facts.act_log import ActLog
 from angzarr.sagas.compensating import Compensating, CompensationTurn
 from angzarr.sagas.log import MAX_TEXT, SETTLED, RejectionStatus, case_of
 from angzarr.sagas.rejection import Rejection, from_event, to_event
@@ -103,7 +104,7 @@ class World:
         self.books, self.log = MemoryEventBooks(), MemoryRejectionLog()
         self.rejection = replace(a_rejection(sequence=0), rejected_at=self.clock.now())
         self.asking = Renotifier(
-            log=self.log, outbox=self.sent, facts=lambda: self.facts, clock=self.clock
+            log=self.log, outbox=self.sent, acts=self.acts_to(self.facts), clock=self.clock
         )
         self.compensating = Compensating(
             books=self.books, log=self.log, outbox=self.sent, meters=Meters(), clock=self.clock,
@@ -113,6 +114,9 @@ class World:
         reserved = Event(id="because", type="Reserved", data={"amount": 5})
         self.books.write(Write(address=PLAYER, decision=Decision(cause="c", events=(reserved,))))
         self.log.note(case_of(self.rejection, self.clock.now()))
+
+    def acts_to(self, facts):
+        return ActLog(facts=lambda: facts, clock=self.clock)
 
     def answers(self, answer: object, told: Event | None = None) -> None:
         """Deliver what the source was told, which answers so."""
@@ -254,19 +258,22 @@ def test_a_case_that_is_gone_is_said_to_be(world):
 def test_who_asked_is_a_fact_each_time(world):
     world.answers(LookupError("no rate"))
     world.ask(note="mended")
+    world.clock.sleep(timedelta(seconds=1))
     world.ask()
-    first, second = world.facts.read()
+    begun, first, _, second = world.facts.read()
+    assert (begun.subtype, first.resolves) == ("act_begun", begun.id)
     assert (first.subtype, first.entity_id) == ("compensation_asked_again", "p-1")
     assert (first.data["by"], first.data["reason"]) == ("kim@desk", "mended")
     assert (second.data["asked_again"], second.data["reason"]) == (2, None)
 
 
 def test_a_fact_that_cannot_be_written_stops_nobody(world, caplog):
-    def broken():
-        raise OSError("disk full")
+    class Broken(MemoryFactLog):
+        def append(self, _facts, /, *, before_ack=False):
+            raise OSError("disk full")
 
     world.answers(LookupError("no rate"))
-    asking = replace(world.asking, facts=broken)
+    asking = replace(world.asking, acts=world.acts_to(Broken()))
     assert asking.ask(world.case, by="kim@desk").asked_again == 1
     assert "fact_not_appended" in caplog.text
 

@@ -31,8 +31,10 @@ from angzarr.facts.query import (
 from angzarr.facts.resolution import (
     ERROR,
     WorkEnding,
+    begins_act,
     cause_of,
     endings_of,
+    ends_of,
     failures_of,
     is_run,
     resolve,
@@ -95,6 +97,12 @@ class MemoryFactReader:
     def failures(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
         """Of each cost fact whose run failed: its error fact."""
         return failures_of(facts, [one for one in self._log.read() if one.type == ERROR])
+
+    def ends(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
+        """Of each fact that begins an act: the fact that ended it."""
+        begun = {one.id for one in facts if begins_act(one)}
+        naming = (one for one in self._oldest_first() if one.type != ERROR)
+        return ends_of(one for one in naming if one.resolves in begun)
 
     def resolved_by(self, fact_id: str, /) -> Sequence[Fact]:
         """The error facts that this fact resolved."""

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import islice, starmap
 from typing import Final
 
@@ -40,6 +41,10 @@ class MemoryFactLog:
         """Keep them here."""
         self.append(facts, before_ack=before_ack)
         return ()
+
+    def flush(self, within: timedelta, /) -> bool:  # noqa: ARG002 - kept at once
+        """Do nothing: all is kept, for as long as anything here is."""
+        return True
 
     def close(self) -> None:
         """Do nothing: nothing is held back."""
@@ -122,6 +127,15 @@ class FanOutFactLog:
             with _guarded():
                 carried.extend(sink.carry(facts, before_ack=before_ack))
         return tuple(carried)
+
+    def flush(self, within: timedelta, /) -> bool:
+        """Wait for every log."""
+        kept = []
+        for sink in self._sinks:
+            kept.append(False)
+            with _guarded():
+                kept[-1] = sink.flush(within)
+        return all(kept)
 
     def close(self) -> None:
         """Close every log."""

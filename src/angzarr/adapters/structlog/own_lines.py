@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +144,11 @@ class StructlogFactLog:
             else:
                 for fact in facts:
                     self._write([fact])
+
+    def flush(self, within: timedelta, /) -> bool:  # noqa: ARG002 - a line is written at once
+        """Write what waits for an acknowledgement."""
+        GROUP_COMMIT.write()
+        return True
 
     def close(self) -> None:
         """Write what waits for an acknowledgement."""

@@ -77,9 +77,9 @@ def test(app_name: str | None, name: str | None, *, as_json: bool) -> None:
         sinks = chosen(ops.open_webhooks(), name)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    alert, answers = try_alert(sinks, SystemClock())
-    told = {"alert": alert.id, "answers": answers_json(answers)}
-    ops.acts.record(ActKind.ALERT_TESTED, alert.id, by=person(), data=told)
+    with ops.acts.recording(ActKind.ALERT_TESTED, ", ".join(sinks), by=person()) as act:
+        alert, answers = try_alert(sinks, SystemClock())
+        act.done({"alert": alert.id, "answers": answers_json(answers)})
     if as_json:
         print_json(answers_json(answers))
     else:

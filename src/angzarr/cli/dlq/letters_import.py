@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 import click
 
-from angzarr.cli.dlq.letter_acts import record_letters
+from angzarr.cli.dlq.letter_acts import recording_letters
 from angzarr.cli.dlq.letters_file import (
     NAMES,
     FilePosition,
@@ -61,7 +61,8 @@ def import_(app_name: str | None, /, *, file: str, target: str, as_json: bool) -
     with _stream(file) as (stream, path), opened_queue(target, place, app_name) as queue:
         position = FilePosition(path, place.shown)
         stream.seek(position.at) if position.at else None
-        with stopped_by_signal() as stop:
+        recording = recording_letters(app_name, ActKind.LETTERS_IMPORTED, place.shown)
+        with stopped_by_signal() as stop, recording as record:
             try:
                 with progress("importing", None, bar=not as_json) as tell:
                     for batch in _batches(lines(stream, number=position.number, at=position.at)):
@@ -75,11 +76,10 @@ def import_(app_name: str | None, /, *, file: str, target: str, as_json: bool) -
                         if not done.refused:
                             position.finish()
             finally:
-                told = {"from": file, "to": place.shown, "carried": done.put}
-                record_letters(app_name, ActKind.LETTERS_IMPORTED, place.shown, told)
+                record({"from": file, "to": place.shown, "carried": done.put})
                 _tell(done, stopped=stop.is_set(), as_json=as_json)
-            if done.refused or done.unread or stop.is_set():
-                raise SystemExit(1)
+        if done.refused or done.unread or stop.is_set():
+            raise SystemExit(1)
 
 
 @contextmanager

@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from angzarr.cli.dlq.letter_acts import record_letters
+from angzarr.cli.dlq.letter_acts import recording_letters
 from angzarr.cli.dlq.letters_file import (
     APP,
     NAMES,
@@ -130,6 +130,8 @@ def _at_least(total: int | None, taken: int) -> int | None:
     return None if total is None else max(total, taken)
 
 
+#: Takes the account of a move, to say in the facts how it ended.
+TellMoved: TypeAlias = Callable[[MoveAccount], None]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)(?:/s)?")
@@ -207,13 +209,13 @@ def move(
     course = MoveCourse(domains=chosen, limit=limit, rate=rate, take_away=not dry_run)
     run = partial(_run, course=course, as_json=as_json)
     moved = {"from": places[0].shown, "to": places[1].shown}
-    record = partial(_record, app_name, ActKind.LETTERS_MOVED, moved)
+    recording = _recording(app_name, ActKind.LETTERS_MOVED, moved)
     with opened_queue(source, places[0], app_name, group=group) as queue:
         if dry_run:
             run(queue, _look, doing="looking at", done="would move")
             return
         with opened_queue(target, places[1], app_name) as into:
-            run(queue, carry_into(into), doing="moving", done="moved", record=record)
+            run(queue, carry_into(into), doing="moving", done="moved", recording=recording)
 
 
 @click.command()
@@ -254,9 +256,9 @@ def export(
             run(queue, partial(carry_to, standard_output()), err=True)
             return
         drained = {"from": place.shown, "to": target}
-        record = partial(_record, app_name, ActKind.LETTERS_DRAINED, drained) if drain else None
+        recording = _recording(app_name if drain else None, ActKind.LETTERS_DRAINED, drained)
         with LetterFile(Path(target), append=append) as file:
-            run(queue, file.carry, record=record)
+            run(queue, file.carry, recording=recording)
 
 
 def _run(
@@ -268,17 +270,18 @@ def _run(
     done: str,
     as_json: bool,
     err: bool = False,
-    record: Callable[[MoveAccount], None] | None = None,
+    recording: AbstractContextManager[TellMoved] | None = None,
 ) -> None:
     """Carry letters, showing how it goes, and tell at the end; exits with 1 unless all went.
 
-    *record* is told how it ended, also where that was half-way.
+    *recording* lends what is told how it ended, also where that was half-way.
     """
     total = waiting(source, course.domains)
     if total is not None and course.limit is not None:
         total = min(total, course.limit)
     with stopped_by_signal() as stop:
-        with progress(doing, total, bar=not as_json) as tell:
+        lent = recording or nullcontext(_tell_nothing)
+        with lent as record, progress(doing, total, bar=not as_json) as tell:
             transfer = Transfer(
                 source,
                 carry,
@@ -294,19 +297,28 @@ def _run(
                 print_account(account, done=done, stopped=True, as_json=as_json, err=err)
                 raise
             finally:
-                if record is not None:
-                    record(account)
+                record(account)
         print_account(account, done=done, stopped=stop.is_set(), as_json=as_json, err=err)
         if account.kept or account.remaining or stop.is_set():
             raise SystemExit(1)
 
 
-def _record(
-    app_name: str | None, kind: ActKind, where: Mapping[str, str], account: MoveAccount
-) -> None:
-    told = account_json(account, stopped=False)
-    del told["kept"], told["stopped"]
-    record_letters(app_name, kind, where["from"], {**where, **told, "kept": len(account.kept)})
+@contextmanager
+def _recording(
+    app_name: str | None, kind: ActKind, where: Mapping[str, str]
+) -> Iterator[TellMoved]:
+    with recording_letters(app_name, kind, where["from"]) as carried:
+
+        def tell(account: MoveAccount) -> None:
+            told = account_json(account, stopped=False)
+            del told["kept"], told["stopped"]
+            carried({**where, **told, "kept": len(account.kept)})
+
+        yield tell
+
+
+def _tell_nothing(_account: MoveAccount) -> None:
+    """Leave no fact: letters were only looked at, or copied."""
 
 
 def _look(receipts: Sequence[Any]) -> list[str | None]:

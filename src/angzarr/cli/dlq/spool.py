@@ -16,7 +16,7 @@ import click
 from rich.table import Table
 
 from angzarr.cli.application import load_application
-from angzarr.cli.dlq.letter_acts import record_letters
+from angzarr.cli.dlq.letter_acts import recording_letters
 from angzarr.cli.terminal import JSON, console, print_json, safe
 from angzarr.dead_letters.codec import JSON_CONTENT_TYPE, encode, read_receipt
 from angzarr.dead_letters.letter import DeadLetter
@@ -108,22 +108,21 @@ def forward(app_name: str | None, path: Path | None, *, refused: bool, as_json: 
     ops = load_application(app_name)
     ops.check_analysis()
     forwarder = ops.open_forwarder(path)
-    try:
-        if refused:
-            _folder(app_name, path).bring_back(Aside.REFUSED)
-        done: Counter[str] = Counter()
-        why = ""
-        while not (batch := forwarder.batch()).empty:
-            done.update(
-                forwarded=batch.forwarded, kept=batch.kept,
-                refused=batch.refused, damaged=batch.damaged,
-            )  # fmt: skip
-            why = batch.why or why
-    finally:
-        forwarder.leave()
-    if moved := sum(done.values()):
-        told = {**done, "carried": moved, "with_refused": refused}
-        record_letters(app_name, ActKind.LETTERS_FORWARDED, "spool", told)
+    done: Counter[str] = Counter()
+    why = ""
+    with recording_letters(app_name, ActKind.LETTERS_FORWARDED, "spool") as tell:
+        try:
+            if refused:
+                _folder(app_name, path).bring_back(Aside.REFUSED)
+            while not (batch := forwarder.batch()).empty:
+                done.update(
+                    forwarded=batch.forwarded, kept=batch.kept,
+                    refused=batch.refused, damaged=batch.damaged,
+                )  # fmt: skip
+                why = batch.why or why
+        finally:
+            forwarder.leave()
+            tell({**done, "carried": done.total(), "with_refused": refused})
     if batch.busy:
         why = "another process is forwarding from this spool"
     _tell(done, why, as_json=as_json)

@@ -56,9 +56,11 @@ def prune(
         if not yes:
             click.confirm(f"Delete {count:,} facts before {moment(before)}?", abort=True, err=True)
         export = doors.enter_context(_exported(reader, target)) if target else _nowhere
-        told = {"before": before, "facts": count, "export": target and str(target)}
-        ops.acts.record(ActKind.FACTS_PRUNED, "facts", by=person(), data=told)
-        deleted = pruner.prune(before, export)
+        what = f"facts before {before.isoformat()}, exported to {target or 'nowhere'}"
+        with ops.acts.recording(ActKind.FACTS_PRUNED, what, by=person()) as act:
+            deleted = pruner.prune(before, export)
+            where = target and str(target)
+            act.done({"before": before, "facts": deleted, "export": where})
     click.echo(f"deleted {deleted:,} facts" + (f"; {target} has them" if target else ""))
 
 

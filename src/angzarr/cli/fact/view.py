@@ -11,9 +11,9 @@ from rich.text import Text
 from angzarr.analysis.ledger.export import json_text
 from angzarr.cli.terminal import console, moment, pairs, safe
 from angzarr.facts.fact import Fact
-from angzarr.facts.fact_json import RESOLUTION, FactDetail, summary_of
+from angzarr.facts.fact_json import END, ENDED, NO_END, RESOLUTION, FactDetail, summary_of
 from angzarr.facts.query import FactCount, FactField, FactPage
-from angzarr.facts.resolution import ERROR
+from angzarr.facts.resolution import ERROR, begins_act
 from angzarr.runtime.text import printable
 
 #: Characters of a message that a table or a line repeats.
@@ -50,6 +50,8 @@ def print_detail(detail: FactDetail) -> None:
     known = {name: value for name, value in told.items() if not isinstance(value, dict | list)}
     known |= {"timestamp": moment(fact.at), "earlier_runs": None}
     out.print(pairs(known | _resolution(told)))
+    if begins_act(fact) and not told["data"][ENDED]:
+        out.print(Text(NO_END, style="yellow"))
     out.print(Text("data", style="bold"))
     out.print(safe(json_text(told["data"], indent=2, is_ascii=False)))
     if runs:
@@ -104,15 +106,19 @@ def _cells(fact: Fact, links: Mapping[str, Fact]) -> dict[str, Text]:
 
 
 def _resolved(fact: Fact, links: Mapping[str, Fact]) -> str:
+    """What resolved an error, or ended an act."""
+    by = links.get(fact.id)
+    if begins_act(fact):
+        return "no end" if by is None else kind_of(by)
     if fact.type != ERROR:
         return ""
-    by = links.get(fact.id)
     return "no" if by is None else kind_of(by)
 
 
 def _resolution(told: Mapping[str, Any]) -> dict[str, object]:
     return {
         "resolved by": told["data"].get(RESOLUTION),
+        "ended by": told["data"].get(END),
         "resolved": ", ".join(told["resolved_facts"]),
     }
 

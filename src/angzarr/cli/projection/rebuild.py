@@ -220,22 +220,43 @@ def rebuild(
         raise click.UsageError("--verify goes with neither --abandon nor --in-place")
     ops = load_application(app_name)
     with open_site(ops, name, in_place=in_place) as site:
-        record = partial(_record, ops, site.plan)
         if abandon:
-            _abandon(site, name, record, yes=yes)
+            _abandon(ops, site, name, yes=yes)
             return
         if not (yes or verify):
             click.confirm(_question(name, in_place=in_place), abort=True, err=True)
-        if not verify:
-            record(ActKind.PROJECTION_REBUILD_STARTED, in_place=in_place, **options)
-        with stopped_by_signal() as stop, bar(quiet=as_json) as tell:
-            ending = _run(site, stop, tell, verify=verify, options=options)
-        if not verify:
-            record(_ENDED[type(ending)], in_place=in_place, **ending_json(ending))
+        run = partial(_run, site, verify=verify, options=options, as_json=as_json)
+        ending = run() if verify else _recorded(ops, site.plan, run, in_place=in_place, **options)
     _finish(ending, name, as_json=as_json)
 
 
-def _run(
+def _recorded(
+    ops: Operations, plan: Plan, run: Callable[[], Ending], *, in_place: bool, **options: Any
+) -> Ending:
+    """Rebuild, and say in the facts that it begins, by which options, and how it ended."""
+    named, handler = {"projection": plan.projection, "in_place": in_place}, plan.handler
+    recording = ops.acts.recording(
+        ActKind.PROJECTION_REBUILT, handler, by=person(), tool_id=handler
+    )
+    with recording as act:
+        ops.acts.record(
+            ActKind.PROJECTION_REBUILD_STARTED,
+            handler,
+            by=person(),
+            data=named | options,
+            tool_id=handler,
+        )
+        ending = run()
+        act.done(named | ending_json(ending), kind=_ENDED[type(ending)])
+    return ending
+
+
+def _run(site: Site, *, verify: bool, options: dict[str, Any], as_json: bool) -> Ending:
+    with stopped_by_signal() as stop, bar(quiet=as_json) as tell:
+        return _rebuild(site, stop, tell, verify=verify, options=options)
+
+
+def _rebuild(
     site: Site,
     stop: threading.Event,
     tell: Callable[..., object],
@@ -256,17 +277,11 @@ def _run(
     return run.verify() if verify else run.run()
 
 
-#: How a rebuild that changes something ended; one that fails leaves only its start.
+#: How a rebuild that changes something ended.
 _ENDED: Final[dict[type, ActKind]] = {
     SwitchedOver: ActKind.PROJECTION_REBUILT,
     RebuildStopped: ActKind.PROJECTION_REBUILD_STOPPED,
 }
-
-
-def _record(ops: Operations, plan: Plan, kind: ActKind, **data: Any) -> None:
-    """Say in the facts what was done to the read model, and by whom."""
-    named = {"projection": plan.projection} | data
-    ops.acts.record(kind, plan.handler, by=person(), data=named, tool_id=plan.handler)
 
 
 def _finish(ending: Ending, name: str, *, as_json: bool) -> None:
@@ -278,13 +293,16 @@ def _finish(ending: Ending, name: str, *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _abandon(site: Site, name: str, record: Callable[[ActKind], None], *, yes: bool) -> None:
+def _abandon(ops: Operations, site: Site, name: str, *, yes: bool) -> None:
     if not yes:
         what = f"Remove what an unfinished rebuild of {name} has made?"
         click.confirm(what, abort=True, err=True)
-    abandoned = site.green.abandon()
-    if abandoned is not None:
-        record(ActKind.PROJECTION_REBUILD_ABANDONED)
+    kind, plan = ActKind.PROJECTION_REBUILD_ABANDONED, site.plan
+    recording = ops.acts.recording(kind, plan.handler, by=person(), tool_id=plan.handler)
+    with recording as act:
+        abandoned = site.green.abandon()
+        if abandoned is not None:
+            act.done({"projection": plan.projection})
     if abandoned is None:
         click.echo("there was nothing to remove")
     elif abandoned.whole:

@@ -149,23 +149,33 @@ def skip(
         if not yes:
             what = f"{one.name} gives up on {passing}: it will never be handled. Skip it?"
             click.confirm(printable(what), abort=True, err=True)
-        now_at = stores.lanes.skip_to(one.lane(place), passing.to)
-    _log.warning("lane_skipped: %s gave up on %s, by %s", one.name, passing, person())
-    ops.acts.record(
+        now_at = _skip(ops, stores, one, place, passing)
+    _tell(passing, now_at, as_json=as_json)
+
+
+def _skip(
+    ops: Operations, stores: OrderingStores, one: OrderedHandler, place: Address, passing: Passing
+) -> LanePlace:
+    """Let the lane go on behind what is passed; return it as it is then."""
+    with ops.acts.recording(
         ActKind.PROJECTION_SKIPPED,
         f"{one.task}:{place}",
         by=person(),
-        data={
-            "aggregate": str(place),
-            "from_sequence": passing.view.next_sequence,
-            "next_sequence": now_at.next_sequence,
-            "missing": passing.missing,
-            "passed": str(passing),
-        },
         tool_id=one.task,
         entity_id=place.root,
-    )
-    _tell(passing, now_at, as_json=as_json)
+    ) as act:
+        now_at = stores.lanes.skip_to(one.lane(place), passing.to)
+        _log.warning("lane_skipped: %s gave up on %s, by %s", one.name, passing, person())
+        act.done(
+            {
+                "aggregate": str(place),
+                "from_sequence": passing.view.next_sequence,
+                "next_sequence": now_at.next_sequence,
+                "missing": passing.missing,
+                "passed": str(passing),
+            }
+        )
+    return now_at
 
 
 def _chosen(
@@ -289,20 +299,18 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
             )
             click.confirm(printable(what), abort=True, err=True)
         moved, passed = 0, 0
-        for address, place, end in new():
-            if stores.lanes.skip_to(one.lane(address), end).next_sequence == end:
-                moved, passed = moved + 1, passed + end - place
-    _log.warning(
-        "lanes_begun: %s begins behind %d events of %d aggregates, by %s",
-        one.name, passed, moved, person(),
-    )  # fmt: skip
-    ops.acts.record(
-        ActKind.PROJECTION_BEGUN,
-        one.task,
-        by=person(),
-        data={"aggregates": moved, "events": passed},
-        tool_id=one.task,
-    )
+        recording = ops.acts.recording(
+            ActKind.PROJECTION_BEGUN, one.task, by=person(), tool_id=one.task
+        )
+        with recording as act:
+            for address, place, end in new():
+                if stores.lanes.skip_to(one.lane(address), end).next_sequence == end:
+                    moved, passed = moved + 1, passed + end - place
+            _log.warning(
+                "lanes_begun: %s begins behind %d events of %d aggregates, by %s",
+                one.name, passed, moved, person(),
+            )  # fmt: skip
+            act.done({"aggregates": moved, "events": passed})
     if as_json:
         print_json({"name": one.name, "aggregates": moved, "events": passed})
     else:

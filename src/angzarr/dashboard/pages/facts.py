@@ -17,8 +17,9 @@ from angzarr.dashboard.pages.route import pages, render
 from angzarr.dashboard.paging import next_query
 from angzarr.errors import ConfigurationError
 from angzarr.facts.fact import Fact
-from angzarr.facts.fact_json import summary_of
+from angzarr.facts.fact_json import ENDED, NO_END, summary_of
 from angzarr.facts.query import FactOrder, FactPage
+from angzarr.facts.resolution import begins_act
 
 router = pages()
 _ON_A_PAGE: Final = 50
@@ -44,6 +45,7 @@ def list_facts(request: Request, services: ServicesHere) -> Response:
         facts=found.page.facts,
         links=found.links,
         summary_of=summary_of,
+        begins_act=begins_act,
         types=_TYPES,
         orders=(FactOrder.NEWEST, FactOrder.OLDEST),
         problem=problem,
@@ -62,4 +64,6 @@ def show_fact(request: Request, services: ServicesHere, fact_id: FactId) -> Resp
         told=detail.told,
         runs=detail.runs,
         summary=summary_of(detail.fact),
+        ended=detail.told["data"][ENDED] if begins_act(detail.fact) else None,
+        no_end=NO_END,
     )

@@ -24,7 +24,7 @@ from angzarr.adapters.sql.ledger.tables import HEAD, ledger_groups, ledger_versi
 from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, StoreUnavailable
-from angzarr.facts.act import ActLog
+from angzarr.facts.act_log import ActLog
 from apps import module_with
 
 

@@ -33,7 +33,7 @@ from angzarr.dead_letters.codec import Encoded
 from angzarr.dead_letters.names import queue_name
 from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.errors import DeadLetterQueueUnavailable
-from angzarr.facts.act import ActLog
+from angzarr.facts.act_log import ActLog
 from angzarr.settings.dead_letters import DeadLetterSettings
 from apps import module_with
 from hand_clock import HandClock

@@ -15,7 +15,7 @@ from angzarr.cli.main import main
 from angzarr.clock import SystemClock
 from angzarr.dead_letters.queue import RawLetter, TooLarge
 from angzarr.dead_letters.spool_forwarder import Aside, Forwarder
-from angzarr.facts.act import ActLog
+from angzarr.facts.act_log import ActLog
 from angzarr.settings.settings import load
 from apps import module_with
 from contracts.dead_letters import a_letter, letters_of

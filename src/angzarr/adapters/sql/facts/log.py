@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Engine, Select, select
@@ -50,6 +50,10 @@ class SqlFactLog:
         """Spool *facts*: no claim's ending keeps them."""
         self._spool.append(facts)
         return ()
+
+    def flush(self, within: timedelta, /) -> bool:
+        """Wait until the database has what is spooled."""
+        return self._spool.flush(within)
 
     def close(self) -> None:
         """Write what is spooled, giving up after two seconds."""

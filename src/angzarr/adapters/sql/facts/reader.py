@@ -24,7 +24,16 @@ from angzarr.facts.query import (
     checked_count,
     read_fact_cursor,
 )
-from angzarr.facts.resolution import COST, ERROR, failures_of, resolve, resolves_any, work_of
+from angzarr.facts.resolution import (
+    COST,
+    ERROR,
+    begins_act,
+    ends_of,
+    failures_of,
+    resolve,
+    resolves_any,
+    work_of,
+)
 
 
 class SqlFactReader:
@@ -77,6 +86,13 @@ class SqlFactReader:
         if not costs:
             return {}
         return failures_of(costs, self._database.read(lambda c: queries.errors_of_runs(c, costs)))
+
+    def ends(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
+        """Of each fact that begins an act: the fact that ended it."""
+        begun = [one.id for one in facts if begins_act(one)]
+        if not begun:
+            return {}
+        return ends_of(self._database.read(lambda one: queries.naming_facts(one, begun)))
 
     def resolved_by(self, fact_id: str, /) -> Sequence[Fact]:
         """The error facts that this fact resolved."""

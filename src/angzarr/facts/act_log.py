@@ -1,0 +1,146 @@
+"""Facts of acts that share no transaction with the facts: said before, and ended after (spec F1).
+
+That an act begins is kept before it is done, and what became of it is appended after. An act whose
+end is missing tells that its process was killed in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from angzarr.clock import Clock
+from angzarr.errors import text_of
+from angzarr.facts.act import (
+    ActKind,
+    ActStage,
+    BegunAct,
+    act_fact,
+    act_origin,
+    end_of_act,
+    within_act,
+)
+from angzarr.facts.fact import Fact, FactLog
+from angzarr.facts.query import FactQuery, FactReader
+from angzarr.facts.resolution import ACT_BEGUN, LIFECYCLE
+from angzarr.runtime.text import printable
+
+_log = logging.getLogger("angzarr.facts")
+
+#: How long an act waits, at most, until it is kept that it begins: no outage stops a person.
+WAITED: Final = timedelta(seconds=3)
+#: Characters of an error that a fact repeats.
+_LONGEST: Final = 500
+
+
+#: From what age on an act without an end is told to people, and for how long.
+LATE: Final = timedelta(hours=1)
+LOOKED_BACK: Final = timedelta(days=7)
+#: Acts that are looked at, the last ones.
+_LOOKED_AT: Final = 500
+
+
+def unended_acts(reader: FactReader, now: datetime) -> list[Fact]:
+    """The facts that began an act a while before *now* which has no end, the newest first.
+
+    Raises Unavailable.
+    """
+    begun = FactQuery(type=LIFECYCLE, subtype=ACT_BEGUN, since=now - LOOKED_BACK, until=now - LATE)
+    found = reader.find(begun, limit=_LOOKED_AT).facts
+    ends = reader.ends(found)
+    return [one for one in found if one.id not in ends]
+
+
+class RunningAct:
+    """What one `ActLog.recording` is given, to say what was done."""
+
+    def __init__(self, append: Callable[..., None], kind: ActKind) -> None:
+        self._append = append
+        self._kind = kind
+
+    def done(self, data: Mapping[str, Any], *, kind: ActKind | None = None, **told: Any) -> None:
+        """Append the fact of the act, once it is done; *kind*: another one than was begun."""
+        self._append(kind or self._kind, data, resolves=end_of_act(), **told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActLog:
+    """Appends the facts of acts that are not on the ledger. It raises nothing of its own."""
+
+    #: Is asked for its log once there is something to say.
+    facts: Callable[[], FactLog]
+    clock: Clock
+    waited: timedelta = WAITED
+
+    @contextmanager
+    def recording(
+        self, kind: ActKind, subject: str, *, by: str, reason: str = "", **told: Any
+    ) -> Iterator[RunningAct]:
+        """Say that *by* begins *kind* on *subject*, and after the block what became of it.
+
+        It begins once the facts have it, or after `waited`, with a warning. The block calls `done`
+        when something was done; what it raises ends the act as failed, else it changed nothing.
+        *told* are fields of both facts. Several things that one block does have one beginning.
+        """
+        name = f"{kind}:{subject}:{self.clock.now().isoformat()}"
+        begun = BegunAct(f"{name}:begun")
+        about = {"act": kind.value, "subject": subject}
+
+        def append(
+            what: ActKind | ActStage, data: Mapping[str, Any], ending: str = "", **more: Any
+        ) -> None:
+            self._append(what, name + ending, by=by, reason=reason, data=data, **(told | more))
+
+        append(ActStage.BEGUN, about, ":begun")
+        self._await(kind, subject)
+        try:
+            with within_act(begun):
+                yield RunningAct(append, kind)
+        except BaseException as error:
+            if not begun.has_end:
+                failed = about | {"error": _text(error)}
+                append(ActStage.FAILED, failed, ":failed", resolves=begun.id)
+            raise
+        if not begun.has_end:
+            append(ActStage.CHANGED_NOTHING, about, ":nothing", resolves=begun.id)
+
+    def record(
+        self,
+        kind: ActKind,
+        subject: str,
+        *,
+        by: str,
+        reason: str = "",
+        data: Mapping[str, Any],
+        **told: Any,
+    ) -> None:
+        """Append that *by* did *kind* to *subject* now, where `recording` says that it begins."""
+        name = f"{kind}:{subject}:{self.clock.now().isoformat()}"
+        self._append(kind, name, by=by, reason=reason, data=data, **told)
+
+    def _append(self, kind: ActKind | ActStage, fact_id: str, **said: Any) -> None:
+        try:
+            fact = act_fact(kind, fact_id, self.clock.now(), origin=act_origin(), **said)
+            self.facts().append([fact])
+        except Exception:  # noqa: BLE001 - no fact stops an act, or undoes one
+            _log.exception("fact_not_appended")
+
+    def _await(self, kind: ActKind, subject: str) -> None:
+        try:
+            kept = self.facts().flush(self.waited)
+        except Exception:  # noqa: BLE001 - the same
+            kept = False
+        if not kept:
+            _log.warning(
+                "act_not_announced: %s of %s goes on, but the place of facts does not answer: if"
+                " this process is killed now, no fact tells of it", kind, printable(subject),
+            )  # fmt: skip
+
+
+def _text(error: BaseException) -> str:
+    parts = (type(error).__name__, text_of(error))
+    return printable(": ".join(filter(None, parts)))[:_LONGEST]
