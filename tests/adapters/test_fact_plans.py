@@ -21,11 +21,13 @@ FACTS_THERE = 30_000
 FILL = """
 WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < :most)
 INSERT INTO facts (id, type, subtype, timestamp, tenant_id, entity_id, tool_id, event_id, trace_id,
-                   resolves, amount, currency, data)
+                   resolves, asset_id, by, amount, currency, data)
 SELECT 'f' || n, CASE n % 3 WHEN 0 THEN 'error' WHEN 1 THEN 'cost' ELSE 'lifecycle' END,
        CASE n % 3 WHEN 0 THEN 'transient' WHEN 1 THEN 'usage' ELSE 'handled' END,
        TIME, 't' || n % 200, 'r' || n % 5000, 'tool' || n % 300, 'e' || n / 3, 'x' || n / 3,
        CASE WHEN n % 300 = 2 THEN 'f' || n - 2 END,
+       CASE WHEN n % 2 = 0 THEN 'asset' || n % 500 END,
+       CASE WHEN n % 10 = 2 THEN 'p' || n % 500 END,
        CASE WHEN n % 3 = 1 THEN AMOUNT END, CASE WHEN n % 3 = 1 THEN 'EUR' END, '{}'
 FROM numbers
 """
@@ -65,6 +67,22 @@ ASKED = {
     "tenant's day": (
         lambda r: r.find(FactQuery(tenant_id="t7", since=DAY.since, until=DAY.until)),
         "ix_facts_by_tenant",
+    ),
+    "asset": (lambda r: r.find(FactQuery(asset_id="asset8")), "ix_facts_by_asset"),
+    "asset's day": (
+        lambda r: r.find(FactQuery(asset_id="asset8", since=DAY.since, until=DAY.until)),
+        "ix_facts_by_asset",
+    ),
+    "asset's counts": (
+        lambda r: r.stats(
+            FactQuery(asset_id="asset8", since=DAY.since, until=DAY.until), [FactField.TYPE]
+        ),
+        "ix_facts_by_asset",
+    ),
+    "person": (lambda r: r.find(FactQuery(by="p12")), "ix_facts_by_person"),
+    "person's day": (
+        lambda r: r.find(FactQuery(by="p12", since=DAY.since, until=DAY.until)),
+        "ix_facts_by_person",
     ),
     "entity": (lambda r: r.find(FactQuery(entity_id="r7")), "ix_facts_by_entity"),
     "handler": (lambda r: r.find(FactQuery(tool_id="tool7")), "ix_facts_by_tool"),

@@ -103,17 +103,25 @@ class FactReaderContract:
             ({"tenant_id": "t1", "tool_id": "x", "type": "error"}, ""),
             ({"only_runs": True}, "abcd"),
             ({"tenant_id": "t\x00"}, ""),
+            ({"asset_id": "printer-7"}, "ab"),
+            ({"asset_id": "printer-7", "by": "ann@desk"}, "a"),
+            ({"by": "ann@desk"}, "ae"),
+            ({"by": "bob"}, "d"),
+            ({"by": "7"}, ""),
+            ({"by": ""}, ""),
             ({}, "abcde"),
         ],
     )
     def test_facts_are_found_by_each_field(self, reader, add, wanted, found):
         add(
-            a_fact("a", tenant_id="t1", tool_id="x", event_id="e1"),
+            a_fact("a", tenant_id="t1", tool_id="x", event_id="e1", asset_id="printer-7",
+                   data={"by": "ann@desk"}),
             an_error("b", 1, subtype="external", tenant_id="t1", entity_id="root", tool_id="y",
-                     event_id="e2"),
+                     event_id="e2", asset_id="printer-7", data={"by": 7}),
             an_error("c", 2, subtype="external", trace_id="f" * 32, tool_id="x", event_id=None),
-            an_error("d", 3, tool_id=None, event_id="e1"),
-            a_fact("e", subtype="postponed", at=after(4)),
+            an_error("d", 3, tool_id=None, event_id="e1", data={"appended_by": "bob"}),
+            a_fact("e", subtype="postponed", at=after(4),
+                   data={"by": "ann@desk", "appended_by": "bob"}),
         )  # fmt: skip
         assert ids(reader.find(FactQuery(**wanted), order=FactOrder.OLDEST).facts) == list(found)
 
@@ -317,10 +325,10 @@ class FactReaderContract:
             an_error("a", tenant_id="t1", data={"error_code": "HTTP_503"}),
             an_error("b", tenant_id="t1", data={"error_code": "HTTP_503"}),
             an_error("c", tenant_id="t2", subtype="external", data={"error_code": "CIRCUIT_OPEN"}),
-            a_fact("d", tenant_id="t1", at=after(days=1)),
+            a_fact("d", tenant_id="t1", asset_id="printer-7", at=after(days=1)),
             a_fact("e", at=after(days=1, hours=20)),  # the day after, in UTC
-            a_fact("f", at=after(days=1, hours=21)),
-            a_fact("g", at=after(days=1, hours=22)),
+            a_fact("f", at=after(days=1, hours=21), data={"by": "ann@desk"}),
+            a_fact("g", at=after(days=1, hours=22), data={"by": "ann@desk"}),
         )
 
     @pytest.mark.parametrize(
@@ -329,6 +337,8 @@ class FactReaderContract:
             ([], [((), 7)]),
             ([TYPE], [(("error",), 3), (("lifecycle",), 4)]),
             ([TENANT], [(("t1",), 3), (("t2",), 1), ((None,), 3)]),
+            ([FactField.ASSET], [(("printer-7",), 1), ((None,), 6)]),
+            ([FactField.PERSON], [(("ann@desk",), 2), ((None,), 5)]),
             ([CODE], [(("HTTP_503",), 2), (("CIRCUIT_OPEN",), 1), ((None,), 4)]),
             ([DAY], [(("2026-05-04",), 3), (("2026-05-05",), 2), (("2026-05-06",), 2)]),
             ([SUBTYPE, TOOL, EVENT], [

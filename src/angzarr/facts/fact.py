@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from angzarr.runtime.fast_init import fast_init
+
+#: The key of data under which it stands who appended a fact over HTTP.
+APPENDED_BY: Final = "appended_by"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,12 @@ class Fact:
     resolves: str | None = None
     cost: Cost | None = None  # of a fact of type "cost"
     data: Mapping[str, Any] = field(default_factory=dict)  # JSON; what is not is written as text
+
+    @property
+    def by(self) -> str | None:
+        """Who did it, as `data` says; of a fact that names none who appended it over HTTP."""
+        found = self.data.get("by") or self.data.get(APPENDED_BY)
+        return found if isinstance(found, str) else None
 
 
 class FactLog(Protocol):

@@ -38,6 +38,8 @@ class FactField(StrEnum):
     DAY = "day"  # in UTC, like "2026-11-29"
     ERROR_CODE = "error_code"
     EVENT = "event"
+    ASSET = "asset"
+    PERSON = "person"  # who acted
     CAUSE = "cause"  # of costs: the error code of the run that spent them; None: it did not fail
     OPERATION = "operation"  # of costs
     CONFIG = "config"  # the configuration and its version, like "pricing 3"
@@ -54,6 +56,9 @@ class FactQuery:
     #: Any of these; empty: any event at all.
     event_ids: tuple[str, ...] = ()
     trace_id: str | None = None
+    asset_id: str | None = None
+    #: Who acted (`Fact.by`).
+    by: str | None = None
     type: str | None = None
     subtype: str | None = None
     since: datetime | None = None
@@ -65,7 +70,8 @@ class FactQuery:
 EVERY: Final = FactQuery()
 #: Fields of a query that the field of a fact of the same name must equal.
 EQUAL: Final = (
-    "tenant_id", "entity_id", "tool_id", "event_id", "trace_id", "type", "subtype",
+    "tenant_id", "entity_id", "tool_id", "event_id", "trace_id", "asset_id", "by", "type",
+    "subtype",
 )  # fmt: skip
 
 

@@ -99,14 +99,19 @@ def test_facts_are_listed_newest_first_and_page_by_page(add, said):
         (["--entity", "root"], ["b"]),
         (["--event", "e"], ["c"]),
         (["--trace", "f" * 32], ["a"]),
+        (["--asset", "printer-7"], ["b"]),
+        (["--by", "ann@desk"], ["a"]),
+        (["--person", "ann@desk", "--trace", "f" * 32], ["a"]),
         (["--since", "2026-05-04T04:00Z"], ["c"]),
         (["--until", "2026-05-04T04:00Z"], ["b", "a"]),
     ],
 )
 def test_facts_are_found_by_each_option(add, said, options, found):
     add(
-        a_fact("a", trace_id="f" * 32),
-        a_fact("b", tenant_id="t", entity_id="root", at=AT + timedelta(seconds=1)),
+        a_fact("a", trace_id="f" * 32, data={"by": "ann@desk"}),
+        a_fact(
+            "b", tenant_id="t", entity_id="root", asset_id="printer-7", at=AT + timedelta(seconds=1)
+        ),
         an_error("c", 7200),
     )
     assert ids(said("list", *options)["facts"]) == found
@@ -163,7 +168,7 @@ def test_facts_are_counted_of_the_last_day_unless_said(add, said, works):
     now = datetime.now(UTC)
     add(
         a_fact("old", at=now - timedelta(days=2)),
-        a_fact("new", at=now - timedelta(hours=1)),
+        a_fact("new", at=now - timedelta(hours=1), data={"by": "ann@desk"}),
         an_error("error", at=now - timedelta(hours=2)),
     )
     counts = said("stats")["counts"]
@@ -172,6 +177,9 @@ def test_facts_are_counted_of_the_last_day_unless_said(add, said, works):
     }  # fmt: skip
     assert said("stats", "--since", "3d", "--by", "tool")["counts"] == [
         {"tool": None, "facts": 2}, {"tool": "shop.sync", "facts": 1},
+    ]  # fmt: skip
+    assert said("stats", "--person", "ann@desk", "--by", "person", "--by", "asset")["counts"] == [
+        {"person": "ann@desk", "asset": None, "facts": 1},
     ]  # fmt: skip
     assert said("stats", "--event", "e")["since"] is None
     assert "error" in works("fact", "stats", "--by", "type")

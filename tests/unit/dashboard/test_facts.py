@@ -69,6 +69,8 @@ def test_facts_are_listed_newest_first_a_page_at_a_time(world, client):
         ({"event_id": "e", "subtype": "transient"}, ["c"]),
         ({"trace_id": "f" * 32}, ["a"]),
         ({"entity_id": "none"}, []),
+        ({"asset_id": "printer-7"}, ["b"]),
+        ({"by": "ann@desk"}, ["a"]),
         ({"since": "2026-05-04T04:00:00Z"}, ["c"]),
         ({"until": "2026-05-04T04:00:00Z"}, ["b", "a"]),
     ],
@@ -76,8 +78,8 @@ def test_facts_are_listed_newest_first_a_page_at_a_time(world, client):
 def test_facts_are_found_by_each_field(world, client, asked, found):
     add(
         world,
-        a_fact("a", trace_id="f" * 32),
-        a_fact("b", tenant_id="t", at=AT + timedelta(seconds=1)),
+        a_fact("a", trace_id="f" * 32, data={"by": "ann@desk"}),
+        a_fact("b", tenant_id="t", asset_id="printer-7", at=AT + timedelta(seconds=1)),
         an_error("c", 7200),
     )
     assert ids(client.get(ALL, params=asked).json()["facts"]) == found
@@ -123,6 +125,7 @@ def test_facts_are_counted_of_the_last_day_unless_said(world, client):
     until = {"until": "0001-01-01T00:00:00Z"}
     assert client.get(f"{ALL}/stats", params=until).json()["counts"] == []
     assert client.get(f"{ALL}/stats", params={"by": "colour"}).status_code == 422
+    assert client.get(f"{ALL}/stats", params={"person": "none"}).json()["counts"] == []
 
 
 @pytest.mark.parametrize("path", [ALL, f"{ALL}/stats", f"{ALL}/x"])

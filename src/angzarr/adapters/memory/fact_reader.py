@@ -193,11 +193,11 @@ def _value(fact: Fact, field: FactField) -> str | None:
             return str(getattr(fact, field.value))
         case FactField.DAY:
             return fact.at.astimezone(UTC).date().isoformat()
-        case FactField.ERROR_CODE:
-            return _code_of(fact)
-        case FactField.OPERATION:
-            operation = fact.data.get("operation")
-            return None if operation is None else str(operation)
+        case FactField.PERSON:
+            return fact.by
+        case FactField.ERROR_CODE | FactField.OPERATION:
+            said = fact.data.get(field.value)
+            return None if said is None else str(said)
         case FactField.CONFIG:
             return fact.config_id and f"{fact.config_id} {fact.config_version or ''}"
         case _:
@@ -216,11 +216,6 @@ def _cost_sum(values: tuple[str | None, ...], currency: str, spent: Sequence[_Sp
     failed = [one.amount for one in spent if one.failure is not None]
     amount = _sum([one.amount for one in spent])
     return CostSum(values, currency, amount, len(spent), _sum(failed), len(failed))
-
-
-def _code_of(fact: Fact | None) -> str | None:
-    code = None if fact is None else fact.data.get("error_code")
-    return None if code is None else str(code)
 
 
 def _sum(amounts: Sequence[Decimal]) -> Decimal:

@@ -13,7 +13,7 @@ import click
 from angzarr.analysis.ledger.export import json_text
 from angzarr.cli.dlq.letters_move import Tell, progress
 from angzarr.cli.fact.prune import prune
-from angzarr.cli.fact.selection import filtered, opened_reader, page_of
+from angzarr.cli.fact.selection import counted, filtered, opened_reader, page_of
 from angzarr.cli.fact.view import line_of, print_counts, print_detail, print_page
 from angzarr.cli.ledger import new_file
 from angzarr.cli.terminal import JSON, ByteSink, Span, print_json, standard_output
@@ -128,7 +128,7 @@ def tail(
 
 
 @fact.command()
-@filtered
+@counted
 @click.option("--by", type=click.Choice([one.value for one in COUNT_FIELDS]), multiple=True,
               help="Count by this field; repeatable.  [default: type, subtype]")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1, LONGEST_PAGE), default=100, show_default=True,
@@ -136,11 +136,18 @@ def tail(
 @JSON
 @click.pass_obj
 def stats(
-    app_name: str | None, /, *, by: tuple[str, ...], limit: int, as_json: bool, **wanted: Any
+    app_name: str | None,
+    /,
+    *,
+    by: tuple[str, ...],
+    person: str | None,
+    limit: int,
+    as_json: bool,
+    **wanted: Any,
 ) -> None:
     """Count facts: of the last day, unless --since, --event, --entity or --trace says more."""
     fields = [FactField(one) for one in dict.fromkeys(by)] or [FactField.TYPE, FactField.SUBTYPE]
-    asked = of_last_day(FactQuery(**wanted), datetime.now(UTC))
+    asked = of_last_day(FactQuery(**wanted, by=person), datetime.now(UTC))
     with opened_reader(app_name) as reader:
         counts = reader.stats(asked, fields, limit=limit)
     if as_json:

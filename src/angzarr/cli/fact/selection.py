@@ -22,13 +22,28 @@ _FILTERS: Final = (
     click.option("--entity", "entity_id", help="Root of the aggregate."),
     click.option("--event", "event_id", help="Id of the event."),
     click.option("--trace", "trace_id", help="Trace id, 32 hexadecimal digits."),
+    click.option("--asset", "asset_id", help="What the handler worked on."),
     click.option("--since", type=Moment(), help="Happened at or after; 2h: two hours ago."),
     click.option("--until", type=Moment(), help="Happened before."),
 )
 
 
+#: Where `--by` names what is counted, it is `--person` alone.
+_PERSON: Final = "Who acted, like ann@desk."
+
+
 def filtered(command: _F) -> _F:
     """Give *command* the options of `FactQuery`, under the names of its fields."""
+    return _narrowed(click.option("--by", "--person", "by", help=_PERSON)(command))
+
+
+def counted(command: _F) -> _F:
+    """Give *command* the same, with `--person` for who acted."""
+    return _narrowed(click.option("--person", "person", help=_PERSON)(command))
+
+
+def _narrowed(command: _F) -> _F:
+    """Give *command* the options of all fields but of who acted."""
     for option in reversed(_FILTERS):
         command = option(command)
     return command

@@ -18,7 +18,7 @@ from angzarr.dashboard.paging import text_after
 from angzarr.errors import InvalidCost
 from angzarr.facts.cost import amount_of
 from angzarr.facts.currencies import checked_currency
-from angzarr.facts.fact import Cost, Fact
+from angzarr.facts.fact import APPENDED_BY, Cost, Fact
 from angzarr.facts.query import (
     COUNT_FIELDS,
     LONGEST_PAGE,
@@ -33,8 +33,6 @@ from angzarr.facts.resolution import COST
 MOST_DATA: Final = 32 * 1024
 MOST_LEVELS: Final = 20
 _LARGEST: Final = 2**63 - 1
-#: Who appended a fact stands in its data under this key.
-APPENDED_BY: Final = "appended_by"
 
 _PLAIN_AMOUNT: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 _Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -53,6 +51,7 @@ class FactFilter(Asked):
     tool_id: Text | None = None
     event_id: Text | None = None
     trace_id: Text | None = None
+    asset_id: Text | None = None
     type: Text | None = None
     subtype: Text | None = None
     since: Moment | None = None
@@ -66,11 +65,16 @@ class FactFilter(Asked):
 class FactListQuery(FactFilter):
     """A page of facts."""
 
+    by: Text | None = Field(default=None, description="Who acted, like ann@desk.")
     order: Annotated[str, Field(pattern="^(newest|oldest)$")] = FactOrder.NEWEST.value
     limit: int = Field(default=100, ge=1, le=LONGEST_PAGE)
     after: Annotated[
         str, Field(max_length=200, description="Cursor that the page before named.")
     ] = ""
+
+    def wanted(self) -> FactQuery:
+        """The query."""
+        return replace(super().wanted(), by=self.by)
 
     @property
     def cursor(self) -> str:
@@ -91,6 +95,7 @@ class FactStatsQuery(FactFilter):
             description=f"Fields with commas between them: {', '.join(COUNT_FIELDS)}.",
         ),
     ] = "type,subtype"
+    person: Text | None = Field(default=None, description="Who acted: `by` of a list of facts.")
     limit: int = Field(default=100, ge=1, le=LONGEST_PAGE)
 
     @property
@@ -100,7 +105,7 @@ class FactStatsQuery(FactFilter):
 
     def bounded(self, now: datetime) -> FactQuery:
         """The query, from a day ago on where it names neither a time nor few facts."""
-        return of_last_day(self.wanted(), now)
+        return of_last_day(replace(self.wanted(), by=self.person), now)
 
 
 def _json_faults(value: object, levels: int = MOST_LEVELS) -> Iterator[str]:

@@ -64,6 +64,8 @@ _COLUMNS: Final = {
     FactField.TOOL: facts.c.tool_id,
     FactField.TENANT: facts.c.tenant_id,
     FactField.EVENT: facts.c.event_id,
+    FactField.ASSET: facts.c.asset_id,
+    FactField.PERSON: facts.c.by,
 }
 #: Fields that few facts share, the fewest first: their index is always the one to read.
 _RARE: Final = ("event_id", "trace_id", "entity_id")

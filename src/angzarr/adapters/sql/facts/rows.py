@@ -29,6 +29,7 @@ def row_of(fact: Fact) -> dict[str, Any]:
         "id": key_of(fact.id),
         "timestamp": utc(fact.at),
         "data": plain(fact.data),
+        "by": _column(fact.by),
         "resolves": None if fact.resolves is None else key_of(fact.resolves),
         **{name: _column(getattr(fact, name)) for name in _TEXTS},
         **(_NO_COST if fact.cost is None else _cost_row(fact.cost)),

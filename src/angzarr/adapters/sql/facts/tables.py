@@ -30,7 +30,7 @@ from angzarr.adapters.sql.ledger.column_types import UtcTime
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 
 
 class Amount(TypeDecorator[Decimal]):
@@ -75,6 +75,8 @@ facts = Table(
     Column("currency", Text),
     Column("from_entity", Text),
     Column("to_entity", Text),
+    # Who acted, as data says it, to be asked by; rows of revision 0002 say it there alone.
+    Column("by", Text),
 )
 
 #: Of each index, by name, its columns; rows without the first have no place in it.
@@ -87,6 +89,8 @@ INDEXES: Final = {
     "ix_facts_by_event": ("event_id",),
     "ix_facts_by_trace": ("trace_id",),
     "ix_facts_by_resolved": ("resolves",),
+    "ix_facts_by_asset": ("asset_id", "timestamp"),
+    "ix_facts_by_person": ("by", "timestamp"),
 }
 for _name, _columns in INDEXES.items():
     _first = facts.c[_columns[0]]
