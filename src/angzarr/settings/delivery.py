@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from pydantic import (
     Field,
@@ -23,9 +24,13 @@ from angzarr.resilience.limit import Limit, Per
 from angzarr.resilience.policies import policies_from
 from angzarr.resilience.policy_rules import PolicyRules, policy_rules
 from angzarr.runtime.json_bounds import Bounds
-from angzarr.settings.base import DatabaseUrl, Section, Span, checked_domain, said
+from angzarr.settings.base import DatabaseUrl, Keep, Section, Span, checked_domain, said
 
 T = TypeVar("T")
+
+
+#: Budgets of a month are added up from facts.
+_LEAST_KEPT: Final = timedelta(days=32)
 
 
 class FactSettings(Section):
@@ -40,6 +45,26 @@ class FactSettings(Section):
     opentelemetry: bool = False
     #: Facts that wait beside the claims at most, until they are moved to the database.
     most_waiting: int = Field(default=MOST_WAITING, ge=1000)
+    #: How long facts are kept before the analysis worker exports and deletes them; None: for ever.
+    keep: Keep = None
+    #: The folder that gets what is deleted.
+    export: Path | None = None
+
+    @model_validator(mode="after")
+    def _deletes_what_may_go(self) -> FactSettings:
+        if self.keep is not None and self.keep < _LEAST_KEPT:
+            msg = (
+                "keep is less than 32 days, and budgets of a month are added up from facts: keep"
+                " them for 32 days at least, or for ever"
+            )
+            raise ValueError(msg)
+        if self.keep is not None and self.export is None:
+            msg = (
+                "keep deletes old facts only once they are exported: name a folder in facts.export"
+                " that outlives the machine, e.g. export: /var/lib/shop/facts"
+            )
+            raise ValueError(msg)
+        return self
 
 
 class MessageSettings(Section):

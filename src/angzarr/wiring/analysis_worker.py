@@ -43,6 +43,7 @@ from angzarr.fleet import running_releases
 from angzarr.maintenance.retention import Pruning, Removal
 from angzarr.payloads.store import PayloadReadLimit
 from angzarr.settings.base import HealthSettings
+from angzarr.wiring.fact_store import open_fact_pruning
 from angzarr.wiring.operations import Operations
 from angzarr.wiring.payloads import payload_meters
 from angzarr.wiring.telemetry import open_health
@@ -69,7 +70,12 @@ def open_worker(ops: Operations, domains: Sequence[str]) -> Iterator[AnalysisWor
             doors.callback(forwarder.end)
         jobs = ops.open_replay_jobs()
         doors.callback(jobs.close)
-        threads = (ops.open_act_relay(), *ops.open_alert_threads(), ops.open_depth_thread())
+        threads = (
+            ops.open_act_relay(),
+            *ops.open_alert_threads(),
+            ops.open_depth_thread(),
+            open_fact_pruning(ops.settings, ops.broker_url),
+        )
         for thread in threads:
             if thread is not None:
                 thread.start()

@@ -161,6 +161,17 @@ def test_a_file_that_holds_no_list_names_the_setting(tmp_path, setting):
         read()
 
 
+def test_facts_are_deleted_only_where_a_folder_gets_them_and_budgets_need_them_no_more():
+    assert load({}).facts.keep is None
+    given = {"keep": "400d", "export": "/var/lib/shop/facts"}
+    assert load({"facts": given}).facts.keep == timedelta(days=400)
+    assert load({"facts": {"keep": "for ever"}}).facts.keep is None
+    with pytest.raises(ConfigurationError, match=r"facts.*name a folder in facts\.export"):
+        load({"facts": {"keep": "400d"}})
+    with pytest.raises(ConfigurationError, match=r"facts.*keep them for 32 days at least"):
+        load({"facts": given | {"keep": "31d"}})
+
+
 @pytest.mark.parametrize("what", ["books_keep_decisions", "books_keep_rejections"])
 def test_what_is_decided_is_known_for_a_week_at_least(what):
     assert getattr(load({}), what) == timedelta(days=180)

@@ -40,10 +40,19 @@ class FactPruner:
             msg = f"{before.isoformat()} has no zone: write 2026-05-04T00:00:00Z, for example"
             raise ValueError(msg)
         until, deleted = utc(before), 0
-        while rows := self._oldest(until):
-            export([fact_of(row) for row in rows])
-            deleted += self._delete(until, [row["position"] for row in rows])
+        while rows := self._oldest(until, self._batch):
+            deleted += self._let_go(until, rows, export)
         return deleted
+
+    def prune_some(self, before: datetime, export: Export, limit: int) -> int:
+        """Export and delete the oldest *limit* facts before *before*; the number of deleted ones.
+
+        Several processes may do so at once: each fact is in the export of one at least. Raises
+        Unavailable, and what *export* raises: then all of them stay.
+        """
+        until = utc(before)
+        rows = self._oldest(until, limit)
+        return self._let_go(until, rows, export) if rows else 0
 
     def count(self, before: datetime) -> int:
         """The number of facts before *before*, which `prune` would delete."""
@@ -54,12 +63,16 @@ class FactPruner:
         """Close the pooled connections."""
         self._database.close()
 
-    def _oldest(self, until: datetime) -> Sequence[RowMapping]:
+    def _let_go(self, until: datetime, rows: Sequence[RowMapping], export: Export) -> int:
+        export([fact_of(row) for row in rows])
+        return self._delete(until, [row["position"] for row in rows])
+
+    def _oldest(self, until: datetime, limit: int) -> Sequence[RowMapping]:
         wanted = (
             select(facts)
             .where(facts.c.timestamp < until)
             .order_by(facts.c.timestamp, facts.c.position)
-            .limit(self._batch)
+            .limit(limit)
         )
         return self._database.read(lambda connection: connection.execute(wanted).mappings().all())
 
@@ -74,3 +87,15 @@ class FactPruner:
             return number
 
         return self._database.write(step)
+
+
+class ExportedFacts:
+    """Fulfils `Dated`: facts that may go by their age, each once *export* has it."""
+
+    def __init__(self, pruner: FactPruner, export: Export) -> None:
+        self._pruner = pruner
+        self._export = export
+
+    def prune(self, before: datetime, /, *, limit: int) -> int:
+        """Export and delete up to *limit* facts before then; raises what `prune_some` does."""
+        return self._pruner.prune_some(before, self._export, limit)
