@@ -70,8 +70,9 @@ def open_worker(ops: Operations, domains: Sequence[str]) -> Iterator[AnalysisWor
             doors.callback(forwarder.end)
         jobs = ops.open_replay_jobs()
         doors.callback(jobs.close)
+        act_relay = ops.open_act_relay()
         threads = (
-            ops.open_act_relay(),
+            act_relay,
             *ops.open_alert_threads(),
             ops.open_depth_thread(),
             open_fact_pruning(ops.settings, ops.broker_url),
@@ -136,6 +137,7 @@ def open_worker(ops: Operations, domains: Sequence[str]) -> Iterator[AnalysisWor
             ),
             name=name,
             chance=chance,
+            facts_say=act_relay.relay.trouble,
         )
 
 

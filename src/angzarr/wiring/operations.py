@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from angzarr.analysis.replay.replay import Replayer, ReplayTargets
     from angzarr.analysis.worker.intake import OtherApps
     from angzarr.wiring.dlq_depths import DutyOf
+    from angzarr.wiring.facts import FactRelayThread
 
 C = TypeVar("C")
 P = TypeVar("P")
@@ -239,7 +240,7 @@ class Operations:
         """The facts of acts that wait beside the ledger."""
         return self._part(ledger_wiring.FACTS)
 
-    def open_act_relay(self) -> PeriodicThread:
+    def open_act_relay(self) -> FactRelayThread:
         """A thread that moves the facts of acts on the ledger to where facts go."""
         from angzarr.wiring.facts import open_act_relay
 

@@ -94,6 +94,7 @@ class FakeApp:
         self.url = f"sqlite:///{folder / 'ledger.db'}"
         self.main = "shop"
         self.settings = types.SimpleNamespace(
+            facts=types.SimpleNamespace(keep=None, export=None),
             analysis=types.SimpleNamespace(
                 max_replays=3,
                 first_delay=timedelta(0),
@@ -136,6 +137,8 @@ class FakeApp:
 
     def clearance(self):
         return self.clear
+
+    broker_url = "memory://"
 
     def check_analysis(self):
         pass

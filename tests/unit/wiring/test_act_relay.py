@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 from tests.apps import apps
@@ -12,9 +13,11 @@ from tests.contracts.ledger import letter_of
 from angzarr.adapters.memory.facts import forget, shared
 from angzarr.adapters.sql.facts.log import SqlFactLog
 from angzarr.analysis.ledger.operator_actions import Act, Verb
+from angzarr.analysis.worker.worker import AnalysisHealth
 from angzarr.errors import ConfigurationError
 from angzarr.facts.act import ActOrigin, acting_from
 from angzarr.wiring.analysis_worker import open_worker
+from polling import wait_until
 
 
 @pytest.fixture
@@ -96,9 +99,21 @@ def test_a_table_that_is_away_loses_none(make, tmp_path):
 def test_an_analysis_worker_moves_them_and_leaves_none_behind(make, tmp_path):
     url = f"sqlite:///{tmp_path}/facts.db"
     app = make(facts={"url": url})
-    with open_worker(app.ops, ["order"]):
+    with open_worker(app.ops, ["order"]) as worker:
         skip(app)
+        assert worker.facts_say() == ""
     assert [fact.subtype for fact in facts_in(url)] == ["entry_skipped"]
+
+
+def test_an_analysis_worker_tells_probes_what_keeps_them(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("angzarr.facts.relay.STUCK_AFTER", timedelta(0))
+    app = make(facts={"url": f"sqlite:///{tmp_path}/not yet/facts.db"})
+    with open_worker(app.ops, ["order"]) as worker:
+        skip(app)
+        wait_until(lambda: "1 of them" in worker.facts_say())
+        worker.step()
+        health = AnalysisHealth(worker, stalled_after=60, stopping=lambda: False)
+        assert health.ready().holds
 
 
 def test_an_app_without_a_ledger_has_no_such_relay(tmp_path):

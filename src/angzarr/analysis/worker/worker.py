@@ -145,6 +145,8 @@ class AnalysisWorker:
     name: str
     chance: Callable[[], float]
     outages: Outages = field(default_factory=Outages)
+    #: Says what keeps the facts of acts from being moved, if anything does.
+    facts_say: Callable[[], str] = str
     #: Beaten before each duty and while it pauses.
     pulse: Heartbeat = field(default_factory=Heartbeat)
     #: What the last round met, by the name of the duty; None before its end.
@@ -219,7 +221,9 @@ class AnalysisHealth:
                 "ready", [running, Condition("rounds", holds=False, says="the first goes on")]
             )
         needed = [_reached(name, kind, failed) for name, kind in _NEEDED.items()]
-        return Report("ready", [running, *needed, _others(failed)])
+        says = self._worker.facts_say() or "they are moved"
+        facts = Condition("facts", holds=True, says=says)  # that wait stop nothing
+        return Report("ready", [running, *needed, _others(failed), facts])
 
 
 def _reached(name: str, kind: type[Exception], failed: Mapping[str, Exception]) -> Condition:

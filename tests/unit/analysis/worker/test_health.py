@@ -79,3 +79,11 @@ def test_one_that_stops_is_not_ready_and_stays_live(world):
     world.worker.step()
     world.stops, world.now = True, 1000.0
     assert (world.broken("live"), world.broken("ready")) == ([], ["running"])
+
+
+def test_facts_that_wait_are_told_and_make_it_no_less_ready(world):
+    world.worker.step()
+    assert b'"facts": {"ok": true, "says": "they are moved"}' in world.health.ready().body()
+    world.worker.facts_say = lambda: "facts wait in the outbox for 40 s, 3 of them: no such host"
+    assert world.broken("ready") == []
+    assert b"3 of them: no such host" in world.health.ready().body()
