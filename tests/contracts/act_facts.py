@@ -108,6 +108,8 @@ class ActFactsContract:
         assert wanted.items() <= fact.data.items()
         resolved = letter_fact_id(entry.letter_id) if kind in NAMING else None
         assert fact.resolves == resolved
+        filed, *_, last = ledger.open(entry.id).history
+        assert (filed.origin, last.origin, last.who) == ("automatic", "cli", "ann")
 
     def test_an_act_that_does_not_apply_leaves_none(self, ledger, held, facts):
         assert ledger.act([Act(entry_id=held.id, revision=99, verb=Verb.SKIP)], by="ann") == [False]

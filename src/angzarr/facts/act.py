@@ -87,6 +87,20 @@ class ActOrigin(StrEnum):
     AUTOMATIC = "automatic"  # a worker by a rule, or a program of the user's
 
 
+#: What people read of them; facts and histories have the value.
+_WORDS: Final = {
+    ActOrigin.CLI: "from the command line",
+    ActOrigin.API: "over the API",
+    ActOrigin.DASHBOARD: "on the dashboard",
+    ActOrigin.AUTOMATIC: "automatically",
+}
+
+
+def origin_text(origin: str | None) -> str:
+    """*origin* in words; empty where it is unknown."""
+    return next((text for known, text in _WORDS.items() if known == origin), "")
+
+
 #: Acts after which nothing is left to do about the dead letter: they resolve its error fact. What
 #: is archived is kept to be replayed, and a replay resolves by its success.
 RESOLVING: Final = frozenset(

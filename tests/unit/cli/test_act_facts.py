@@ -200,118 +200,6 @@ def test_each_command_that_acts_leaves_its_facts(site, command):
         assert (fact.data["by"], fact.data["origin"]) == (person(), "cli")
 
 
-class Killed(BaseException):
-    """What no command survives."""
-
-
-class DyingLog:
-    """The facts of a process that is killed once they have it that an act begins.
-
-    *at_once*: before the act, which nothing of it is done then; else behind it, before its end.
-    """
-
-    def __init__(self, log, *, at_once):
-        self.log, self.at_once, self.is_dead = log, at_once, False
-
-    def append(self, facts, /, *, before_ack=False):
-        if not self.is_dead:
-            self.log.append(facts, before_ack=before_ack)
-
-    def flush(self, within, /):
-        assert self.log.flush(timedelta(seconds=60))
-        self.is_dead = True
-        if self.at_once:
-            raise Killed
-        return True
-
-    def close(self):
-        self.log.close()
-
-
-@contextmanager
-def dying(site, *, at_once):
-    """Let the site's process be one that is killed."""
-    log = DyingLog(site.ops.facts, at_once=at_once)
-    with site.monkeypatch.context() as patch:
-        patch.setattr(Operations, "facts", property(lambda _ops: log))
-        yield
-
-
-def off_the_ledger(command):
-    kinds = set(DRIVERS[command][1])
-    return bool(kinds) and not any(kind.startswith(OF_THE_LEDGER) for kind in kinds)
-
-
-#: Acts that are written with their facts.
-OF_THE_LEDGER = ("entry_", "replay_job_", "group_", "brake_")
-#: Acts that are told while they are under way.
-ON_THE_WAY = {"projection_rebuild_started"}
-#: What goes on behind the file that a killed command has made.
-AGAIN = {"dlq export": ["--append"]}
-ALONE = pytest.mark.parametrize(
-    "command", [one for one in COMMANDS if one not in LOOK_ONLY and not one.startswith("dlq brake")]
-)
-
-
-@pytest.fixture
-def alone(command):
-    if not off_the_ledger(command):
-        pytest.skip("its act and its fact are one transaction")
-    return DRIVERS[command]
-
-
-def begun(site):
-    """The facts that acts begin, and those of their ends, by their beginnings."""
-    reader = SqlFactReader(site.url)
-    found = reader.find(FactQuery(subtype=ActStage.BEGUN), order=FactOrder.ARRIVAL).facts
-    ends = reader.ends(found)
-    reader.close()
-    return found, ends
-
-
-@ALONE
-def test_each_act_off_the_ledger_is_begun_in_the_facts_and_its_end_says_so(site, command, alone):
-    arguments = alone[0](site)
-    known = len(begun(site)[0])
-    site.acts()
-    site.at_last()
-    site.run(*command.split(), *arguments)
-    told = site.acts()
-    (one,) = begun(site)[0][known:]
-    assert (one.data["by"], one.data["origin"]) == (person(), "cli")
-    assert one.data["act"] in alone[1]
-    assert one.data["subject"]
-    assert {fact.resolves for fact in told if fact.subtype not in ON_THE_WAY} == {one.id}
-
-
-@ALONE
-def test_an_act_whose_process_is_killed_behind_it_has_begun_and_never_ended(site, command, alone):
-    arguments = alone[0](site)
-    known = len(begun(site)[0])
-    site.acts()
-    site.at_last()
-    with dying(site, at_once=False):
-        site.run(*command.split(), *arguments)
-    assert site.acts() == []
-    found, ends = begun(site)
-    (one,) = found[known:]
-    assert one.id not in ends
-    assert one.data["act"] in alone[1]
-    shown = " ".join(site.run("fact", "list", "--subtype", "act_begun").output.split())
-    assert "no end" in shown
-
-
-@ALONE
-def test_an_act_is_not_done_before_the_facts_have_it_that_it_begins(site, command, alone):
-    arguments = alone[0](site)
-    site.acts()
-    site.at_last()
-    with dying(site, at_once=True), pytest.raises(Killed):
-        site.run(*command.split(), *arguments)
-    site.run(*command.split(), *arguments, *AGAIN.get(command, ()))  # all of it was left to do
-    assert [fact.subtype for fact in site.acts()] == alone[1]
-
-
 # -- the ledger ----------------------------------------------------------------------------------
 
 for _verb, _kind in (
@@ -631,7 +519,119 @@ def test_an_act_is_shown_with_who_did_it_and_why(site):
     store = site.ops.open_fact_store()
     store.add(fact)
     store.close()
+    shown = " ".join(site.run("dlq", "show", entry.id).output.split())
+    assert "from the command line" in shown
+    assert "automatically" in shown  # it was filed so
     shown = site.run("fact", "list", "--subtype", "entry_skipped").output
     assert "a test order" in " ".join(shown.split())
     told = json.loads(site.run("fact", "show", fact.id, "--json").output)
     assert told["data"]["by"] == person()
+
+
+# -- acts that have no transaction with their facts ----------------------------------------------
+
+
+class Killed(BaseException):
+    """What no command survives."""
+
+
+class DyingLog:
+    """The facts of a process that is killed once they have it that an act begins.
+
+    *at_once*: before the act, which nothing of it is done then; else behind it, before its end.
+    """
+
+    def __init__(self, log, *, at_once):
+        self.log, self.at_once, self.is_dead = log, at_once, False
+
+    def append(self, facts, /, *, before_ack=False):
+        if not self.is_dead:
+            self.log.append(facts, before_ack=before_ack)
+
+    def flush(self, within, /):
+        assert self.log.flush(timedelta(seconds=60))
+        self.is_dead = True
+        if self.at_once:
+            raise Killed
+        return True
+
+    def close(self):
+        self.log.close()
+
+
+@contextmanager
+def dying(site, *, at_once):
+    """Let the site's process be one that is killed."""
+    log = DyingLog(site.ops.facts, at_once=at_once)
+    with site.monkeypatch.context() as patch:
+        patch.setattr(Operations, "facts", property(lambda _ops: log))
+        yield
+
+
+def off_the_ledger(command):
+    kinds = set(DRIVERS[command][1])
+    return bool(kinds) and not any(kind.startswith(OF_THE_LEDGER) for kind in kinds)
+
+
+#: Acts that are written with their facts.
+OF_THE_LEDGER = ("entry_", "replay_job_", "group_", "brake_")
+#: Acts that are told while they are under way.
+ON_THE_WAY = {"projection_rebuild_started"}
+#: What goes on behind the file that a killed command has made.
+AGAIN = {"dlq export": ["--append"]}
+ALONE = pytest.mark.parametrize("command", sorted(filter(off_the_ledger, DRIVERS)))
+
+
+def begun(site):
+    """The facts that acts begin, and those of their ends, by their beginnings."""
+    reader = SqlFactReader(site.url)
+    found = reader.find(FactQuery(subtype=ActStage.BEGUN), order=FactOrder.ARRIVAL).facts
+    ends = reader.ends(found)
+    reader.close()
+    return found, ends
+
+
+@ALONE
+def test_each_act_off_the_ledger_is_begun_in_the_facts_and_its_end_says_so(site, command):
+    driver, kinds = DRIVERS[command]
+    arguments = driver(site)
+    known = len(begun(site)[0])
+    site.acts()
+    site.at_last()
+    site.run(*command.split(), *arguments)
+    told = site.acts()
+    (one,) = begun(site)[0][known:]
+    assert (one.data["by"], one.data["origin"]) == (person(), "cli")
+    assert one.data["act"] in kinds
+    assert one.data["subject"]
+    assert {fact.resolves for fact in told if fact.subtype not in ON_THE_WAY} == {one.id}
+
+
+@ALONE
+def test_an_act_whose_process_is_killed_behind_it_has_begun_and_never_ended(site, command):
+    driver, kinds = DRIVERS[command]
+    arguments = driver(site)
+    known = len(begun(site)[0])
+    site.acts()
+    site.at_last()
+    with dying(site, at_once=False):
+        site.run(*command.split(), *arguments)
+    assert site.acts() == []
+    found, ends = begun(site)
+    (one,) = found[known:]
+    assert one.id not in ends
+    assert one.data["act"] in kinds
+    shown = " ".join(site.run("fact", "list", "--subtype", "act_begun").output.split())
+    assert "no end" in shown
+
+
+@ALONE
+def test_an_act_is_not_done_before_the_facts_have_it_that_it_begins(site, command):
+    driver, kinds = DRIVERS[command]
+    arguments = driver(site)
+    site.acts()
+    site.at_last()
+    with dying(site, at_once=True), pytest.raises(Killed):
+        site.run(*command.split(), *arguments)
+    site.run(*command.split(), *arguments, *AGAIN.get(command, ()))  # all of it was left to do
+    assert [fact.subtype for fact in site.acts()] == kinds

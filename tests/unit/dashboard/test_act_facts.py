@@ -354,4 +354,6 @@ def test_a_skip_is_shown_with_who_did_it_and_resolves_the_error_both_ways(world)
     back = api(world, Role.VIEWER).get(f"{PREFIX}/facts/{skip.id}").json()
     assert back["resolved_facts"] == [letter.id]
     history = person.get(f"/entries/{entry.id}").text
-    assert "operator@test" in history
+    assert "<strong>skip</strong> by operator@test over the API" in history
+    line = api(world, Role.VIEWER).get(f"{PREFIX}/entries/{entry.id}").json()["history"][-1]
+    assert (line["who"], line["origin"]) == ("operator@test", "api")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -155,6 +155,8 @@ class HistoryLine:
     #: Set where a letter was filed: its id, and the replay whose failure it tells of.
     letter_id: str | None = None
     replay: int | None = None
+    #: Where it came from (`ActOrigin`), which the store says; None: that is unknown.
+    origin: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

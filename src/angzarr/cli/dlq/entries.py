@@ -27,6 +27,7 @@ from angzarr.cli.application import entry_ids, load_application, open_behind
 from angzarr.cli.dlq.selection import STATUS, filter_of, filtered, find, opened_ledger, status_of
 from angzarr.cli.terminal import JSON, SHORT_ID, console, moment, pairs, print_json, safe
 from angzarr.dead_letters.letter import DeadLetter, Refusal
+from angzarr.facts.act import origin_text
 from angzarr.wiring.analysis_worker import open_editor, open_replayer
 from angzarr.wiring.operations import Operations
 
@@ -323,9 +324,12 @@ def _stale(detail: EntryDetail) -> dict[str, object]:
 
 def history_table(history: Sequence[HistoryLine], brief: Callable[[str], str] = str) -> Table:
     """Lines of a history, oldest first; *brief* cuts their details."""
-    table = Table("when", "who", "what", "detail")
+    origins = any(line.origin for line in history)  # groups and jobs have none
+    table = Table("when", "who", *(["where"] if origins else []), "what", "detail")
     for line in history:
-        table.add_row(moment(line.at), safe(line.who), safe(line.what), safe(brief(line.detail)))
+        where = [safe(origin_text(line.origin))] if origins else []
+        what, detail = safe(line.what), safe(brief(line.detail))
+        table.add_row(moment(line.at), safe(line.who), *where, what, detail)
     return table
 
 

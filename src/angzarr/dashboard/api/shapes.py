@@ -74,6 +74,8 @@ class LineShape(Shape):
     who: str
     what: str
     detail: str = ""
+    #: Of the history of an entry: `cli`, `api`, `dashboard`, `automatic`; null: unknown.
+    origin: str | None = None
 
 
 class EntryShape(Shape):

@@ -31,7 +31,7 @@ from angzarr.dashboard.access import SESSION_LIFE, Access, Auth, Caller, too_lit
 from angzarr.dashboard.problem import Problem, problem_of
 from angzarr.dashboard.services import BrakeLight
 from angzarr.dashboard.shell import Streams
-from angzarr.facts.act import ActOrigin, acting_from
+from angzarr.facts.act import ActOrigin, acting_from, origin_text
 from angzarr.payloads.store import turn
 from angzarr.runtime.text import ago, printable, span_text
 from angzarr.settings.dashboard import Role
@@ -324,6 +324,7 @@ def _environment() -> Environment:
         "json": lambda value: json_text(value, indent=2),
         "chosen": _chosen,
         "group_address": group_address,
+        "origin_text": origin_text,
         "segment": lambda value: quote(str(value), safe="", errors="replace"),
     }
     return made

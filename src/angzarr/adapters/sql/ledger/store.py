@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -138,7 +139,8 @@ def _ends(steps: Iterable[CountStep]) -> list[tuple[Entry, Entry]]:
 
 def append_lines(connection: Connection, lines: Sequence[tuple[str, HistoryLine | None]]) -> None:
     """Add to the history of the entries named first; None adds nothing."""
-    told = [(entry_id, line) for entry_id, line in lines if line]
+    origin = act_origin().value
+    told = [(entry_id, replace(line, origin=origin)) for entry_id, line in lines if line]
     if told:
         names = ("entry_id", *ENTRY_LINE)
         insert_columns(connection, ledger_history, names, line_columns(told))

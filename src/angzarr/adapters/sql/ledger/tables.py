@@ -43,7 +43,7 @@ from angzarr.runtime.failures import is_machine_fault
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0021"
+HEAD: Final = "0022"
 
 #: What an entry's status is as long as there is still something to do (`entry.OPEN`). Spelt out:
 #: a database uses a partial index only where it sees that the condition holds.
@@ -171,6 +171,8 @@ ledger_history = Table(
     a_text("detail"),
     Column("letter_id", Name, index=True),
     Column("replay", Integer),
+    # Where it came from; of lines of revision 0021 nothing is known.
+    Column("origin", Name),
     UniqueConstraint("entry_id", "letter_id", "replay", name="ledger_history_one_line_a_letter"),
 )
 
@@ -248,7 +250,7 @@ ENTRY: Final = tuple(field.name for field in fields(Entry))
 _values: Final = operator.attrgetter(*ENTRY)
 #: What the histories of groups and jobs have of a line, and what those of entries have besides.
 LINE: Final = ("at", "who", "what", "detail")
-ENTRY_LINE: Final = (*LINE, "letter_id", "replay")
+ENTRY_LINE: Final = (*LINE, "letter_id", "replay", "origin")
 _line_values: Final = operator.attrgetter(*LINE)
 _entry_line_values: Final = operator.attrgetter(*ENTRY_LINE)
 
