@@ -72,6 +72,20 @@ def test_each_route_that_acts_leaves_its_facts(world, method, path):
         assert fact.data["by"] in {f"{role.value}@test" for role in Role}
 
 
+#: Routes whose acts have no transaction with the facts.
+ALONE = [one for one in sorted(writing_routes()) if "/breakers/" in one[1] or "/alerts/" in one[1]]
+
+
+@pytest.mark.parametrize("route", ALONE)
+def test_an_act_off_the_ledger_is_begun_in_the_facts_and_its_end_says_so(world, route):
+    driver, kinds = DRIVERS[route]
+    assert driver(world).status_code < 400
+    (end,) = world.acts()
+    (begun,) = [one for one in world.fact_log.read() if one.subtype == "act_begun"]
+    assert begun.id == end.resolves
+    assert (begun.data["act"], begun.by) == (kinds[0], end.data["by"])
+
+
 def test_a_refused_act_leaves_none(world, client):
     (entry,) = filed(world, 1)
     for role, status in ((Role.VIEWER, 403), (Role.OPERATOR, 409)):
