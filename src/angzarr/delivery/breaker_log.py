@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from angzarr.facts.act import act_origin, end_of_act
+from angzarr.facts.act import ActKind, act_origin, end_of_act
 from angzarr.facts.fact import Fact, FactLog
 from angzarr.resilience.breaker import BreakerRefusal, Phase, Transition
 from angzarr.resilience.switches import Selector, Switch, SwitchChange
@@ -56,7 +56,7 @@ def transition_fact(transition: Transition) -> Fact:
         type="lifecycle",
         subtype="circuit_breaker_state_changed",
         at=transition.at,
-        resolves=end_of_act(),
+        resolves=end_of_act(ActKind.BREAKER_CHANGED),
         data={
             "circuit_name": transition.name,
             "previous_state": transition.before.value,
@@ -121,7 +121,7 @@ def change_fact(change: SwitchChange) -> Fact:
         type="lifecycle",
         subtype="flow_switched",
         at=change.at,
-        resolves=end_of_act(),
+        resolves=end_of_act(ActKind.FLOW_SWITCHED),
         tenant_id=selector.tenant,
         tool_id=None if selector.is_pattern else selector.handler,
         data={

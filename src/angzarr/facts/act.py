@@ -129,9 +129,10 @@ def act_origin() -> ActOrigin:
 
 @dataclass(slots=True)
 class BegunAct:
-    """An act that is under way. *id* is that of the fact that says so, which its end names."""
+    """An act of *kind* that is under way. *id* is that of the fact that says so."""
 
     id: str
+    kind: ActKind
     has_end: bool = False
 
 
@@ -148,10 +149,13 @@ def within_act(begun: BegunAct) -> Iterator[None]:
         _BEGUN.reset(before)
 
 
-def end_of_act() -> str | None:
-    """The id of the act under way, which the caller ends with its fact's `resolves`; None: none."""
+def end_of_act(kind: ActKind) -> str | None:
+    """The id of the act under way, which a fact of *kind* ends by its `resolves`.
+
+    None: there is none, or one of another kind, in which this happened by the way.
+    """
     begun = _BEGUN.get()
-    if begun is None:
+    if begun is None or begun.kind is not kind:
         return None
     begun.has_end = True
     return begun.id

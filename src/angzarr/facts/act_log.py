@@ -14,14 +14,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from angzarr.clock import Clock
-from angzarr.errors import text_of
+from angzarr.errors import AngzarrError, text_of
 from angzarr.facts.act import (
     ActKind,
     ActStage,
     BegunAct,
     act_fact,
     act_origin,
-    end_of_act,
     within_act,
 )
 from angzarr.facts.fact import Fact, FactLog
@@ -58,13 +57,14 @@ def unended_acts(reader: FactReader, now: datetime) -> list[Fact]:
 class RunningAct:
     """What one `ActLog.recording` is given, to say what was done."""
 
-    def __init__(self, append: Callable[..., None], kind: ActKind) -> None:
+    def __init__(self, append: Callable[..., None], begun: BegunAct) -> None:
         self._append = append
-        self._kind = kind
+        self._begun = begun
 
     def done(self, data: Mapping[str, Any], *, kind: ActKind | None = None, **told: Any) -> None:
         """Append the fact of the act, once it is done; *kind*: another one than was begun."""
-        self._append(kind or self._kind, data, resolves=end_of_act(), **told)
+        self._begun.has_end = True
+        self._append(kind or self._begun.kind, data, resolves=self._begun.id, **told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class ActLog:
         *told* are fields of both facts. Several things that one block does have one beginning.
         """
         name = f"{kind}:{subject}:{self.clock.now().isoformat()}"
-        begun = BegunAct(f"{name}:begun")
+        begun = BegunAct(f"{name}:begun", kind)
         about = {"act": kind.value, "subject": subject}
 
         def append(
@@ -99,7 +99,7 @@ class ActLog:
         self._await(kind, subject)
         try:
             with within_act(begun):
-                yield RunningAct(append, kind)
+                yield RunningAct(append, begun)
         except BaseException as error:
             if not begun.has_end:
                 failed = about | {"error": _text(error)}
@@ -142,5 +142,7 @@ class ActLog:
 
 
 def _text(error: BaseException) -> str:
-    parts = (type(error).__name__, text_of(error))
-    return printable(": ".join(filter(None, parts)))[:_LONGEST]
+    """What *error* is; of errors of ours also what they say: others may repeat any value."""
+    name = type(error).__name__
+    said = f"{name}: {text_of(error)}" if isinstance(error, AngzarrError) else name
+    return printable(said)[:_LONGEST]

@@ -94,7 +94,7 @@ def asked_fact(case: Case) -> Fact:
         type="lifecycle",
         subtype="compensation_asked_again",
         at=case.changed_at,
-        resolves=end_of_act(),
+        resolves=end_of_act(ActKind.COMPENSATION_ASKED_AGAIN),
         entity_id=case.source.root,
         tool_id=case.saga,
         data={

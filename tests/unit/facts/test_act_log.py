@@ -9,6 +9,7 @@ from tests.hand_clock import HandClock
 
 from angzarr.adapters.memory.fact_reader import MemoryFactReader
 from angzarr.adapters.memory.facts import MemoryFactLog
+from angzarr.errors import ConfigurationUnfit
 from angzarr.facts.act import ActKind, ActOrigin, acting_from, end_of_act
 from angzarr.facts.act_log import LATE, LOOKED_BACK, ActLog, unended_acts
 
@@ -54,12 +55,16 @@ def test_what_raises_ended_as_failed_and_raises_on(world):
     with pytest.raises(KeyboardInterrupt), world.recording():
         raise KeyboardInterrupt
     world.clock.sleep(timedelta(seconds=1))
-    with pytest.raises(LookupError, match="no rate"), world.recording():
-        raise LookupError("no\x1brate: no rate")
-    begun, interrupted, _, failed = world.facts
+    with pytest.raises(LookupError, match="hunter2"), world.recording():
+        raise LookupError("password=hunter2")
+    world.clock.sleep(timedelta(seconds=1))
+    with pytest.raises(ConfigurationUnfit), world.recording():
+        raise ConfigurationUnfit("no\x1brate")
+    begun, interrupted, _, failed, _, unfit = world.facts
     assert (interrupted.subtype, interrupted.resolves) == ("act_failed", begun.id)
     assert interrupted.data["error"] == "KeyboardInterrupt"
-    assert failed.data["error"] == "LookupError: no\ufffdrate: no rate"
+    assert failed.data["error"] == "LookupError", "it may repeat any value"
+    assert unfit.data["error"] == "ConfigurationUnfit: no\ufffdrate"
     assert failed.data["act"] == "configuration_put"
 
 
@@ -82,11 +87,12 @@ def test_what_did_nothing_says_so(world):
 
 
 def test_a_fact_of_another_room_ends_the_act_that_is_under_way(world):
-    assert end_of_act() is None
+    assert end_of_act(PUT) is None
     with world.recording():
         (begun,) = world.facts
-        assert end_of_act() == begun.id
-    assert end_of_act() is None
+        assert end_of_act(ActKind.BREAKER_CHANGED) is None, "that happened by the way"
+        assert end_of_act(PUT) == begun.id
+    assert end_of_act(PUT) is None
     assert world.facts == [begun]
 
 
