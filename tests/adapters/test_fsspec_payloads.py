@@ -131,6 +131,20 @@ def test_a_deleted_bucket_is_no_payload_gone(monkeypatch: pytest.MonkeyPatch) ->
         store.fetch(reference)
 
 
+def test_an_empty_payload_is_read_where_no_range_of_it_can_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Google's buckets refuse each range of an empty object (416)."""
+    store = FsspecPayloadStore("memory", f"angzarr-{uuid.uuid4().hex[:10]}")
+    reference = store.put(b"")
+
+    def refuse(*_given: object, **_more: object) -> None:
+        raise ValueError("the requested range cannot be satisfied")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "cat_file", refuse)
+    assert store.fetch(reference) == b""
+
+
 def test_a_scheme_that_fsspec_does_not_know_is_refused() -> None:
     check_scheme("memory")
     with pytest.raises(ValueError, match="Protocol not known"):

@@ -134,7 +134,10 @@ class FsspecPayloadStore:
                 size = system.info(path).get("size")
                 if size is not None:
                     check_size(reference, size)
-                found: bytes = system.cat_file(path, start=0, end=reference.size + 1)
+                # No range of an empty object can be read: Google's buckets refuse each.
+                found: bytes = (
+                    b"" if size == 0 else system.cat_file(path, start=0, end=reference.size + 1)
+                )
             except FileNotFoundError as error:
                 if not self._has_root(system):
                     raise
