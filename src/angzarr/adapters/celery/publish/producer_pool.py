@@ -6,6 +6,8 @@ where more threads publish than there are connections and the broker does not an
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 from celery import Celery
@@ -21,31 +23,26 @@ class BoundedProducerPool(ProducerPool):
 
     def __init__(self, app: Celery, **options: Any) -> None:
         self._app = app
+        #: By thread: until when the publisher waits that is here, by the monotonic clock.
+        self._until = threading.local()
         super().__init__(app.pool, limit=app.pool.limit, **options)
 
     def acquire(self, block: bool = False, timeout: float | None = None) -> Any:  # noqa: FBT001, FBT002 - kombu's signature
         """Lend a producer; LimitExceeded after *timeout* seconds."""
-        longest = self._longest if timeout is None else timeout
+        longest = self._app.conf.broker_pool_acquire_timeout if timeout is None else timeout
+        self._until.at = None if longest is None else time.monotonic() + longest
         try:
             return super().acquire(block=block, timeout=longest)
         except LimitExceeded as error:
-            raise self._all_busy((longest or 0) if block else 0) from error
+            waited = (longest or 0) if block else 0
+            msg = (
+                f"all {self.limit} connections of broker_pool_limit were in use for {waited:g} s:"
+                " publish from fewer threads, or raise it"
+            )
+            raise LimitExceeded(msg) from error
 
     def _acquire_connection(self) -> Any:
         """A connection, which others than producers may have borrowed from the same pool."""
-        try:
-            return self.connections.acquire(block=True, timeout=self._longest)
-        except LimitExceeded as error:
-            raise self._all_busy(self._longest or 0) from error
-
-    @property
-    def _longest(self) -> float | None:
-        longest: float | None = self._app.conf.broker_pool_acquire_timeout
-        return longest
-
-    def _all_busy(self, waited: float) -> LimitExceeded:
-        msg = (
-            f"all {self.limit} connections of broker_pool_limit were in use for {waited:g} s:"
-            " publish from fewer threads, or raise it"
-        )
-        return LimitExceeded(msg)
+        until = self._until.at
+        left = None if until is None else max(until - time.monotonic(), 0)
+        return self.connections.acquire(block=True, timeout=left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 from tests.apps import apps
@@ -52,3 +53,19 @@ def test_a_publisher_is_told_when_all_connections_are_in_use(app, unique_name, w
         assert not any(queue.qsize() for queue in memory_broker(unique_name).queues.values())
     WAYS[way](app)
     assert any(queue.qsize() for queue in memory_broker(unique_name).queues.values())
+
+
+def test_a_publisher_waits_once_for_producer_and_connection(app, monkeypatch):
+    """Another thread has the connection, and the producer comes late."""
+    moments = iter([100.0, 100.25, 100.75])
+    clock = SimpleNamespace(monotonic=lambda: next(moments))
+    monkeypatch.setattr("angzarr.adapters.celery.publish.producer_pool.time", clock)
+    asked = []
+    pool = app.producer_pool
+    monkeypatch.setattr(
+        pool.connections, "acquire", lambda **how: asked.append(how["timeout"]) or app.connection()
+    )
+    for timeout in (1.0, None):
+        app.conf.broker_pool_acquire_timeout = None
+        pool.acquire(block=True, timeout=timeout)
+    assert asked == [0.75, None]
