@@ -1,8 +1,9 @@
 """EditedCopies: the message of a retry with other arguments, stored and encrypted as it is to be.
 
 That is done before the outcome is made true, and once: each encryption has other bytes, and a
-settlement that starts over would store a body for each try. From here on the copy is as it is
-sent, wherever it waits: on the broker, in a row of a delay, in its lane.
+settlement that starts over would store a body for each try. A try that the store refused leaves
+nothing that is held. From here on the copy is as it is sent, wherever it waits: on the broker, in a
+row of a delay, in its lane.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, Protocol
 
 from angzarr.errors import text_of
-from angzarr.payloads.store import Namer, sha256_of
+from angzarr.payloads.store import Namer, PayloadReference, PayloadStore, sha256_of
 from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.payloads")
@@ -147,6 +147,32 @@ class BodyRegistration:
                 return address
 
         return name
+
+    def put_new(self, payload: bytes, store: PayloadStore, holder: str) -> PayloadReference:
+        """Put *payload* into *store* for *holder*: one that was sealed, whose bytes are new.
+
+        They are never made again. So what could not be put is held no longer, and deleted if it is
+        there all the same. Raises what the store raises.
+        """
+        holds: list[PayloadHold] = []
+        register = self.namer(holder)
+
+        def name(address: str, size: int) -> str:
+            uri = register(address, size)
+            holds.extend(hold for hold in [hold_of(uri, holder)] if hold)
+            return uri
+
+        try:
+            return store.put(payload, name)
+        except Exception:
+            self._release(holds)
+            raise
+
+    def _release(self, holds: Sequence[PayloadHold]) -> None:
+        try:
+            self.open().release(holds)
+        except Exception as error:  # noqa: BLE001 - what was raised by the store tells more
+            self._say(error)
 
     def joins(self, hold: PayloadHold) -> bool:
         """True if *hold* is noted; False: its body must be put anew, by `namer`. Never raises."""

@@ -20,7 +20,7 @@ from angzarr.payloads.body_sealer import SEALED, BodyKeys, BodySealer
 from angzarr.payloads.claim_check import HEADER, check_in
 from angzarr.payloads.collector import PayloadState
 from angzarr.payloads.holders import BodyRegistration
-from angzarr.payloads.store import SEALED_ENCODING
+from angzarr.payloads.store import SEALED_ENCODING, new_name
 from memory_payloads import MemoryPayloadStore
 
 CANARY = "the canary sings"
@@ -155,6 +155,27 @@ def test_a_store_that_is_away_is_waited_for_and_nothing_is_sent_plain(site, monk
     assert isinstance(site.world.take(message), Retried)
     assert len(tries) == 3
     assert CANARY not in repr(site.world.last_copy())
+
+
+@pytest.mark.parametrize("message", ["sealed", "plain"])
+def test_a_try_that_the_store_refused_leaves_no_hold(site, monkeypatch, message):
+    """Its body is registered before it is put, and has other bytes than that of the next try."""
+    message = getattr(site, message)(LARGE)
+    site.retries_with(f"{LARGE} again")
+    put, tries = site.world.payloads.put, []
+
+    def away(body, name):
+        tries.append(new_name(body, site.world.payloads.root, name, "the store"))
+        if len(tries) < 9:
+            raise PayloadStoreUnavailable("the payload store is away")
+        return put(body, name)
+
+    monkeypatch.setattr(site.world.payloads, "put", away)
+    assert isinstance(site.world.take(message), Retried)
+    assert len(tries) == 9
+    assert site.held() == 1
+    assert isinstance(site.world.take(site.world.last_copy()), Handled)
+    assert site.held() == 0
 
 
 @pytest.mark.parametrize("has_store", [True, False])

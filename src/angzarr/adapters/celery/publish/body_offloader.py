@@ -7,6 +7,9 @@ before they are stored or sent (ADR 0091); what is made of a message that came e
 
 A body is registered as held by its message before it is put (spec F4), so that it is not deleted
 before the message's claim has ended. Where that cannot be, it is put all the same, and is kept.
+
+A body that is sealed again has other bytes. So a message that is sent again names the sealed body
+that was put for it, and a sealed body whose put failed is held no longer.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from angzarr.adapters.celery.publish.put_bodies import PutBodies, PutBody
 from angzarr.adapters.celery.worker.json_bodies import loads
 from angzarr.delivery.delivery import position_of
 from angzarr.delivery.sealed_origin import SealedOrigin
@@ -64,24 +68,11 @@ _REPRS: Final = ("argsrepr", "kwargsrepr")
 _JSON: Final = "application/json"
 #: What a body of protocol 2 begins with.
 _LIST: Final = b"["
-#: Seconds in which one body for several handlers is put once.
-_SAME: Final = 5.0
 
 
 def safe_size(broker: str) -> int:
     """The bytes of a body that the broker at the URL *broker* takes for certain."""
     return SAFE.get(broker.partition(":")[0].lower(), SAFE_ELSEWHERE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Put:
-    """A body that was just put, by what names it, and the message that stands for it."""
-
-    name: str
-    at: float
-    check: ClaimCheck
-    text: str
-    body: bytes
 
 
 @dataclass(slots=True)
@@ -101,7 +92,10 @@ class BodyOffloader:
     sealer: BodySealer | None = None
     seals_stored: bool = True
     seals_all: bool = False
-    _last: _Put | None = field(default=None, init=False)
+    _put_bodies: PutBodies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._put_bodies = PutBodies(self.monotonic, self.registration)
 
     def leaves(self, size: int, origin: SealedOrigin | None = None) -> bool:
         """True if a body of *size* bytes, of what is made of *origin*, is sent as it is."""
@@ -129,13 +123,13 @@ class BodyOffloader:
         if self.store is None:
             return body
         name = sha256_of(body)
-        if (last := self._recent(name, headers)) is None:
+        if (made := self._found(name, headers)) is None:
             made = self._put(body, name, headers)
             if made is None:
                 return body
-            self._last = last = made
-        headers[HEADER] = last.text
-        return last.body
+            self._put_bodies.keep(made)
+        headers[HEADER] = made.text
+        return made.body
 
     def hold_replay(self, headers: Mapping[str, Any]) -> None:
         """Note that a replay with *headers* holds the stored body that they name; never raises.
@@ -179,14 +173,12 @@ class BodyOffloader:
         stores = self.seals_stored and self.store is not None
         return self.sealer if self.seals_all or stores else None
 
-    def _recent(self, name: str, headers: Mapping[str, Any]) -> _Put | None:
-        """What was just put of *name*, if the message with *headers* may have it too."""
-        last = self._last
-        if last is None or last.name != name or self.monotonic() - last.at > _SAME:
-            return None
-        return last if self._joins(last.check, headers) else None
+    def _found(self, name: str, headers: Mapping[str, Any]) -> PutBody | None:
+        """What was put of *name*, if the message with *headers* may have it too, and holds it."""
+        replay = position_of(headers).replay
+        return self._put_bodies.find(name, lambda check: check.hold(_claim_key(headers), replay))
 
-    def _put(self, body: bytes, name: str, headers: Mapping[str, Any]) -> _Put | None:
+    def _put(self, body: bytes, name: str, headers: Mapping[str, Any]) -> PutBody | None:
         parts = _parts_of(body)
         if parts is None or self.store is None:
             return None
@@ -198,7 +190,7 @@ class BodyOffloader:
         left = _NO_FOLLOWERS if follows else embed
         said = {ARGUMENT: f"set payloads.url, or update this worker: {reference}"}
         text = json.dumps([[], said, left])
-        return _Put(name, self.monotonic(), check, write_check(check), text.encode())
+        return PutBody(name, self.monotonic(), check, write_check(check), text.encode())
 
     def _sealed(
         self,
@@ -212,7 +204,7 @@ class BodyOffloader:
         inline = self.seals_all or origin is not None
         stores = self.store is not None and (not inline or sealed_size(len(body)) > self.most)
         name = f"{sha256_of(body)} {key} {event_id}" if stores else ""
-        made = self._recent(name, headers) if stores else None
+        made = self._found(name, headers) if stores else None
         if made is None:
             parts = _parts_of(body)
             if parts is None and not body.lstrip().startswith(_LIST):
@@ -223,11 +215,12 @@ class BodyOffloader:
             else:
                 named, follows = digest(parts[:2]), parts[2] not in (None, {}, _NO_FOLLOWERS)
             told = sealer.digest(key, event_id, named)
-            reference = self._placed(sealed, len(body), headers, told if stores else "")
+            reference = self._placed(sealed, len(body), _holder(headers, told) if stores else "")
             check = ClaimCheck(reference=reference, digest=told, follows=follows, key=key)
             left = STORED_BODY if stores else sealed_body(sealed)
-            made = _Put(name, self.monotonic(), check, write_check(check), left)
-            self._last = made if stores else self._last
+            made = PutBody(name, self.monotonic(), check, write_check(check), left)
+            if stores:
+                self._put_bodies.keep(made)
         headers[HEADER] = made.text
         headers |= {name: SEALED for name in _REPRS if headers.get(name)}
         return made.body
@@ -246,35 +239,31 @@ class BodyOffloader:
             return body
         if check is None or not check.is_inline:
             return body
-        place = self._placed(sealed, check.reference.unpacked_size, headers, check.digest)
+        # It has these bytes at each try: a try that failed may be held by an earlier one.
+        place = self.store.put(sealed, self._namer(headers, check.digest))
+        size = check.reference.unpacked_size
+        place = replace(place, encoding=SEALED_ENCODING, unpacked_size=size)
         headers[HEADER] = write_check(replace(check, reference=place))
         return STORED_BODY
 
-    def _placed(
-        self, sealed: bytes, size: int, headers: Mapping[str, Any], told: str
-    ) -> PayloadReference:
-        """Where *sealed* is, of a body of *size* bytes: in the store with *told*, else inline.
+    def _placed(self, sealed: bytes, size: int, holder: str) -> PayloadReference:
+        """Where *sealed* is, of a body of *size* bytes: in the store for *holder*, else inline.
 
         What follows the task has arguments, too: it is always sealed with the body.
         """
-        if not told or self.store is None:
+        if not holder or self.store is None:
             return inline_reference(len(sealed), size)
-        place = self.store.put(sealed, self._namer(headers, told))
+        if self.registration is None:
+            place = self.store.put(sealed)
+        else:
+            place = self.registration.put_new(sealed, self.store, holder)
         return replace(place, encoding=SEALED_ENCODING, unpacked_size=size)
 
     def _namer(self, headers: Mapping[str, Any], told: str) -> Namer | None:
         """What registers the message with *headers*, whose arguments have the digest *told*."""
         if self.registration is None:
             return None
-        replay = position_of(headers).replay
-        return self.registration.namer(message_holder(_claim_key(headers), replay, told))
-
-    def _joins(self, check: ClaimCheck, headers: Mapping[str, Any]) -> bool:
-        """True if the message with *headers* may have the body of *check*, which it holds then."""
-        hold = check.hold(_claim_key(headers), position_of(headers).replay)
-        if self.registration is None or hold is None:  # it is kept for ever
-            return True
-        return self.registration.joins(hold)
+        return self.registration.namer(_holder(headers, told))
 
 
 def check_sealed(headers: Mapping[str, Any], content_type: str) -> None:
@@ -297,6 +286,11 @@ def _key_of(keys: BodyKeys, headers: Mapping[str, Any], origin: SealedOrigin | N
     if origin is None:
         return keys.of_tenant(tenant)
     return keys.of_copy(origin.key, tenant, origin.tenant)
+
+
+def _holder(headers: Mapping[str, Any], told: str) -> str:
+    """The holder that the message with *headers* is, whose arguments have the digest *told*."""
+    return message_holder(_claim_key(headers), position_of(headers).replay, told)
 
 
 def _claim_key(headers: Mapping[str, Any]) -> str:
