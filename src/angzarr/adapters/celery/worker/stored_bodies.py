@@ -6,7 +6,8 @@ put into that request, so that followers, results and hooks go by it.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from angzarr.adapters.celery.message_check import checked_body
 from angzarr.adapters.celery.publish.sealed_sends import FOLLOWING
@@ -34,15 +35,10 @@ def tell_request(delivery: Delivery, opened: OpenedBody) -> None:
     Raises DecodeError for followers of which the message said that there are none: by that was
     chosen how it runs, and they would not all be sent.
     """
-    request = FOLLOWING.get()
+    embed, request = opened.embed or {}, FOLLOWING.get()
+    _check_followers(delivery, embed, request)
     if request is None:
         return
-    embed = opened.embed or {}
-    if not may_be_followed(delivery.message.headers):
-        untold = [name for name in _FOLLOWERS if embed.get(name) and not request.get(name)]
-        if untold:
-            msg = f"its body has {' and '.join(untold)}, and its header {HEADER} says it has none"
-            raise DecodeError(msg)
     vars(request).update(embed)
     # In place: Celery's tracer holds the same objects for hooks that run after the task.
     if isinstance(request.args, list) and isinstance(request.kwargs, dict):
@@ -51,3 +47,20 @@ def tell_request(delivery: Delivery, opened: OpenedBody) -> None:
         request.kwargs.update(opened.kwargs)
     else:
         request.args, request.kwargs = list(opened.args), dict(opened.kwargs)
+
+
+def _check_followers(delivery: Delivery, embed: Mapping[str, Any], request: Any) -> None:
+    """Raise DecodeError if *embed* has followers that the message of *delivery* denies."""
+    found = [name for name in _FOLLOWERS if embed.get(name)]
+    if not found or may_be_followed(delivery.message.headers):
+        return
+    shown = _shown_in(delivery.message.body) if request is None else vars(request)
+    untold = [name for name in found if not shown.get(name)]
+    if untold:
+        msg = f"its body has {' and '.join(untold)}, and its header {HEADER} says it has none"
+        raise DecodeError(msg)
+
+
+def _shown_in(body: bytes) -> Mapping[str, Any]:
+    """What the message itself says that follows it: in a batch it has at most errbacks."""
+    return checked_body(loads(body))[2] or {}
