@@ -225,9 +225,9 @@ class PayloadStoreContract(ABC):
             reference = replace(place, encoding=SEALED_ENCODING, unpacked_size=len(BODY))
             found = packed.fetch(reference)
             assert BODY not in found
-            assert sealer.open(found, "e1", len(BODY)) == BODY
+            assert sealer.open(found, "e1", len(BODY), key) == BODY
             with pytest.raises(PayloadCorrupt, match="another event"):
-                sealer.open(found, "e2", len(BODY))
+                sealer.open(found, "e2", len(BODY), key)
             self.overwrite(reference, found[:-1] + bytes([found[-1] ^ 1]))
             with pytest.raises(PayloadCorrupt, match="is corrupt"):
                 packed.fetch(reference)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from angzarr.dead_letters.letter import DeadLetter, Refusal
 from angzarr.errors import (
@@ -19,27 +19,20 @@ from angzarr.errors import (
     PayloadKeyMissing,
     PayloadTooLarge,
 )
-from angzarr.events.event import digest
 from angzarr.events.headers import event_id_of
 from angzarr.payloads.body_sealer import SEALED, BodySealer, missing
 from angzarr.payloads.claim_check import (
     HEADER,
     ClaimCheck,
     check_in,
-    inline_reference,
     without_check,
     write_check,
 )
-from angzarr.payloads.sealed_message import find_sealed, is_sealed_body, sealed_body
+from angzarr.payloads.sealed_message import find_sealed, is_sealed_body, sealed_body, sealed_check
 from angzarr.payloads.store import PayloadStore
 
 #: Bytes of a body that is opened at most, where no setting says so.
 MOST_OPENED: Final = 16 * 1024 * 1024
-_NO_FOLLOWERS: Final[tuple[Any, ...]] = (
-    None,
-    {},
-    dict.fromkeys(("callbacks", "errbacks", "chain", "chord")),
-)
 
 
 def has_sealed_body(letter: DeadLetter) -> bool:
@@ -101,10 +94,14 @@ class SealedLetters:
         else:
             sealed = store.fetch(check.reference)
         event_id = event_id_of(letter.message.headers)
-        return self.sealer.open(sealed, event_id, check.reference.unpacked_size)
+        return self.sealer.open(sealed, event_id, check.reference.unpacked_size, check.key)
 
-    def sealed(self, made: DeadLetter) -> DeadLetter | Refusal:
-        """*made*, a letter that was opened and edited, with its body sealed by the key in use."""
+    def sealed(self, made: DeadLetter, came: DeadLetter) -> DeadLetter | Refusal:
+        """*made*, the edit of *came*, with its body sealed as that of *came* was.
+
+        By the key of its tenant here, else by the one that it came with: this app may not know that
+        the key is a tenant's. So the tenant can still be forgotten (ADR 0091).
+        """
         if self.sealer is None:
             return Refusal(
                 "its body came encrypted, and this app has no payloads.encryption_keys: add them"
@@ -114,14 +111,10 @@ class SealedLetters:
         except (ValueError, TypeError, RecursionError):
             return Refusal("its message holds no arguments: it cannot be encrypted")
         event_id, body = event_id_of(made.message.headers), made.message.body
-        key = self.sealer.keys.of_tenant(made.event.tenant_id if made.event else None)
+        tenant = made.event.tenant_id if made.event else None
+        key = self.sealer.keys.of_copy(_check_in(came).key, tenant)
         sealed = self.sealer.seal(body, event_id, key)
-        check = ClaimCheck(
-            reference=inline_reference(len(sealed), len(body)),
-            digest=self.sealer.digest(key, event_id, digest([args, kwargs])),
-            follows=embed not in _NO_FOLLOWERS,
-            key=key,
-        )
+        check = sealed_check(self.sealer, sealed, body, (args, kwargs, embed), event_id)
         headers = {**made.message.headers, HEADER: write_check(check)}
         message = replace(made.message, body=sealed_body(sealed), headers=headers)
         event = made.event and replace(made.event, data=SEALED)

@@ -159,7 +159,7 @@ class BodyLoader:
             return found
         if self.sealer is None:
             raise PayloadKeyMissing(missing(check.key))
-        return self.sealer.open(found, delivery.event.id, check.reference.unpacked_size)
+        return self.sealer.open(found, delivery.event.id, check.reference.unpacked_size, check.key)
 
 
 def _larger_size(check: ClaimCheck) -> int:

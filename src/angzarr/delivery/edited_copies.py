@@ -8,19 +8,15 @@ row of a delay, in its lane.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from angzarr.delivery.delivery import Delivery, Outcome, Retried
 from angzarr.delivery.retry_until_available import RetryUntilAvailable
 from angzarr.delivery.sealed_origin import SealedOrigin, origin_in
 from angzarr.errors import DeliveryError, PayloadKeyMissing, UnserializableEvent, text_of
 from angzarr.events.event import Message
-from angzarr.payloads.claim_check import HEADER
-
-#: Headers that tell of the body as it came: where it lies, and how the broker had it packed.
-_OF_THE_BODY: Final = frozenset({HEADER, "compression"})
+from angzarr.payloads.claim_check import without_check
 
 
 class MessageBodies(Protocol):
@@ -61,7 +57,7 @@ class EditedCopies:
 def edited_message(delivery: Delivery, body: bytes, bodies: MessageBodies | None) -> Message:
     """The message of *delivery* with *body* for its own, as *bodies* prepare it; see `made`."""
     message, origin = delivery.message, origin_in(delivery.message.headers)
-    edited = replace(message, body=body, headers=_without_body(message.headers))
+    edited = replace(message, body=body, headers=without_check(message.headers))
     if bodies is None:
         if origin is None:
             return edited
@@ -77,7 +73,3 @@ _NO_KEY: Final = (
     "its copy with other arguments cannot be encrypted as its message was, with the key {!r}: add"
     " payloads.encryption_keys to this app, then replay it"
 )
-
-
-def _without_body(headers: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in headers.items() if name not in _OF_THE_BODY}

@@ -108,21 +108,28 @@ class BodySealer:
         context = _context(line, event_id)
         return self.cipher.encrypt(self.keys.keys[key], packed, context, head=line)
 
-    def open(self, sealed: bytes, event_id: str, size: int) -> bytes:
+    def open(self, sealed: bytes, event_id: str, size: int, key: str) -> bytes:
         """The body of *size* bytes that was sealed for the event *event_id*.
 
-        Raises PayloadKeyMissing for a key that is not here, PayloadCorrupt for what was changed.
+        *key* is the id that its message names: what is made of the body is sealed by that. Raises
+        PayloadKeyMissing for a key that is not here, PayloadCorrupt for what was changed.
         """
         line = seal_line(sealed)
         if line is None:
             msg = "its body is corrupt: it does not begin as an encrypted body does"
             raise PayloadCorrupt(msg)
-        key = self.keys.keys.get(line.key)
-        if key is None:
-            raise PayloadKeyMissing(missing(line.key))
+        if line.key != key:
+            msg = (
+                f"its body is corrupt: it is encrypted with the key {line.key!r}, and its message"
+                f" names the key {key!r}"
+            )
+            raise PayloadCorrupt(msg)
+        secret = self.keys.keys.get(key)
+        if secret is None:
+            raise PayloadKeyMissing(missing(key))
         try:
             context = _context(line.text, event_id)
-            packed = self.cipher.decrypt(key, memoryview(sealed)[len(line.text) :], context)
+            packed = self.cipher.decrypt(secret, memoryview(sealed)[len(line.text) :], context)
         except NotOpened:
             msg = (
                 f"its body cannot be opened with the key {line.key!r}: it was changed or belongs"

@@ -24,6 +24,8 @@ HEADER: Final = "angzarr-payload"
 #: of payloads fails by it, and names it.
 ARGUMENT: Final = "angzarr_body_is_in_payload_store"
 
+#: Headers that tell of the body as it came: where it lies, and how the broker had it packed.
+_OF_THE_BODY: Final = frozenset({HEADER, "compression"})
 #: Characters of the header: an address of S3 has a thousand, and the rest is short.
 _LONGEST: Final = 4096
 _MOST_BYTES: Final = 2**53
@@ -150,10 +152,10 @@ def may_be_followed(headers: Mapping[str, Any]) -> bool:
 
 
 def without_check(headers: Mapping[str, Any]) -> Mapping[str, Any]:
-    """*headers* of a message that has its body."""
-    if HEADER not in headers:
+    """*headers* of a message that has its body, in place of the one that it came with."""
+    if _OF_THE_BODY.isdisjoint(headers):
         return headers
-    return {name: value for name, value in headers.items() if name != HEADER}
+    return {name: value for name, value in headers.items() if name not in _OF_THE_BODY}
 
 
 def _object_in(text: object) -> dict[str, Any]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from angzarr.errors import DecodeError
-from angzarr.payloads.body_sealer import OVERHEAD, seal_line
+from angzarr.events.event import digest
+from angzarr.payloads.body_sealer import OVERHEAD, BodySealer, seal_line
 from angzarr.payloads.claim_check import ARGUMENT as STORED_ARGUMENT
+from angzarr.payloads.claim_check import ClaimCheck, inline_reference
+from angzarr.payloads.store import sha256_of
 
 #: The argument that has the sealed body, in base64. No handler has one of this name, so one that
 #: knows nothing of sealed bodies fails by it, and names it.
 ARGUMENT: Final = "angzarr_body_is_encrypted"
-_NO_FOLLOWERS: Final = dict.fromkeys(("callbacks", "errbacks", "chain", "chord"))
+#: What a body says of what follows its task, if nothing does.
+NO_FOLLOWERS: Final = dict.fromkeys(("callbacks", "errbacks", "chain", "chord"))
 #: The body of a message whose own is in the payload store, sealed.
 STORED_BODY: Final = json.dumps(
     [
@@ -24,7 +28,7 @@ STORED_BODY: Final = json.dumps(
             STORED_ARGUMENT: "it is encrypted: set payloads.url and payloads.encryption_keys, or"
             " update this worker"
         },
-        _NO_FOLLOWERS,
+        NO_FOLLOWERS,
     ]
 ).encode()
 #: Characters around the text of a sealed body.
@@ -35,7 +39,26 @@ _PARTS: Final = 3
 def sealed_body(sealed: bytes) -> bytes:
     """The body, of Celery's protocol 2, of a message that has *sealed* in itself."""
     text = base64.b64encode(sealed).decode("ascii")
-    return json.dumps([[], {ARGUMENT: text}, _NO_FOLLOWERS]).encode()
+    return json.dumps([[], {ARGUMENT: text}, NO_FOLLOWERS]).encode()
+
+
+def sealed_check(
+    sealer: BodySealer, sealed: bytes, body: bytes, parts: Sequence[Any] | None, event_id: str
+) -> ClaimCheck:
+    """The claim check of a message that has *sealed* in itself, which *body* became.
+
+    *parts* are the arguments, by position and by name, and what follows the task. None: *body* has
+    none, so its worker will refuse it; what it says stays secret.
+    """
+    line = seal_line(sealed)
+    assert line is not None  # noqa: S101 - a sealer made it
+    named = sha256_of(body) if parts is None else digest(list(parts[:2]))
+    return ClaimCheck(
+        reference=inline_reference(len(sealed), len(body)),
+        digest=sealer.digest(line.key, event_id, named),
+        follows=parts is None or parts[2] not in (None, {}, NO_FOLLOWERS),
+        key=line.key,
+    )
 
 
 def sealed_size(size: int) -> int:
@@ -66,7 +89,7 @@ def find_sealed(body: bytes) -> bytes | None:
         sealed = sealed_in(parts[1])
     except (ValueError, TypeError, RecursionError, DecodeError):
         return None
-    return sealed if seal_line(sealed) is not None and parts[2] == _NO_FOLLOWERS else None
+    return sealed if seal_line(sealed) is not None and parts[2] == NO_FOLLOWERS else None
 
 
 def is_sealed_body(body: bytes) -> bool:

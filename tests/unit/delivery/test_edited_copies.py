@@ -110,6 +110,18 @@ def test_a_key_that_only_its_publisher_knows_as_a_tenants_stays(site):
     assert check_in(site.world.last_copy().headers).key == "a1"
 
 
+@pytest.mark.parametrize("data", [CANARY, LARGE], ids=["inline", "stored"])
+def test_no_copy_has_a_key_that_a_forged_header_names(site, data):
+    seen = site.retries_with("other")
+    message = site.sealed(data, **{names.TENANT_ID: "acme"})
+    forged = message.headers[HEADER].replace('"key": "a1"', '"key": "k1"')
+    assert forged != message.headers[HEADER]
+    outcome = site.world.take(replace(message, headers={**message.headers, HEADER: forged}))
+    assert isinstance(outcome, DeadLettered)
+    assert "key 'a1', and its message names the key 'k1'" in outcome.letter.error_message
+    assert (seen, site.world.journal.copies) == ([], [])
+
+
 @pytest.mark.parametrize(
     ("data", "edited", "left"),
     [

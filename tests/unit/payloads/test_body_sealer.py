@@ -42,7 +42,7 @@ BODY = json.dumps([[{"card": "4111"}], {}, {}]).encode()
 )
 def test_any_body_comes_back_as_it_was_for_its_event(body, event_id, packs, key):
     sealed = SEALER.seal(body, event_id, key, packs=packs)
-    assert SEALER.open(sealed, event_id, len(body)) == body
+    assert SEALER.open(sealed, event_id, len(body), key) == body
     assert len(sealed) <= len(body) + OVERHEAD
     assert seal_line(sealed).key == key
 
@@ -52,7 +52,7 @@ def test_any_flipped_bit_is_refused(data, packs):
     sealed = bytearray(SEALER.seal(BODY * 3, "e1", "new", packs=packs))
     sealed[data.draw(st.integers(0, len(sealed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises((PayloadCorrupt, PayloadKeyMissing)):
-        SEALER.open(bytes(sealed), "e1", len(BODY * 3))
+        SEALER.open(bytes(sealed), "e1", len(BODY * 3), "new")
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
@@ -61,7 +61,7 @@ def test_the_body_of_another_event_is_refused(mine, theirs):
     if mine == theirs:
         return
     with pytest.raises(PayloadCorrupt, match="belongs to another event"):
-        SEALER.open(sealed, theirs, len(BODY))
+        SEALER.open(sealed, theirs, len(BODY), "new")
 
 
 def test_a_body_is_packed_before_it_is_sealed_and_unpacked_within_its_size():
@@ -70,26 +70,35 @@ def test_a_body_is_packed_before_it_is_sealed_and_unpacked_within_its_size():
     assert len(sealed) < 500
     assert seal_line(sealed).packing == "zstd"
     with pytest.raises(PayloadCorrupt, match="unpacks to more than 100 bytes"):
-        SEALER.open(sealed, "e1", 100)
+        SEALER.open(sealed, "e1", 100, "new")
     with pytest.raises(PayloadCorrupt, match="does not have the 15001 bytes"):
-        SEALER.open(sealed, "e1", 15_001)
+        SEALER.open(sealed, "e1", 15_001, "new")
     with pytest.raises(PayloadCorrupt, match="packed by 'zstd', which is not installed here"):
-        replace(SEALER, known={}).open(sealed, "e1", len(body))
+        replace(SEALER, known={}).open(sealed, "e1", len(body), "new")
     assert seal_line(SEALER.seal(BODY[:10], "e1", "new", packs=True)).packing == ""
 
 
 def test_keys_rotate_and_a_key_that_is_gone_is_named():
     sealed = SEALER.seal(BODY, "e1", "old")
-    assert SEALER.open(sealed, "e1", len(BODY)) == BODY
+    assert SEALER.open(sealed, "e1", len(BODY), "old") == BODY
     later = replace(SEALER, keys=BodyKeys(keys={"new": b"n" * 32}, current="new"))
     with pytest.raises(
         PayloadKeyMissing, match=r"key .old., which is not among payloads\.encryption"
     ) as error:
-        later.open(sealed, "e1", len(BODY))
+        later.open(sealed, "e1", len(BODY), "old")
     assert "oooo" not in str(error.value)
     other = replace(SEALER, keys=BodyKeys(keys={"old": b"p" * 32}, current="old"))
     with pytest.raises(PayloadCorrupt, match="or the key here is another one of that name"):
-        other.open(sealed, "e1", len(BODY))
+        other.open(sealed, "e1", len(BODY), "old")
+
+
+def test_a_body_that_another_key_sealed_than_its_message_names_is_refused():
+    """What is made of it would be sealed by the key that an attacker chose."""
+    sealed = SEALER.seal(BODY, "e1", "old")
+    for named in ("new", "unknown"):
+        told = f"key 'old', and its message names the key '{named}'"
+        with pytest.raises(PayloadCorrupt, match=told):
+            SEALER.open(sealed, "e1", len(BODY), named)
 
 
 def test_a_tenant_has_its_key_and_everyone_else_the_one_in_use():

@@ -166,8 +166,8 @@ class Editor:
         told: EditChanges,
     ) -> Draft | Refusal:
         said = told.changes
-        if isinstance(failure, DeadLetter) and self._came_encrypted(failure):
-            sealed = self.replayer.bodies.sealed(made)
+        if (came := self._encrypted(failure)) is not None:
+            sealed = self.replayer.bodies.sealed(made, came)
             if isinstance(sealed, Refusal):
                 return sealed
             made, said = sealed, encrypted_differences(said)
@@ -187,10 +187,12 @@ class Editor:
         order = ReplayOrder(letter=kept, before=before, said=note)
         return Draft(order=order, changes=told.changes, whole=told.whole)
 
-    def _came_encrypted(self, failure: DeadLetter) -> bool:
-        """True if the body of *failure* is encrypted, perhaps within its sealed message."""
+    def _encrypted(self, failure: Failure) -> DeadLetter | None:
+        """*failure* as it would be sent, if its body came encrypted; else None."""
+        if not isinstance(failure, DeadLetter):
+            return None
         letter = self.replayer.sendable(failure)
-        return isinstance(letter, DeadLetter) and came_encrypted(letter)
+        return letter if isinstance(letter, DeadLetter) and came_encrypted(letter) else None
 
     def _opened(self, failure: Failure, filed: Failure | None = None) -> Opened | Refusal:
         """A letter as it is and as it may be shown, with what was hidden of *filed*."""

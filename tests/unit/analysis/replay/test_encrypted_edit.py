@@ -26,18 +26,19 @@ CANARY = "the canary sings"
 KEYS = {"k1": b"1" * 32, "k2": b"2" * 32}
 
 
-def sealer(*ids):
-    keys = BodyKeys(keys={one: KEYS[one] for one in ids}, current=ids[-1])
+def sealer(*ids, tenants=None):
+    keys = BodyKeys(keys={one: KEYS[one] for one in ids}, current=ids[-1], tenants=tenants or {})
     return BodySealer(keys=keys, cipher=XaesCipher())
 
 
 class EncryptedSite(Site):
     """A site whose letters have encrypted bodies: in their message, or in its store."""
 
-    def __init__(self, over, *ids):
+    def __init__(self, over, *ids, tenants=None):
         super().__init__()
         self.payloads = MemoryPayloadStore()
-        bodies = SealedLetters(sealer=sealer(*ids) if ids else None, most=1000)
+        keys = sealer(*ids, tenants=tenants) if ids else None
+        bodies = SealedLetters(sealer=keys, most=1000)
         self.replayer = replace(self.replayer, payloads=self.payloads, bodies=bodies)
         self.editor = replace(self.editor, replayer=self.replayer)
         self.offloader = BodyOffloader(self.payloads, over, sealer=sealer("k1"), seals_all=True)
@@ -62,7 +63,8 @@ def over(request):
 def opened(site, message):
     check = check_in(message.headers)
     sealed = find_sealed(message.body) or site.payloads.fetch(check.reference)
-    return json.loads(sealer("k1", "k2").open(sealed, "e1", check.reference.unpacked_size))[0][0]
+    size = check.reference.unpacked_size
+    return json.loads(sealer("k1", "k2").open(sealed, "e1", size, check.key))[0][0]
 
 
 def test_a_replay_sends_the_message_as_it_is_and_needs_no_key(over):
@@ -85,7 +87,7 @@ def test_a_replay_looks_for_a_stored_body_and_puts_none():
     assert site.replayer.replay(site.entry, site.failure, by="ann") == ""
 
 
-def test_an_edit_is_sealed_again_by_the_key_in_use_and_no_value_is_kept(over):
+def test_an_edit_is_sealed_again_by_the_key_that_it_came_with_and_no_value_is_kept(over):
     site = EncryptedSite(over, "k1", "k2")
     draft = site.draft({"card": f"{CANARY} twice"})
     assert isinstance(draft, Draft), draft
@@ -93,13 +95,21 @@ def test_an_edit_is_sealed_again_by_the_key_in_use_and_no_value_is_kept(over):
     assert site.replayer.replay(site.entry, site.failure, by="ann", order=draft.order) == ""
     sent = site.publisher.sent[-1]
     assert opened(site, sent) == {"card": f"{CANARY} twice"}
-    assert check_in(sent.headers).key == "k2"
+    assert check_in(sent.headers).key == "k1", "it may be a tenant's of whom this app does not know"
     detail = site.ledger.open(site.entry.id)
     assert CANARY not in repr(detail)
     [line] = [line for line in detail.history if line.what == "retrying"]
     assert line.detail == "replay 1 edited: /card: [sealed] → [sealed]"
     told = site.editor.told(draft.order)
     assert told.changes == draft.changes, "who may see it sees it again"
+
+
+def test_an_edit_is_sealed_by_the_key_of_its_tenant_here(over):
+    site = EncryptedSite(over, "k1", "k2", tenants={"acme": "k2"})
+    for tenant, key in (("acme", "k2"), ("other", "k1"), (None, "k1")):
+        event = replace(site.letter.event, tenant_id=tenant)
+        edited = site.editor.draft(site.entry, replace(site.letter, event=event), {"card": "x"})
+        assert check_in(edited.order.letter.message.headers).key == key
 
 
 def test_an_edit_is_seen_by_operators_and_not_by_viewers(over):
@@ -111,6 +121,17 @@ def test_an_edit_is_seen_by_operators_and_not_by_viewers(over):
     assert review.for_viewers().mark == ""
     plain = replace(review, is_encrypted=False)
     assert plain.for_viewers() is plain
+
+
+def test_a_letter_that_names_another_key_than_its_body_is_not_opened(over):
+    """Its edit would be sealed by the key that an attacker chose."""
+    site = EncryptedSite(over, "k1", "k2")
+    headers = dict(site.letter.message.headers)
+    headers[HEADER] = headers[HEADER].replace('"k1"', '"k2"')
+    forged = replace(site.letter, message=replace(site.letter.message, headers=headers))
+    for found in (site.editor.shown(forged), site.editor.draft(site.entry, forged, {"card": 1})):
+        assert isinstance(found, Refusal)
+        assert "encrypted with the key 'k1', and its message names the key 'k2'" in str(found)
 
 
 @pytest.mark.parametrize("ids", [(), ("k2",)])

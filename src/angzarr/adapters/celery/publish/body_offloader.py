@@ -33,11 +33,17 @@ from angzarr.payloads.claim_check import (
     HEADER,
     ClaimCheck,
     check_in,
-    inline_reference,
     write_check,
 )
 from angzarr.payloads.holders import BodyRegistration, message_holder
-from angzarr.payloads.sealed_message import STORED_BODY, find_sealed, sealed_body, sealed_size
+from angzarr.payloads.sealed_message import (
+    NO_FOLLOWERS,
+    STORED_BODY,
+    find_sealed,
+    sealed_body,
+    sealed_check,
+    sealed_size,
+)
 from angzarr.payloads.store import (
     SEALED_ENCODING,
     Namer,
@@ -61,7 +67,6 @@ SAFE_ELSEWHERE: Final = 2**20
 
 #: Characters of the followers of a task (callbacks, chain, chord) that stay in the message.
 _LONGEST_EMBED: Final = 16 * 1024
-_NO_FOLLOWERS: Final = dict.fromkeys(("callbacks", "errbacks", "chain", "chord"))
 _PARTS: Final = 3
 #: Celery's texts of the arguments.
 _REPRS: Final = ("argsrepr", "kwargsrepr")
@@ -187,7 +192,7 @@ class BodyOffloader:
         told = digest([args, kwargs])
         reference = self.store.put(body, self._namer(headers, told))
         check = ClaimCheck(reference=reference, digest=told, follows=follows)
-        left = _NO_FOLLOWERS if follows else embed
+        left = NO_FOLLOWERS if follows else embed
         said = {ARGUMENT: f"set payloads.url, or update this worker: {reference}"}
         text = json.dumps([[], said, left])
         return PutBody(name, self.monotonic(), check, write_check(check), text.encode())
@@ -210,13 +215,10 @@ class BodyOffloader:
             if parts is None and not body.lstrip().startswith(_LIST):
                 return body
             sealed = sealer.seal(body, event_id, key, packs=stores)
-            if parts is None:  # its worker will refuse it, but what it says stays secret
-                named, follows = sha256_of(body), True
-            else:
-                named, follows = digest(parts[:2]), parts[2] not in (None, {}, _NO_FOLLOWERS)
-            told = sealer.digest(key, event_id, named)
-            reference = self._placed(sealed, len(body), _holder(headers, told) if stores else "")
-            check = ClaimCheck(reference=reference, digest=told, follows=follows, key=key)
+            check = sealed_check(sealer, sealed, body, parts, event_id)
+            if stores:
+                place = self._placed(sealed, len(body), _holder(headers, check.digest))
+                check = replace(check, reference=place)
             left = STORED_BODY if stores else sealed_body(sealed)
             made = PutBody(name, self.monotonic(), check, write_check(check), left)
             if stores:
@@ -247,12 +249,8 @@ class BodyOffloader:
         return STORED_BODY
 
     def _placed(self, sealed: bytes, size: int, holder: str) -> PayloadReference:
-        """Where *sealed* is, of a body of *size* bytes: in the store for *holder*, else inline.
-
-        What follows the task has arguments, too: it is always sealed with the body.
-        """
-        if not holder or self.store is None:
-            return inline_reference(len(sealed), size)
+        """Where *sealed*, of a body of *size* bytes, is in the store, held by *holder*."""
+        assert self.store is not None  # noqa: S101 - its caller has looked
         if self.registration is None:
             place = self.store.put(sealed)
         else:

@@ -57,7 +57,7 @@ def opened(sealer, sent, store=None, event_id="e1"):
     check = check_in(sent.headers)
     body = sent.body if isinstance(sent.body, bytes) else sent.body.encode()
     sealed = find_sealed(body) if check.is_inline else store.fetch(check.reference)
-    return json.loads(sealer.open(sealed, event_id, check.reference.unpacked_size))
+    return json.loads(sealer.open(sealed, event_id, check.reference.unpacked_size, check.key))
 
 
 @given(st.text(min_size=12, max_size=200))
