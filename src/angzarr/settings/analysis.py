@@ -6,11 +6,19 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from angzarr.analysis.alerts.alert_form import AlertSeverity, BodyFormat
 from angzarr.resilience.backoff import Policy
-from angzarr.settings.base import Keep, Section, Span, kept, said
+from angzarr.resilience.idempotency import RECORD_LIFE
+from angzarr.settings.base import Section, Span, kept, said
 from angzarr.settings.webhooks import check_address, keys_of
 
 if TYPE_CHECKING:  # every process reads settings; only some have those that need the analysis
@@ -106,8 +114,15 @@ class AlertSettings(Section):
         return self
 
 
-#: For no less than what the last day is judged by, or for ever.
-KeepJobs = Annotated[Annotated[Span, Field(ge=timedelta(days=1))] | None, BeforeValidator(kept)]
+def _no_less_than_a_day(kept: timedelta | None) -> timedelta | None:
+    if kept is not None and kept < RECORD_LIFE:
+        msg = f'must be a day or longer ({RECORD_LIFE.total_seconds():.0f} seconds), or "for ever"'
+        raise ValueError(msg)
+    return kept
+
+
+#: For a day or longer, or for ever.
+KeepADay = Annotated[Span | None, BeforeValidator(kept), AfterValidator(_no_less_than_a_day)]
 
 
 class AutomaticSettings(Section):
@@ -160,12 +175,13 @@ class AnalysisSettings(Section):
     #: Rules that come before those that ship with angzarr, or the path of a YAML file of them;
     #: only the analysis worker reads that file.
     rules: str | tuple[dict[str, Any], ...] = Field(default=(), repr=False)
-    #: How long resolved, skipped and compensated entries are kept; None: for ever.
-    keep_closed: Keep = Field(default=timedelta(days=30))
-    keep_archived: Keep = Field(default=timedelta(days=180))
+    #: How long resolved, skipped and compensated entries are kept; None: for ever. No less than a
+    #: day, for which claims are kept: so an event that fails anew has a letter of another day.
+    keep_closed: KeepADay = Field(default=timedelta(days=30))
+    keep_archived: KeepADay = Field(default=timedelta(days=180))
     #: How long replay jobs are kept after they ended; None: for ever. No less than a day, by which
     #: others are judged (`auto_replay.LEFT_TO_PEOPLE`, `job_limits.ADDED_UP`).
-    keep_jobs: KeepJobs = Field(default=timedelta(days=90))
+    keep_jobs: KeepADay = Field(default=timedelta(days=90))
     automatic: AutomaticSettings = AutomaticSettings()
     alerts: AlertSettings = AlertSettings()
     #: Replays of one entry after which neither the worker nor a job replays it; a person may.

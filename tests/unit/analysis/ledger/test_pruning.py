@@ -91,7 +91,7 @@ def test_jobs_are_kept_for_as_long_as_others_are_judged_by_them(monkeypatch):
 
 @pytest.mark.parametrize(
     ("given", "kept"),
-    [("for ever", None), (None, timedelta(days=30)), (60, timedelta(minutes=1))],
+    [("for ever", None), (None, timedelta(days=30)), (86400, timedelta(days=1))],
 )
 def test_how_long_entries_are_kept_is_a_setting(given, kept, monkeypatch):
     monkeypatch.delenv("ANGZARR_CONFIG", raising=False)
@@ -100,3 +100,14 @@ def test_how_long_entries_are_kept_is_a_setting(given, kept, monkeypatch):
     if given is not None:
         monkeypatch.setenv("ANGZARR_ANALYSIS__KEEP_CLOSED", str(given))
         assert load({}).analysis.keep_closed == kept
+
+
+@pytest.mark.parametrize("name", ["keep_closed", "keep_archived", "keep_jobs"])
+@pytest.mark.parametrize("given", [86399, "PT23H", 0, -1])
+def test_what_is_kept_is_kept_for_a_day_at_least(name, given, monkeypatch):
+    monkeypatch.delenv("ANGZARR_CONFIG", raising=False)
+    with pytest.raises(ConfigurationError) as refused:
+        load({"analysis": {name: given}})
+    assert str(refused.value).endswith(
+        f'analysis.{name}: must be a day or longer (86400 seconds), or "for ever"'
+    )
