@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import update
 from tests.adapters.sql_sides import OnPostgresql, OnSqlite
 from tests.contracts.ledger import HOLD, LEASE, letter_of, resolve
 
 from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
 from angzarr.adapters.sql.ledger.released_payloads import SqlReleasedPayloads
 from angzarr.adapters.sql.ledger.store import SqlLedger
+from angzarr.adapters.sql.ledger.tables import ledger_letters
 from angzarr.analysis.ledger.entry import Status
 from angzarr.analysis.ledger.ledger import Decided
 from angzarr.analysis.ledger.payload_upkeep import LettersBodies, UnneededBodies
@@ -147,9 +150,67 @@ class ReleasedPayloadsContract:
             self.close(ledger, entry, clock)
         assert self.prune(ledger, clock) == 2
         ledger.add_failed_event(letter)
-        assert [one.hold for one in released.read(10)] == [payload_hold(other)]
         LettersBodies(released, holders).remove(clock.now())
-        assert holders.holders_of(letter.payload.uri) == {payload_hold(letter).holder}
+        assert released.read(10) == []
+        assert len(holders.holders_of(letter.payload.uri)) == 1
+        assert holders.holders_of(other.payload.uri) == set()
+
+    @pytest.mark.parametrize("overtaken", [False, True], ids=["alone", "overtaken by another"])
+    @pytest.mark.parametrize("killed", [False, True], ids=["", "killed before it forgets"])
+    def test_a_letter_that_is_filed_again_while_its_hold_ends_keeps_its_body(
+        self, ledger, released, holders, bodies, clock, make, monkeypatch, overtaken, killed
+    ):
+        letter = make()
+        self.close(ledger, ledger.add_failed_event(letter), clock)
+        self.prune(ledger, clock)
+        upkeep, end, forget = LettersBodies(released, holders), holders.release, released.forget
+
+        def late(holds):
+            """End *holds* that were read before the letter was filed once more."""
+            monkeypatch.undo()
+            ledger.add_failed_event(letter)
+            if overtaken:
+                upkeep.remove(clock.now())
+            if killed:
+                monkeypatch.setattr(released, "forget", lambda _numbers: 1 / 0)
+            end(holds)
+
+        monkeypatch.setattr(holders, "release", late)
+        with suppress(ZeroDivisionError):
+            upkeep.remove(clock.now())
+        monkeypatch.undo()
+        assert (released.forget, holders.release) == (forget, end)
+        upkeep.remove(clock.now())
+        assert released.read(10) == []
+        self.assert_is_kept_until_its_entry_is_removed(
+            letter, ledger, released, holders, bodies, clock
+        )
+
+    def test_a_letter_may_be_filed_again_and_again_before_its_hold_ends(
+        self, ledger, released, holders, bodies, clock, make
+    ):
+        letter = make()
+        for _ in range(3):
+            self.close(ledger, ledger.add_failed_event(letter), clock)
+            self.prune(ledger, clock)
+        ledger.add_failed_event(letter)
+        LettersBodies(released, holders).remove(clock.now())
+        self.assert_is_kept_until_its_entry_is_removed(
+            letter, ledger, released, holders, bodies, clock
+        )
+
+    def assert_is_kept_until_its_entry_is_removed(
+        self, letter, ledger, released, holders, bodies, clock
+    ):
+        collecting = self.collecting(holders, bodies)
+        clock.sleep(timedelta(days=9))
+        assert collecting.remove(clock.now()) == (0, False)
+        assert bodies.fetch(letter.payload) == b"body"
+        [entry] = ledger.get_failed_events().entries
+        self.close(ledger, entry, clock)
+        self.prune(ledger, clock)
+        LettersBodies(released, holders).remove(clock.now())
+        assert holders.holders_of(letter.payload.uri) == set()
 
     # -- edits ---------------------------------------------------------------------------------
 
@@ -210,6 +271,51 @@ class ReleasedPayloadsContract:
         )  # fmt: skip
         assert ledger.open(entry.id).before == first
         assert released.read(10) == []
+
+    @pytest.mark.parametrize("name", ["an older release's", "a letter's that was filed again"])
+    def test_the_body_before_an_edit_is_held_by_the_name_that_its_entry_has(
+        self, ledger, released, holders, clock, make, name, database
+    ):
+        first = make(replay=0)
+        entry = ledger.add_failed_event(first)
+        if name == "an older release's":
+            self.rename(holders, database, first, f"letter:{first.id}")
+        else:
+            self.close(ledger, entry, clock)
+            self.prune(ledger, clock)
+            entry = ledger.add_failed_event(first)
+            LettersBodies(released, holders).remove(clock.now())
+        held = holders.holders_of(first.payload.uri)
+        self.edit(ledger, entry, first)
+        ledger.add_failed_event(letter_of(replay=1))
+        assert ledger.open(entry.id).before == first
+        LettersBodies(released, holders).remove(clock.now())
+        assert len(held) == 1
+        assert holders.holders_of(first.payload.uri) == held
+        self.close(ledger, entry, clock)
+        assert self.prune(ledger, clock) == 1
+        LettersBodies(released, holders).remove(clock.now())
+        assert holders.holders_of(first.payload.uri) == set()
+
+    def test_a_letter_that_an_older_release_filed_and_comes_again_keeps_its_body(
+        self, ledger, released, holders, clock, make, database
+    ):
+        letter = make()
+        ledger.add_failed_event(letter)
+        with database.engine.begin() as connection:
+            connection.execute(update(ledger_letters).values(payload_holder=f"letter:{letter.id}"))
+        ledger.add_failed_event(letter)
+        LettersBodies(released, holders).remove(clock.now())
+        assert holders.holders_of(letter.payload.uri) == {payload_hold(letter).holder}
+
+    @staticmethod
+    def rename(holders, database, letter, holder):
+        """Let *letter* be held by *holder*, in the register and in the ledger."""
+        hold = payload_hold(letter)
+        assert holders.join([hold._replace(holder=holder)]) == [True]
+        holders.release([hold])
+        with database.engine.begin() as connection:
+            connection.execute(update(ledger_letters).values(payload_holder=holder))
 
     # -- many ----------------------------------------------------------------------------------
 

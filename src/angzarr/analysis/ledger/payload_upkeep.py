@@ -1,7 +1,8 @@
 """Upkeep of payload stores: ends holds of letters that are gone, deletes what is free (F4).
 
 A letter's body is released once its entry was removed, and never before. What dies in between
-leaves a row, and the next round reads it.
+leaves a row, and the next round reads it. Rounds may overlap, and one may be late: a hold that is
+to end is never that of a letter in the ledger, since a letter that is filed again has a new one.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from angzarr.payloads.holders import PayloadHold, PayloadHolders
 
 
 class ReleasedHold(NamedTuple):
-    """A hold that is to end, and the number of its row."""
+    """A hold that is to end, and the number of its row; *next* begins before."""
 
     number: int
     hold: PayloadHold
+    next: PayloadHold | None = None
 
 
 class ReleasedPayloads(Protocol):
@@ -53,6 +55,8 @@ class LettersBodies:
     def remove(self, now: datetime) -> Removed:  # noqa: ARG002 - their letters have been kept
         """End a batch of holds."""
         found = self.released.read(self.batch)
+        if begun := [one.next for one in found if one.next is not None]:
+            self.holders.join(begun)
         if found:
             self.holders.release([one.hold for one in found])
             self.released.forget([one.number for one in found])

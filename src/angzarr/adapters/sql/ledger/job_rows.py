@@ -11,7 +11,13 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from angzarr.adapters.sql.ledger.fact_outbox import put_facts
-from angzarr.adapters.sql.ledger.letter_holds import pass_edits, release
+from angzarr.adapters.sql.ledger.letter_holds import (
+    LetterHold,
+    holds_of,
+    known_hold,
+    pass_edits,
+    release,
+)
 from angzarr.adapters.sql.ledger.schema import (
     replay_job_edits,
     replay_job_history,
@@ -54,10 +60,12 @@ from angzarr.facts.act import act_origin
 
 def save_orders(connection: Connection, changes: Sequence[Change]) -> None:
     """Keep the orders of replays that begin, and what their edits still need."""
-    rows = [_row(one.entry, one.order) for one in changes if one.order]
-    if rows:
-        edited = [row["entry_id"] for row in rows if row["before"] is not None]
+    orders = [(one.entry, one.order) for one in changes if one.order]
+    if orders:
+        edited = [entry.id for entry, order in orders if order.before is not None]
+        known = holds_of(connection, edited) if edited else []
         passed = pass_edits(connection, edited)
+        rows = [_row(entry, order, known) for entry, order in orders]
         connection.execute(insert(replay_orders), rows)
         release(connection, passed)
 
@@ -102,8 +110,8 @@ def _order(row: Row[Any]) -> ReplayOrder:
     )
 
 
-def _row(entry: Entry, order: ReplayOrder) -> dict[str, Any]:
-    hold = payload_hold(order.before) if order.before else None
+def _row(entry: Entry, order: ReplayOrder, known: Sequence[LetterHold]) -> dict[str, Any]:
+    hold = known_hold(known, entry.id, payload_hold(order.before)) if order.before else None
     return letters_row(order) | {
         "payload_uri": hold and hold.uri,
         "payload_holder": hold and hold.holder,

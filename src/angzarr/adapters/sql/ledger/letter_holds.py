@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import Connection, Table, insert, select, update
 
 from angzarr.adapters.sql.engine.statements import among
 from angzarr.adapters.sql.ledger.schema import ledger_released_payloads, replay_orders
@@ -46,6 +47,19 @@ def holds_of_letters(connection: Connection, entry_ids: Iterable[str]) -> list[L
     return _held_in(connection, ledger_letters, list(entry_ids))
 
 
+def known_hold(
+    known: Sequence[LetterHold], entry_id: str, wanted: PayloadHold | None
+) -> PayloadHold | None:
+    """The hold among *known* by which an entry holds the body of *wanted*, else *wanted*.
+
+    It may have another name than its letter gives it: an older release filed it, or `renew`.
+    """
+    if wanted is None or LetterHold(entry_id, wanted) in known:
+        return wanted
+    mine = (one.hold for one in known if (one.entry_id, one.hold.uri) == (entry_id, wanted.uri))
+    return next(mine, wanted)
+
+
 def pass_edits(connection: Connection, entry_ids: Sequence[str]) -> list[LetterHold]:
     """Let newer edits take the place of those of entries; return what they held."""
     passed = _held_in(connection, replay_orders, entry_ids) if entry_ids else []
@@ -56,26 +70,42 @@ def pass_edits(connection: Connection, entry_ids: Sequence[str]) -> list[LetterH
     return passed
 
 
-def keep(connection: Connection, holds: Sequence[PayloadHold]) -> None:
-    """Forget that *holds* were to end: their letters are filed, perhaps once more.
+def renew(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Give another hold to the letters in *rows*, about to be filed, whose own one is to end.
 
-    So is a letter that its queue gives twice, and whose entry was removed in between.
+    Their queue gave them twice, and their entries were removed in between. A worker may be ending
+    the old hold at this moment, or late. So the old one still ends, and the new one begins before.
     """
+    holds = {hold for row in rows if (hold := hold_in(row))}
     if not holds:
         return
     same = [_released.uri, _released.holder]
     ours = [among(connection, *pair) for pair in zip(same, zip(*holds, strict=True), strict=True)]
-    connection.execute(delete(ledger_released_payloads).where(*ours))
+    ending = {PayloadHold(*found) for found in connection.execute(select(*same).where(*ours))}
+    renewed: list[dict[str, str]] = []
+    for row in rows:
+        if (old := hold_in(row)) in ending and old:
+            row["payload_holder"] = f"{old.holder}+{uuid4().hex}"
+            renewed.append({**old._asdict(), "next_holder": row["payload_holder"]})
+    if renewed:
+        connection.execute(insert(ledger_released_payloads), renewed)
 
 
 def release(connection: Connection, gone: Sequence[LetterHold]) -> None:
-    """Note that *gone* are to end; an entry that holds the same by another letter goes on."""
+    """Note that *gone* are to end; an entry that holds the same by another letter goes on.
+
+    So does an entry whose hold has no day: the release before this one filed the letter.
+    """
     if not gone:
         return
     held = set(holds_of(connection, {one.entry_id for one in gone}))
-    rows = [one.hold._asdict() for one in dict.fromkeys(gone) if one not in held]
-    if rows:
-        connection.execute(insert(ledger_released_payloads), rows)
+    ending = [one for one in dict.fromkeys(gone) if held.isdisjoint((one, _without_day(one)))]
+    if ending:
+        connection.execute(insert(ledger_released_payloads), [one.hold._asdict() for one in ending])
+
+
+def _without_day(one: LetterHold) -> LetterHold:
+    return one._replace(hold=one.hold._replace(holder=one.hold.holder.rpartition("@")[0]))
 
 
 def _held_in(connection: Connection, table: Table, entry_ids: Sequence[str]) -> list[LetterHold]:

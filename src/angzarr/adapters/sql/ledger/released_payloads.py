@@ -27,10 +27,16 @@ class SqlReleasedPayloads(ReleasedPayloads):
 
     def read(self, limit: int, /) -> list[ReleasedHold]:
         """The oldest *limit* of them."""
-        wanted = select(_released.number, _released.uri, _released.holder)
-        wanted = wanted.order_by(_released.number).limit(limit)
+        wanted = select(ledger_released_payloads).order_by(_released.number).limit(limit)
         rows = self._database.read(lambda connection: connection.execute(wanted).all())
-        return [ReleasedHold(number, PayloadHold(uri, holder)) for number, uri, holder in rows]
+        return [
+            ReleasedHold(
+                number=row.number,
+                hold=PayloadHold(row.uri, row.holder),
+                next=PayloadHold(row.uri, row.next_holder) if row.next_holder else None,
+            )
+            for row in rows
+        ]
 
     def forget(self, numbers: Sequence[int], /) -> None:
         """Delete these rows."""

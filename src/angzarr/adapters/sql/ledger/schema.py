@@ -53,6 +53,8 @@ ledger_released_payloads = Table(
     Column("number", Integer, primary_key=True, autoincrement=True),
     Column("uri", Text, nullable=False),
     Column("holder", Text, nullable=False),
+    # Who holds the body instead, from before this hold ends.
+    Column("next_holder", Text),
     sqlite_autoincrement=True,  # rows are deleted by their numbers, perhaps late
 )
 

@@ -22,10 +22,9 @@ from angzarr.adapters.sql.ledger.fact_outbox import put_facts
 from angzarr.adapters.sql.ledger.job_rows import order_sizes, read_orders, save_orders
 from angzarr.adapters.sql.ledger.letter_holds import (
     LetterHold,
-    hold_in,
     holds_of_letters,
-    keep,
     release,
+    renew,
 )
 from angzarr.adapters.sql.ledger.queries import (
     count_all,
@@ -162,8 +161,8 @@ def _write(connection: Connection, filing: FilingPlan, steps: Sequence[CountStep
         old = ledger_letters.c.entry_id.in_(replaced)
         connection.execute(delete(ledger_letters).where(old))
     rows = [letter_row(*one) for one in filing.kept.items()]
+    renew(connection, rows)
     insert_rows(connection, ledger_letters, rows)
-    keep(connection, [hold for row in rows if (hold := hold_in(row))])
     release(connection, gone)
 
 
