@@ -43,3 +43,25 @@ def failing_at(beginning: str):
         yield
     finally:
         event.remove(Engine, "before_cursor_execute", fail)
+
+
+#: How statements begin that change something; others are not worth a cut.
+_CHANGES = ("CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE", "SET")
+
+
+@contextmanager
+def cut_at(number: int):
+    """Let all statements from the *number*th change on fail, as if the process had ended there."""
+    left = [number]
+
+    def fail(_connection, _cursor, statement, *_rest):
+        if statement.strip().startswith(_CHANGES):
+            left[0] -= 1
+        if left[0] <= 0:
+            raise OSError("the power went")
+
+    event.listen(Engine, "before_cursor_execute", fail)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", fail)

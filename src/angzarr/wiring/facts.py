@@ -27,12 +27,15 @@ def open_facts(
     """The fact log: SQL where a URL is set or the broker is embedded, else log lines.
 
     With the *claims* of a worker, facts for SQL are kept beside them first, and a relay moves them.
+    Without them it is a process that may end soon, which leaves an upgrade to workers and commands:
+    its thread of facts is not waited for as long as the indexes of a large table take.
     """
     url = facts_url(settings, broker)
     sinks = _logs_beside(settings, url)
     if url and not url.startswith("memory"):
         sql = importlib.import_module("angzarr.adapters.sql.facts.log")
-        log = sql.SqlFactLog(sql_engine(url), migrate=settings.facts.migrate)
+        works = claims is not None
+        log = sql.SqlFactLog(sql_engine(url), migrate=settings.facts.migrate, upgrade=works)
         sinks.insert(0, log if claims is None else _carried(claims(), log))
     fan_out = importlib.import_module("angzarr.adapters.memory.facts")
     return sinks[0] if len(sinks) == 1 else fan_out.FanOutFactLog(sinks)

@@ -96,10 +96,11 @@ class Schema:
         """The table of its revision."""
         return self.metadata.tables[f"{self.name}_version"]
 
-    def make_ready(self, engine: Engine, *, migrate: bool = True) -> None:
+    def make_ready(self, engine: Engine, *, migrate: bool = True, upgrade: bool = True) -> None:
         """See that the tables are as this release needs them.
 
-        Raises `away` with the cure where they are not and may not be changed.
+        Raises `away` with the cure where they are not and may not be changed. Without *upgrade*
+        tables are made where there are none, which takes a moment, and left where they are behind.
         """
         revision = self.revision_of(engine)
         match revision.standing:
@@ -108,7 +109,9 @@ class Schema:
             case SchemaStanding.NEWER:
                 raise self.away(self._newer(engine, revision))
             case _ if not migrate:
-                raise self.away(self._behind(engine, revision))
+                raise self.away(self._behind(engine, revision, f" and {self.setting} is off:"))
+            case SchemaStanding.BEHIND if not upgrade:
+                raise self.away(self._behind(engine, revision, " which only workers upgrade:"))
         self.upgrade(engine)
 
     def revision_of(self, engine: Engine) -> Revision:
@@ -192,11 +195,11 @@ class Schema:
             f" release here too, {self.waiting} wait in their queues meanwhile"
         )
 
-    def _behind(self, engine: Engine, revision: Revision) -> str:
+    def _behind(self, engine: Engine, revision: Revision, why: str) -> str:
         has = f"has revision {revision.found}" if revision.found else "has no tables"
         return (
             f"{self.called} at {address(engine.url)} {has}, this release needs {revision.needed},"
-            f" and {self.setting} is off: run `{self.cure}`"
+            f"{why} run `{self.cure}`"
         )
 
 
@@ -204,7 +207,8 @@ class SchemaDatabase:
     """Transactions on the tables of *schema*, which are made ready when the first begins.
 
     All verbs raise `away` of the schema when the database does not serve. With *migrate* False
-    tables are left as they are, and those that are behind count as away. *reads* are options of
+    tables are left as they are, and those that are behind count as away; so they do without
+    *upgrade*, with which tables are only made. *reads* are options of
     connections that only read. Safe to use from threads.
     """
 
@@ -214,12 +218,14 @@ class SchemaDatabase:
         engine: Engine,
         *,
         migrate: bool = True,
+        upgrade: bool = True,
         close: Callable[[], None] | None = None,
         reads: Mapping[str, Any] | None = None,
     ) -> None:
         self.engine = engine
         self._schema = schema
         self._migrate = migrate
+        self._upgrade = upgrade
         self._reading = reading(engine).execution_options(**reads or {})
         self._is_ready = False
         #: Lets the engine go: its connections are closed unless others use it too.
@@ -228,7 +234,7 @@ class SchemaDatabase:
     def prepare(self) -> None:
         """Make the tables ready unless that was done; raises what `Schema.make_ready` does."""
         if not self._is_ready:
-            self._schema.make_ready(self.engine, migrate=self._migrate)
+            self._schema.make_ready(self.engine, migrate=self._migrate, upgrade=self._upgrade)
             self._is_ready = True
 
     def look_again(self) -> None:

@@ -21,7 +21,8 @@ class SqlFactLog:
     """Facts in the table ``facts``, which is made, or upgraded, when the first one is written.
 
     *most* facts are kept in memory while the database is away; see FactSpool for what happens
-    beyond. A worker that is killed loses what waited, LINGER's worth on a healthy database.
+    beyond. A process that may end at any moment writes without *upgrade*.
+    A worker that is killed loses what waited, LINGER's worth on a healthy database.
     """
 
     def __init__(
@@ -31,9 +32,10 @@ class SqlFactLog:
         most: int = MOST,
         batch: int = BATCH,
         migrate: bool = True,
+        upgrade: bool = True,
     ) -> None:
         self._engine = build_engine(database) if isinstance(database, str) else database
-        sink = SqlFactSink(self._engine, migrate=migrate)
+        sink = SqlFactSink(self._engine, migrate=migrate, upgrade=upgrade)
         self._database = sink.database
         self._spool: FactSpool[Fact] = FactSpool(sink.write, most=most, batch=batch)
 

@@ -22,10 +22,13 @@ _log = logging.getLogger("angzarr.facts")
 
 
 class SqlFactSink:
-    """Makes or upgrades the table when the first fact is written, unless *migrate* is off."""
+    """Makes or upgrades the table when the first fact is written, unless *migrate* is off.
 
-    def __init__(self, engine: Engine, *, migrate: bool = True) -> None:
-        self.database = SchemaDatabase(FACTS, engine, migrate=migrate)
+    Without *upgrade* it makes the table, and upgrades none.
+    """
+
+    def __init__(self, engine: Engine, *, migrate: bool = True, upgrade: bool = True) -> None:
+        self.database = SchemaDatabase(FACTS, engine, migrate=migrate, upgrade=upgrade)
         new = insert_into(engine, facts)
         self._insert = new.on_conflict_do_nothing(index_elements=["id"])
         self._insert_all = _insert_all(engine) if engine.dialect.name == "postgresql" else None

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from angzarr.adapters.sql.engine.append_only import guards
+from angzarr.adapters.sql.migrations.columns import add_missing
 from angzarr.adapters.sql.migrations.online import change_indexes
 
 revision = "0002"
@@ -31,12 +32,13 @@ _NEW: Final = {
 def upgrade() -> None:
     """Add columns, which costs no rewrite of the table, and guards; older releases go on adding."""
     dialect = op.get_bind().dialect.name
-    for name in _TEXTS:
-        op.add_column("facts", sa.Column(name, sa.Text))
     amount = sa.Text() if dialect == "sqlite" else sa.Numeric()
-    op.add_column("facts", sa.Column("amount", amount))
+    texts = (sa.Column(name, sa.Text) for name in _TEXTS)
+    add_missing("facts", *texts, sa.Column("amount", amount))
     op.create_table(
-        "fact_pruning", sa.Column("until", sa.DateTime(timezone=True), primary_key=True)
+        "fact_pruning",
+        sa.Column("until", sa.DateTime(timezone=True), primary_key=True),
+        if_not_exists=True,
     )
     for statement in guards("facts", dialect, ("timestamp", "fact_pruning")):
         op.execute(statement)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from alembic import op
 
+from angzarr.adapters.sql.migrations.columns import add_missing
 from angzarr.adapters.sql.migrations.online import change_indexes
 
 revision = "0003"
@@ -20,11 +21,12 @@ _NEW: Final = {
 
 
 def upgrade() -> None:
-    """Add a column, which costs no rewrite of the table; older releases go on without it.
+    """Add a column, which costs no rewrite of the table.
 
+    Processes of the release before that run go on, and leave it NULL; new ones refuse the table.
     Facts that are there keep their rows, which the database refuses to change.
     """
-    op.add_column("facts", sa.Column("by", sa.Text))
+    add_missing("facts", sa.Column("by", sa.Text))
     change_indexes(_change)
 
 
