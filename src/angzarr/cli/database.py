@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from angzarr.cli.application import load_application
 from angzarr.cli.saga import opened_stores
 from angzarr.cli.terminal import JSON, print_json
 from angzarr.clock import SystemClock
+from angzarr.errors import AngzarrError
 from angzarr.facts.act import ActKind
 from angzarr.maintenance.retention import Removal
 from angzarr.maintenance.schema_versions import Revision, SchemaStanding, TablesUpkeep
@@ -102,12 +103,13 @@ def database() -> None:
 def version(app_name: str | None, *, names: tuple[str, ...], as_json: bool) -> None:
     """Show the revision of the tables and the one that this release needs."""
     shown: dict[str, Any] = {}
-    for name, upkeep in _opened(app_name, names):
+
+    def version_of(name: str, upkeep: TablesUpkeep) -> str:
         found = upkeep.revision()
         shown[name] = revision_json(found)
-        if not as_json:
-            click.echo(f"{name} {version_text(found, **_said(name))}")
-    _print(shown, as_json=as_json)
+        return version_text(found, **_said(name))
+
+    _each(app_name, names, shown, version_of, as_json=as_json)
 
 
 @database.command()
@@ -117,16 +119,17 @@ def version(app_name: str | None, *, names: tuple[str, ...], as_json: bool) -> N
 def upgrade(app_name: str | None, *, names: tuple[str, ...], as_json: bool) -> None:
     """Bring the tables to what this release needs; workers may go on meanwhile.
 
-    The first that cannot be upgraded ends it; those before it stay upgraded.
+    Those that cannot be upgraded keep no others from it; exit code 1 if there are any.
     """
     shown: dict[str, Any] = {}
     ops = load_application(app_name)
-    for name, upkeep in _opened(app_name, names, first=_FACTS):
+
+    def upgraded(name: str, upkeep: TablesUpkeep) -> str:
         before = recorded_upgrade(ops, name, upkeep)
         shown[name] = revision_json(before) | {"now": before.needed}
-        if not as_json:
-            click.echo(f"{name} {upgraded_text(before)}")
-    _print(shown, as_json=as_json)
+        return upgraded_text(before)
+
+    _each(app_name, names, shown, upgraded, first=_FACTS, as_json=as_json)
 
 
 @database.command()
@@ -136,34 +139,52 @@ def upgrade(app_name: str | None, *, names: tuple[str, ...], as_json: bool) -> N
 def check(app_name: str | None, *, names: tuple[str, ...], as_json: bool) -> None:
     """Tell how the tables differ from what this release expects; exit code 1 if they do."""
     shown: dict[str, Any] = {}
-    for name, upkeep in _opened(app_name, names):
+
+    def differing(name: str, upkeep: TablesUpkeep) -> str:
         found = upkeep.revision()
         differences = differences_of(upkeep, found, **_said(name))
         shown[name] = revision_json(found) | {"differences": differences}
-        for line in () if as_json else differences or [f"{found.found}: nothing differs"]:
-            click.echo(f"{name} {printable(line)}")
-    _print(shown, as_json=as_json)
+        return "\n".join(differences) or f"{found.found}: nothing differs"
+
+    _each(app_name, names, shown, differing, as_json=as_json)
     if any(one["differences"] for one in shown.values()):
         raise SystemExit(1)
 
 
-def _opened(
-    app_name: str | None, names: tuple[str, ...], *, first: str = ""
-) -> Iterator[tuple[str, TablesUpkeep]]:
-    """Open the upkeep of one schema after the other, beginning with that of *first*."""
+def _each(
+    app_name: str | None,
+    names: tuple[str, ...],
+    shown: dict[str, Any],
+    step: Callable[[str, TablesUpkeep], str],
+    *,
+    first: str = "",
+    as_json: bool,
+) -> None:
+    """Take *step* for one schema after the other, *first* before all, and show what each says.
+
+    What cannot be done for one keeps no others from it: it is told, and the end is exit code 1.
+    """
     openers = load_application(app_name).table_upkeeps(names)
+    failed = False
     for name, open_ in sorted(openers.items(), key=lambda one: one[0] != first):
-        with closing(open_()) as upkeep:
-            yield name, upkeep
+        try:
+            with closing(open_()) as upkeep:
+                said = step(name, upkeep)
+        except AngzarrError as error:
+            failed, said = True, printable(error)
+            shown[name] = {"error": said}
+            click.echo(f"Error: {name}: {said}", err=True)
+            continue
+        for line in () if as_json else said.splitlines():
+            click.echo(f"{name} {printable(line)}")
+    if as_json:
+        print_json(shown)
+    if failed:
+        raise SystemExit(1)
 
 
 def _said(name: str) -> dict[str, str]:
     return {"name": "it", "cure": f"database upgrade {name}"}
-
-
-def _print(shown: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(shown)
 
 
 @click.group()

@@ -123,15 +123,16 @@ def release(
         if ending and not yes:
             msg = f"End {len(ending):,} of {len(held):,} holds, even if the body is still needed?"
             click.confirm(msg, abort=True, err=True)
-        register.release([PayloadHold(uri, one) for one in ending])
-        left = len(register.holders_of(uri, limit=_MOST))
-    told = {"uri": uri, "released": ending, "left": left}
-    if ending:
-        ops.acts.record(ActKind.PAYLOAD_RELEASED, "payloads", by=person(), data=told)
+        told: dict[str, Any] = {"uri": uri, "released": ending, "left": len(held)}
+        if ending:
+            with ops.acts.recording(ActKind.PAYLOAD_RELEASED, "payloads", by=person()) as act:
+                register.release([PayloadHold(uri, one) for one in ending])
+                told["left"] = len(register.holders_of(uri, limit=_MOST))
+                act.done(told)
     if as_json:
         print_json(told)
         return
-    click.echo(f"ended {len(ending):,} holds, {left:,} are left")
+    click.echo(f"ended {len(ending):,} holds, {told['left']:,} are left")
 
 
 @payload.command()

@@ -11,11 +11,13 @@ from click.testing import CliRunner
 from sqlalchemy import text, update
 from tests.apps import apps
 from tests.contracts.books import deciding, event
+from tests.contracts.facts import a_fact
 from tests.contracts.rejections import a_case
 
 from angzarr.adapters.sql.configuration.tables import HEAD as CONFIG_HEAD
 from angzarr.adapters.sql.engine.engine import build_engine
 from angzarr.adapters.sql.event_store.tables import HEAD, book_decisions, books_version
+from angzarr.adapters.sql.facts.tables import FACTS
 from angzarr.adapters.sql.facts.tables import HEAD as FACTS_HEAD
 from angzarr.adapters.sql.ledger.tables import HEAD as LEDGER_HEAD
 from angzarr.adapters.sql.ordering.tables import HEAD as ORDERING_HEAD
@@ -119,6 +121,39 @@ def test_what_is_behind_or_newer_is_told_with_its_cure(app, run, engine):
         assert told in run("database", "version")
         assert "books" in run("database", "check", "books", code=1)
     assert "newer release here too" in run("database", "upgrade", "books", code=1)
+
+
+def test_one_that_is_away_keeps_no_others_from_it(make, run, tmp_path, monkeypatch):
+    (tmp_path / "spoilt.db").write_bytes(b"no database" * 100)
+    monkeypatch.setenv("ANGZARR_FACTS__URL", f"sqlite:///{tmp_path / 'spoilt.db'}")
+    make()
+    told = run("database", "upgrade", "facts", "books", code=1)
+    assert told.startswith("Error: facts: ")
+    assert f"\nbooks upgraded from nothing to {HEAD}\n" in told
+    for command in ("version", "check"):
+        told = run("database", command, code=1)
+        assert "Error: facts: " in told
+        assert {line.split()[0] for line in told.splitlines()} == {"Error:", *NAMES} - {"facts"}
+    shown = json.loads(
+        CliRunner().invoke(main, ["-A", "shop_for_tables", "database", "version", "--json"]).stdout
+    )
+    assert set(shown) == set(NAMES)
+    assert list(shown["facts"]) == ["error"]
+    assert shown["books"]["standing"] == "current"
+
+
+def test_a_process_that_may_end_soon_leaves_the_upgrade_of_facts_to_others(
+    make, run, engine, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setenv("ANGZARR_FACTS__URL", f"sqlite:///{tmp_path / 'all.db'}")
+    app = make()
+    run("database", "upgrade", "facts")
+    with engine.begin() as connection:
+        connection.execute(update(FACTS.version).values(version_num="0002"))
+    app.ops.facts.append([a_fact()])
+    app.ops.facts.close()
+    assert "which only workers upgrade: run `angzarr database upgrade facts`" in caplog.text
+    assert FACTS.revision_of(engine).found == "0002"
 
 
 def test_a_setting_leaves_the_tables_to_the_command(make, run, monkeypatch):
