@@ -24,8 +24,9 @@ class SealedOrigin(NamedTuple):
 def origin_in(headers: Mapping[str, Any]) -> SealedOrigin | None:
     """The origin of what is made of the message with *headers*; None: it did not come encrypted.
 
-    A queue is hostile: what only claims to be encrypted was never opened, and nothing is made of
-    it but what the message shows.
+    A queue is hostile. What only claims to be encrypted is never opened: nothing is made of it but
+    what its message shows, as errbacks, and that is encrypted then without need, by a key of this
+    app. So a forged claim turns encryption on, and none can turn it off.
     """
     if HEADER not in headers:
         return None

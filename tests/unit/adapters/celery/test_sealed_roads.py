@@ -218,8 +218,8 @@ def test_a_copy_has_the_key_of_its_tenant_or_the_one_it_came_with(app, worker, s
     assert keys == {"acme-1"}
 
 
-def test_an_attacker_turns_no_encryption_off_and_none_on(app, worker, sent):
-    """A plain message that claims to be encrypted is a letter; its own errback goes as it came."""
+def test_a_forged_claim_turns_encryption_on_for_what_its_message_shows(app, worker, sent):
+    """A plain message that claims to be encrypted is a letter. Its errback needs a key of ours."""
     with sealing_as(ORIGIN):
         app.tasks["keep"].delay(CANARY)
     (sealed,) = [said for _, said in sent if said.get("task")]
@@ -230,6 +230,28 @@ def test_an_attacker_turns_no_encryption_off_and_none_on(app, worker, sent):
     )
     worker.run_until_settled()
     assert app.ran == [("keep", CANARY), ("clean_up", "mine")]
+    (errback,) = [(body, said) for body, said in sent if said.get("task") == "clean_up"]
+    assert check_in(errback[1]).key == "k1", "the one in use: no one here has k9"
+    assert "mine" not in f"{errback}"
+
+
+@pytest.mark.parametrize("claim", [None, "", "{}", '{"size": 1}'])
+def test_no_forged_claim_turns_encryption_off(app, worker, sent, claim):
+    """Without its claim a sealed body is one unknown argument: nothing in it can be sent on."""
+    with sealing_as(ORIGIN):
+        app.tasks["again"].apply_async((CANARY,), link_error=app.tasks["clean_up"].si(CANARY))
+    ((body, sealed),) = [(body, said) for body, said in sent if said.get("task")]
+    headers = {**sealed, "id": "forged"}
+    headers.pop(HEADER) if claim is None else headers.update({HEADER: claim})
+    with app.connection_for_write() as connection:
+        producer = Producer(connection)
+        producer.publish(
+            body, headers=headers, routing_key="celery", content_type="application/json",
+            content_encoding="utf-8",
+        )  # fmt: skip
+    ends = worker.run_until_settled()
+    assert "dead_lettered" in [ended.outcome for ended in ends]
+    assert CANARY not in f"{sent}"
 
 
 # -- what is sent of what is encrypted in the store alone ------------------------------------------
