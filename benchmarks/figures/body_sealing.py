@@ -42,12 +42,12 @@ def measure() -> Measured:
         sealed = find_sealed(made["body"])
         assert check is not None
         assert sealed is not None
-        return sealer.open(sealed, "e1", check.reference.unpacked_size)
+        return sealer.open(sealed, "e1", check.reference.unpacked_size, check.key)
 
     large = os.urandom(LARGE)
     sealed = sealer.seal(large, "e1", "k1")
     speed = [_seconds(lambda: sealer.seal(large, "e1", "k1")) for _ in range(3)]
-    opening = [_seconds(lambda: sealer.open(sealed, "e1", LARGE)) for _ in range(3)]
+    opening = [_seconds(lambda: sealer.open(sealed, "e1", LARGE, "k1")) for _ in range(3)]
     return Measured(
         values=[_microseconds(publish) for _ in range(BLOCKS)],
         detail={

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from angzarr.errors import PayloadCorrupt, PayloadKeyMissing
 from angzarr.payloads.packed_store import Packing, UnpackedTooLarge, is_worth_it
 
 #: What stands for the data of an event, and for texts of its arguments, where it is sealed.
 SEALED: Final = "[sealed]"
+#: Celery's texts of the arguments: in the headers of a task, and in its event ``task-sent``.
+IN_HEADERS: Final = ("argsrepr", "kwargsrepr")
+IN_EVENT: Final = ("args", "kwargs")
 #: The ids of keys: letters, digits, '.', '_' and '-'.
 KEY_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 #: Bytes that a sealed body has more than the body at most: its first line, nonce and tag.
@@ -163,6 +166,11 @@ class BodySealer:
         chooser = hmac.digest(self.keys.keys[key], _DIGEST, "sha256")
         told = event_id.encode("utf-8", "surrogatepass") + b"\x00" + digest.encode()
         return hmac.digest(chooser, told, "sha256").hex()
+
+
+def hide(fields: dict[str, Any], names: Sequence[str]) -> None:
+    """Let those of *names* that *fields* have something of show that it is sealed."""
+    fields |= {name: SEALED for name in names if fields.get(name)}
 
 
 def missing(key: str) -> str:

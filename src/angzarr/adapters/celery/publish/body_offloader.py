@@ -27,7 +27,7 @@ from angzarr.delivery.sealed_origin import SealedOrigin
 from angzarr.errors import DecodeError, PayloadKeyMissing, UnserializableEvent
 from angzarr.events.event import Message, digest
 from angzarr.events.headers import TENANT_ID, event_id_of
-from angzarr.payloads.body_sealer import SEALED, BodyKeys, BodySealer, missing
+from angzarr.payloads.body_sealer import IN_HEADERS, BodyKeys, BodySealer, hide, missing
 from angzarr.payloads.claim_check import (
     ARGUMENT,
     HEADER,
@@ -68,8 +68,6 @@ SAFE_ELSEWHERE: Final = 2**20
 #: Characters of the followers of a task (callbacks, chain, chord) that stay in the message.
 _LONGEST_EMBED: Final = 16 * 1024
 _PARTS: Final = 3
-#: Celery's texts of the arguments.
-_REPRS: Final = ("argsrepr", "kwargsrepr")
 _JSON: Final = "application/json"
 #: What a body of protocol 2 begins with.
 _LIST: Final = b"["
@@ -224,7 +222,7 @@ class BodyOffloader:
             if stores:
                 self._put_bodies.keep(made)
         headers[HEADER] = made.text
-        headers |= {name: SEALED for name in _REPRS if headers.get(name)}
+        hide(headers, IN_HEADERS)
         return made.body
 
     def _moved(self, body: bytes, headers: dict[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ from kombu.serialization import dumps
 
 from angzarr.adapters.celery.publish.argument_text import text_of_plain
 from angzarr.errors import UnserializableEvent
-from angzarr.payloads.body_sealer import SEALED
+from angzarr.payloads.body_sealer import IN_EVENT, IN_HEADERS, hide
 
 #: Celery's and kombu's form of pure JSON; `json.dumps` would make an encoder a call.
 _JSON: Final = json.JSONEncoder()
@@ -61,9 +61,9 @@ def can_use_templates(app: Celery) -> bool:
 def hide_arguments(message: Any) -> None:
     """Take Celery's texts of its arguments out of *message*, a task's, which is to be sealed."""
     headers, _properties, _body, told = message
-    headers |= {name: SEALED for name in ("argsrepr", "kwargsrepr") if headers.get(name)}
+    hide(headers, IN_HEADERS)
     if told:
-        told |= {name: SEALED for name in ("args", "kwargs") if told.get(name)}
+        hide(told, IN_EVENT)
 
 
 class MessageTemplate:

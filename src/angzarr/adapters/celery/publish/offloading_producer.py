@@ -14,7 +14,7 @@ from kombu import Producer
 from angzarr.adapters.celery.publish.body_offloader import BodyOffloader, check_sealed
 from angzarr.adapters.celery.publish.sealed_sends import sealing_origin
 from angzarr.delivery.sealed_origin import SealedOrigin, origin_in
-from angzarr.payloads.body_sealer import SEALED
+from angzarr.payloads.body_sealer import IN_EVENT, hide
 from angzarr.payloads.claim_check import HEADER
 
 _JSON: Final = "application/json"
@@ -95,5 +95,5 @@ class SealedTaskSent:
     def publish(self, kind: str, fields: dict[str, Any], *args: Any, **options: Any) -> Any:
         """Send the event *kind* with *fields*."""
         if origin_in(self._headers) is not None:
-            fields |= {name: SEALED for name in ("args", "kwargs") if fields.get(name)}
+            hide(fields, IN_EVENT)
         return self._dispatcher.publish(kind, fields, *args, **options)

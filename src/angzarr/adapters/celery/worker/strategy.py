@@ -16,6 +16,8 @@ from celery.worker.request import create_request_cls
 from celery.worker.state import task_reserved
 from kombu.utils.imports import symbol_by_name
 
+from angzarr.adapters.celery.worker.unheard_error import shows_tasks
+
 
 def road(task: Any, app: Any, consumer: Any, **options: Any) -> Callable[..., Any]:
     """The function that takes the messages of *task*; Celery asks for one each time it connects."""
@@ -33,7 +35,7 @@ def road(task: Any, app: Any, consumer: Any, **options: Any) -> Callable[..., An
 
     def receive(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> Any:
         payload, headers = message.payload, message.headers
-        asked = buckets.get(name) or _tells_of(eventer, task)
+        asked = buckets.get(name) or shows_tasks(eventer, task)
         if asked or body is not None or "args" in payload or headers.get("eta"):
             return celerys(message, body, ack, reject, callbacks)
         request = make(
@@ -60,13 +62,3 @@ def road(task: Any, app: Any, consumer: Any, **options: Any) -> Callable[..., An
         return handle(request)
 
     return receive
-
-
-def _tells_of(eventer: Any, task: Any) -> bool:
-    """True if *eventer* sends events of *task*: by ``-E``, or since remote control said so.
-
-    A worker that sends heartbeats has one in any case, for events of workers only.
-    """
-    if not (eventer and eventer.enabled and task.send_events):
-        return False
-    return not eventer.groups or "task" in eventer.groups

@@ -33,20 +33,21 @@ class UnheardError(ExceptionInfo):
     def ends(self, request: Any) -> bool:
         """End *request* if nothing shows this error: True if that was acknowledged."""
         task = request.task
-        if not (task.acks_late and task.acks_on_failure) or _shows_tasks(request):
+        eventer = request._eventer  # noqa: SLF001 - Celery has no other name for it
+        if not (task.acks_late and task.acks_on_failure) or shows_tasks(eventer, task):
             return False
         task_ready(request)
         request.acknowledge()
         return True
 
 
-def _shows_tasks(request: Any) -> bool:
-    """True if the worker of *request* sends events of its tasks; by default only those of itself.
+def shows_tasks(eventer: Any, task: Any) -> bool:
+    """True if *eventer* sends events of *task*: by ``-E``, or since remote control said so.
 
-    The conditions are those of Celery's `Request.send_event` and of its event dispatcher.
+    The conditions are those of Celery's `Request.send_event` and of its event dispatcher. A worker
+    that sends heartbeats has one in any case, for events of workers only.
     """
-    eventer = request._eventer  # noqa: SLF001 - see above
-    if not (eventer and eventer.enabled and request.task.send_events):
+    if not (eventer and eventer.enabled and task.send_events):
         return False
     return not eventer.groups or "task" in eventer.groups
 
