@@ -19,6 +19,7 @@ from angzarr.errors import (
     PayloadKeyMissing,
     PayloadTooLarge,
 )
+from angzarr.events.event import digest
 from angzarr.events.headers import event_id_of
 from angzarr.payloads.body_sealer import SEALED, BodySealer, missing
 from angzarr.payloads.claim_check import (
@@ -28,7 +29,13 @@ from angzarr.payloads.claim_check import (
     without_check,
     write_check,
 )
-from angzarr.payloads.sealed_message import find_sealed, is_sealed_body, sealed_body, sealed_check
+from angzarr.payloads.sealed_message import (
+    find_sealed,
+    has_followers,
+    is_sealed_body,
+    sealed_body,
+    sealed_check,
+)
 from angzarr.payloads.store import PayloadStore
 
 #: Bytes of a body that is opened at most, where no setting says so.
@@ -114,7 +121,10 @@ class SealedLetters:
         tenant = made.event.tenant_id if made.event else None
         key = self.sealer.keys.of_copy(_check_in(came).key, tenant)
         sealed = self.sealer.seal(body, event_id, key)
-        check = sealed_check(self.sealer, sealed, body, (args, kwargs, embed), event_id)
+        named, follows = digest([args, kwargs]), has_followers(embed)
+        check = sealed_check(
+            self.sealer, sealed, len(body), event_id=event_id, named=named, follows=follows
+        )
         headers = {**made.message.headers, HEADER: write_check(check)}
         message = replace(made.message, body=sealed_body(sealed), headers=headers)
         event = made.event and replace(made.event, data=SEALED)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from angzarr.errors import DecodeError
-from angzarr.events.event import digest
 from angzarr.payloads.body_sealer import OVERHEAD, BodySealer, seal_line
 from angzarr.payloads.claim_check import ARGUMENT as STORED_ARGUMENT
 from angzarr.payloads.claim_check import ClaimCheck, inline_reference
-from angzarr.payloads.store import sha256_of
 
 #: The argument that has the sealed body, in base64. No handler has one of this name, so one that
 #: knows nothing of sealed bodies fails by it, and names it.
@@ -43,22 +41,22 @@ def sealed_body(sealed: bytes) -> bytes:
 
 
 def sealed_check(
-    sealer: BodySealer, sealed: bytes, body: bytes, parts: Sequence[Any] | None, event_id: str
+    sealer: BodySealer, sealed: bytes, size: int, *, event_id: str, named: str, follows: bool
 ) -> ClaimCheck:
-    """The claim check of a message that has *sealed* in itself, which *body* became.
+    """The claim check of a message that has *sealed* in itself, a body of *size* bytes.
 
-    *parts* are the arguments, by position and by name, and what follows the task. None: *body* has
-    none, so its worker will refuse it; what it says stays secret.
+    *named* is the digest of the arguments, and *follows* says if the body has followers.
     """
     line = seal_line(sealed)
     assert line is not None  # noqa: S101 - a sealer made it
-    named = sha256_of(body) if parts is None else digest(list(parts[:2]))
-    return ClaimCheck(
-        reference=inline_reference(len(sealed), len(body)),
-        digest=sealer.digest(line.key, event_id, named),
-        follows=parts is None or parts[2] not in (None, {}, NO_FOLLOWERS),
-        key=line.key,
-    )
+    reference = inline_reference(len(sealed), size)
+    told = sealer.digest(line.key, event_id, named)
+    return ClaimCheck(reference=reference, digest=told, follows=follows, key=line.key)
+
+
+def has_followers(embed: Any) -> bool:
+    """True if *embed*, that of a body, names what follows the task."""
+    return embed not in (None, {}, NO_FOLLOWERS)
 
 
 def sealed_size(size: int) -> int:

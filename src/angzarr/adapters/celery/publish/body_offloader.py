@@ -40,6 +40,7 @@ from angzarr.payloads.sealed_message import (
     NO_FOLLOWERS,
     STORED_BODY,
     find_sealed,
+    has_followers,
     sealed_body,
     sealed_check,
     sealed_size,
@@ -213,7 +214,13 @@ class BodyOffloader:
             if parts is None and not body.lstrip().startswith(_LIST):
                 return body
             sealed = sealer.seal(body, event_id, key, packs=stores)
-            check = sealed_check(sealer, sealed, body, parts, event_id)
+            if parts is None:  # its worker will refuse it, but what it says stays secret
+                named, follows = sha256_of(body), True
+            else:
+                named, follows = digest(parts[:2]), has_followers(parts[2])
+            check = sealed_check(
+                sealer, sealed, len(body), event_id=event_id, named=named, follows=follows
+            )
             if stores:
                 place = self._placed(sealed, len(body), _holder(headers, check.digest))
                 check = replace(check, reference=place)
