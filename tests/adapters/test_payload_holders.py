@@ -53,11 +53,16 @@ class SqlPayloadHoldersContract(OnSql, PayloadHoldersContract):
     def engine(self, url):
         engine = build_engine(url, timeout=PATIENT, power_safe=False)
         create_tables(engine)
+        self.empty(engine)  # other suites leave rows in the same database
         yield engine
+        self.empty(engine)
+        engine.dispose()
+
+    @staticmethod
+    def empty(engine):
         with engine.begin() as connection:
             for table in (fact_outbox, payload_holders, stored_payloads):
                 connection.execute(table.delete())
-        engine.dispose()
 
     @pytest.fixture
     def store(self, engine):
