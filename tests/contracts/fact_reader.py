@@ -105,8 +105,8 @@ class FactReaderContract:
             ({"tenant_id": "t\x00"}, ""),
             ({"asset_id": "printer-7"}, "ab"),
             ({"asset_id": "printer-7", "by": "ann@desk"}, "a"),
-            ({"by": "ann@desk"}, "ae"),
-            ({"by": "bob"}, "d"),
+            ({"by": "ann@desk"}, "a"),
+            ({"by": "bob"}, "bde"),
             ({"by": "7"}, ""),
             ({"by": ""}, ""),
             ({}, "abcde"),
@@ -117,7 +117,8 @@ class FactReaderContract:
             a_fact("a", tenant_id="t1", tool_id="x", event_id="e1", asset_id="printer-7",
                    data={"by": "ann@desk"}),
             an_error("b", 1, subtype="external", tenant_id="t1", entity_id="root", tool_id="y",
-                     event_id="e2", asset_id="printer-7", data={"by": 7}),
+                     event_id="e2", asset_id="printer-7",
+                     data={"by": 7, "appended_by": "bob"}),
             an_error("c", 2, subtype="external", trace_id="f" * 32, tool_id="x", event_id=None),
             an_error("d", 3, tool_id=None, event_id="e1", data={"appended_by": "bob"}),
             a_fact("e", subtype="postponed", at=after(4),
@@ -274,10 +275,24 @@ class FactReaderContract:
             a_fact("end", subtype="act_failed", at=after(5), resolves="b0"),
             an_error("error", 6, resolves="b1"),
             a_fact("none", resolves="other"),
+            a_fact("older", subtype="configuration_put", at=after(-1), resolves="b0"),
+            a_fact("other kind", type="note", at=after(1), resolves="b0"),
+            a_fact("forged", at=after(1), resolves="b0", data={"appended_by": "eve"}),
         )
         found = reader.ends([*begun, a_fact("other")])
         assert {key: fact.id for key, fact in found.items()} == {"b0": "end"}
         assert reader.ends([a_fact("other")]) == {}
+
+    def test_a_person_ends_an_act_that_has_no_end_of_its_own(self, reader, add):
+        begun = [a_fact(f"b{number}", subtype="act_begun") for number in range(2)]
+        checked = {"subtype": "act_checked", "data": {"appended_by": "bob"}}
+        add(
+            *begun,
+            *(a_fact(f"c{n}", at=after(1), resolves=f"b{n}", **checked) for n in range(2)),
+            a_fact("end", subtype="act_failed", at=after(5), resolves="b0"),
+        )
+        found = reader.ends(begun)
+        assert {key: fact.id for key, fact in found.items()} == {"b0": "end", "b1": "c1"}
 
     def test_a_named_fact_that_is_not_there_harms_nothing(self, reader, add):
         add(an_error("one"), a_fact("act", resolves="gone", at=after(1)))

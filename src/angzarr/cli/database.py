@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Final
 
@@ -206,20 +206,22 @@ def prune(app_name: str | None, *, as_json: bool) -> None:
         opened_stores(ops) as event_stores,
         ops.acts.recording(ActKind.BOOKS_PRUNED, "books", by=person()) as act,
     ):
-        for removal in removals(event_stores.books, event_stores.rejections, ops.settings):
-            removed[removal.name] = number = _all(removal)
-            if not as_json:
-                click.echo(f"removed {number:,} {removal.what}")
-        if any(removed.values()):
-            act.done({"removed": removed})
+        try:
+            for removal in removals(event_stores.books, event_stores.rejections, ops.settings):
+                for number in _batches(removal):
+                    removed[removal.name] = removed.get(removal.name, 0) + number
+                if not as_json:
+                    click.echo(f"removed {removed[removal.name]:,} {removal.what}")
+        finally:
+            if any(removed.values()):
+                act.done({"removed": removed})
     if as_json:
         print_json(removed)
 
 
-def _all(removal: Removal) -> int:
-    """Remove a batch after the other until there is none; return how many rows that were."""
-    now, number, more = SystemClock().now(), 0, True
+def _batches(removal: Removal) -> Iterator[int]:
+    """Remove a batch after the other until there is none; yield how many rows each was."""
+    now, more = SystemClock().now(), True
     while more:
         removed, more = removal.remove(now)
-        number += removed
-    return number
+        yield removed

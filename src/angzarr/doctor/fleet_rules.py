@@ -81,7 +81,10 @@ UNENDED: Final = Check(
     area=_FLEET,
     severity=_WARNING,
     looks_at="acts of the last seven days that began more than an hour ago and have no end",
-    why="their process was killed, or is still at it: they may be done, half done or not done",
+    why=(
+        "their process is still at it, was killed, or could not write their end: they may be done,"
+        " half done or not done"
+    ),
 )
 CHECKS: Final = (NOBODY, SKEW, UNNAMED, NOWHERE, UNKNOWN, HISTORY, FACTS_WAIT, ACTS_WAIT, UNENDED)
 

@@ -96,8 +96,8 @@ class ActLog:
             self._append(what, name + ending, by=by, reason=reason, data=data, **(told | more))
 
         append(ActStage.BEGUN, about, ":begun")
-        self._await(kind, subject)
         try:
+            self._await(kind, subject)
             with within_act(begun):
                 yield RunningAct(append, begun)
         except BaseException as error:
@@ -137,7 +137,8 @@ class ActLog:
         if not kept:
             _log.warning(
                 "act_not_announced: %s of %s goes on, but the place of facts does not answer: if"
-                " this process is killed now, no fact tells of it", kind, printable(subject),
+                " this process ends before it answers, no fact tells of it",
+                kind, printable(subject),
             )  # fmt: skip
 
 

@@ -48,9 +48,9 @@ class Fact:
 
     @property
     def by(self) -> str | None:
-        """Who did it, as `data` says; of a fact that names none who appended it over HTTP."""
-        found = self.data.get("by") or self.data.get(APPENDED_BY)
-        return found if isinstance(found, str) else None
+        """Who appended it over HTTP, whomever it names; of any other who did it, as `data` says."""
+        named = (self.data.get(one) for one in (APPENDED_BY, "by"))
+        return next((one for one in named if isinstance(one, str) and one), None)
 
 
 class FactLog(Protocol):

@@ -41,8 +41,8 @@ ENDED: Final = "ended"
 END: Final = "end_fact_id"
 #: What people read of an act that has no end.
 NO_END: Final = (
-    "It has no end: its process is still at it, or was killed. See whether it was done, and do it"
-    " again if not."
+    "It has no end: its process is still at it, was killed, or could not write its end. See whether"
+    " it was done, half done or not done before you go on."
 )
 #: Facts whose links are asked for at once.
 _AT_ONCE: Final = 500
@@ -166,11 +166,12 @@ def summary_of(fact: Fact) -> str:
         told = (data.get("error_code"), data.get("error_message"))
         return ": ".join(str(one) for one in told if one not in (None, ""))
     why = str(data.get("reason") or data.get("step") or "")
-    if fact.type == LIFECYCLE and (stage := _STAGES.get(fact.subtype)):
+    if fact.type == LIFECYCLE and (stage := _STAGES.get(fact.subtype)) and data.get("act"):
         of, error = f"{data.get('act')} of {data.get('subject')}", data.get("error") or "unknown"
         why = stage.format(of=of, error=error)
-    by = f"by {data['by']}" if data.get("by") else ""
-    what = f"{fact.config_id} {fact.config_version or ''}" if data.get("configuration") else ""
+    by = f"by {fact.by}" if fact.by else ""
+    named = (fact.config_id, fact.config_version) if data.get("configuration") else ()
+    what = " ".join(filter(None, named))
     return ": ".join(filter(None, (" ".join(filter(None, (what, by))), why)))
 
 

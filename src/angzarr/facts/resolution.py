@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from angzarr.facts.fact import Fact
+from angzarr.facts.fact import APPENDED_BY, Fact
 
 ERROR: Final = "error"
 LIFECYCLE: Final = "lifecycle"
@@ -26,6 +26,8 @@ REOPENED: Final = "entry_restored"
 
 #: The subtype of a fact that says that an act begins; the fact that ends it names it.
 ACT_BEGUN: Final = "act_begun"
+#: The one by which a person ends an act that has no end of its own, having looked after it.
+ACT_CHECKED: Final = "act_checked"
 
 #: Outcomes, as error facts say them, of runs that failed.
 FAILED_RUNS: Final = ("retried", "dead_lettered")
@@ -130,13 +132,25 @@ def begins_act(fact: Fact) -> bool:
     return fact.type == LIFECYCLE and fact.subtype == ACT_BEGUN
 
 
-def ends_of(naming: Iterable[Fact]) -> dict[str, Fact]:
-    """The fact that ended each begun act, by the id of its beginning; *naming*: oldest first."""
+def ends_of(begun: Iterable[Fact], naming: Sequence[Fact]) -> dict[str, Fact]:
+    """The fact that ended each act that *begun* begin, by the id of that; *naming*: oldest first.
+
+    Its own end counts. Of those that a caller appended over HTTP only `act_checked` does, of an act
+    that has no end of its own.
+    """
     found: dict[str, Fact] = {}
-    for one in naming:
-        if one.resolves is not None and one.id != one.resolves:
-            found.setdefault(one.resolves, one)
+    for beginning in begun:
+        ends = [one for one in naming if _can_end(one, beginning)]
+        own = (one for one in ends if APPENDED_BY not in one.data and one.at >= beginning.at)
+        checked = (one for one in ends if one.subtype == ACT_CHECKED)
+        if (end := next(own, None) or next(checked, None)) is not None:
+            found[beginning.id] = end
     return found
+
+
+def _can_end(fact: Fact, begun: Fact) -> bool:
+    names_it = fact.resolves == begun.id and fact.id != begun.id
+    return names_it and fact.type == LIFECYCLE
 
 
 def _named(naming: Sequence[Fact]) -> dict[str | None, Fact]:

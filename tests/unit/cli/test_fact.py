@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from tests.contracts.fact_reader import a_cost, an_end, an_error
@@ -19,6 +20,8 @@ from angzarr.adapters.sql.facts.reader import SqlFactReader
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError, StoreUnavailable
 from angzarr.facts.act_log import ActLog
+from angzarr.settings.costs import CostBudgetSection
+from angzarr.settings.settings import Settings
 from apps import module_with
 
 EVIL = "evil\x1b[2J[red]x[/red]\u202e\x07"
@@ -34,7 +37,7 @@ class FactApp:
     ops = context = property(lambda self: self)
 
     def __init__(self, url) -> None:
-        self.url = url
+        self.url, self.settings = url, Settings()
         self.acts = ActLog(facts=MemoryFactLog, clock=SystemClock())
 
     def open_fact_store(self):
@@ -218,6 +221,36 @@ def test_old_facts_are_deleted_once_a_file_has_them(add, works, fails, tmp_path)
     later = ("--before", (AT + timedelta(days=3)).isoformat(), "--yes")
     assert "it exists; name another" in fails("fact", "prune", *later, "--export", str(file))
     assert ids(json.loads(one) for one in works("fact", "tail", "--json").splitlines()) == ["new"]
+
+
+def test_facts_that_are_still_needed_are_not_deleted(add, app, run):
+    add(*facts_of("old", 3))
+    app.settings.costs.budgets["all"] = CostBudgetSection(amount=Decimal(9), currency="EUR")
+    for before, why in (
+        ((datetime.now(UTC) + timedelta(days=1)).isoformat(), "--before is in the future"),
+        ("0s", "budget all is added up from facts since"),
+    ):
+        result = run("fact", "prune", "--before", before, "--without-export", "--yes")
+        assert result.exit_code == 2
+        assert why in result.output
+    assert run("fact", "list", "--json").output.count('"old-') == 3
+
+
+def test_what_was_deleted_before_a_batch_fails_is_told(add, app, run, tmp_path, monkeypatch):
+    add(*facts_of("old", 1_500))
+    log = MemoryFactLog()
+    app.acts = ActLog(facts=lambda: log, clock=SystemClock())
+    deleted = FactPruner.prune_some
+
+    def fail_at_last(pruner, before, export, limit):
+        if log.read()[1:] == [] and pruner.count(before) == 500:
+            raise StoreUnavailable("the database is away")
+        return deleted(pruner, before, export, limit)
+
+    monkeypatch.setattr(FactPruner, "prune_some", fail_at_last)
+    assert run("fact", "prune", "--before", "1d", "--without-export", "--yes").exit_code == 1
+    _, end = log.read()
+    assert (end.subtype, end.data["facts"]) == ("facts_pruned", 1_000)
 
 
 @pytest.mark.parametrize("options", [(), ("--export", "x", "--without-export")])

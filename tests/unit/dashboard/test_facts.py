@@ -232,7 +232,8 @@ def deep(levels):
         ({"type": "cost"}, "has an amount and a currency"),
         ({"type": "cost", "amount": "-1", "currency": "EUR"}, "an amount must be a number from"),
         ({"type": "cost", "amount": "NaN", "currency": "EUR"}, "from 0 on, not NaN"),
-        ({"type": "cost", "amount": "1e3", "currency": "EUR"}, "without sign and exponent"),
+        ({"type": "cost", "amount": "1e3", "currency": "EUR"}, "at most one point between digits"),
+        ({"type": "cost", "amount": ".5", "currency": "EUR"}, "at most one point between digits"),
         ({"type": "cost", "amount": "1", "currency": "eur"}, 'unknown currency "eur"'),
         ({"type": "cost", "amount": "1", "currency": "EUX"}, "unknown currency"),
         ({"type": "cost", "amount": 1, "currency": "EUR"}, "string"),
@@ -395,7 +396,7 @@ def test_a_page_says_in_words_that_an_act_has_no_end(world, client, person):
     assert "no end" in listed
     assert "by ann: configuration_put of &lt;script&gt;" in listed
     assert "failed: no disk" in listed
-    assert "its process is still at it, or was killed" in person.get("/facts/b1").text
+    assert "its process is still at it, was killed, or could not" in person.get("/facts/b1").text
     assert 'Ended by <a href="/facts/failed">' in person.get("/facts/b2").text
     told = client.get(f"{ALL}/b1").json()["data"]
     assert (told["ended"], told["end_fact_id"]) == (False, None)

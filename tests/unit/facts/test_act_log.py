@@ -121,6 +121,13 @@ def test_a_place_of_facts_that_is_away_stops_no_act_and_costs_one_sentence(error
     assert [fact.subtype for fact in world.facts] == ["act_begun", "configuration_put"]
 
 
+def test_an_act_that_is_interrupted_while_it_waits_has_failed():
+    world = World(Away(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt), world.recording():
+        raise AssertionError("it was done")
+    assert [fact.subtype for fact in world.facts] == ["act_begun", "act_failed"]
+
+
 def test_a_log_that_cannot_be_opened_stops_no_act(caplog):
     def broken():
         raise OSError("no driver")

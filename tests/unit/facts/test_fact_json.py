@@ -110,3 +110,9 @@ def test_counts_name_their_fields():
 )
 def test_a_fact_is_summed_up_in_a_line(fact, line):
     assert summary_of(fact) == line
+
+
+def test_what_a_caller_left_out_of_a_fact_is_not_told_of():
+    assert summary_of(a_fact(subtype="act_begun")) == ""
+    configured = a_fact(data={"configuration": "x", "by": "ann", "appended_by": "bob"})
+    assert summary_of(configured) == "by bob", "it was bob who said so"

@@ -100,9 +100,9 @@ class MemoryFactReader:
 
     def ends(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
         """Of each fact that begins an act: the fact that ended it."""
-        begun = {one.id for one in facts if begins_act(one)}
-        naming = (one for one in self._oldest_first() if one.type != ERROR)
-        return ends_of(one for one in naming if one.resolves in begun)
+        begun = {one.id: one for one in facts if begins_act(one)}
+        naming = [one for one in self._oldest_first() if one.resolves in begun]
+        return ends_of(begun.values(), naming)
 
     def resolved_by(self, fact_id: str, /) -> Sequence[Fact]:
         """The error facts that this fact resolved."""

@@ -7,18 +7,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import click
 
 from angzarr.analysis.ledger.export import json_text
 from angzarr.cli.application import load_application
 from angzarr.cli.terminal import YES, Moment, moment
+from angzarr.clock import SystemClock
 from angzarr.facts.act import ActKind
+from angzarr.facts.cost_budget import CostBudget
 from angzarr.facts.fact import Fact
 from angzarr.facts.fact_json import resolved_lines
 from angzarr.facts.query import FactReader
 from angzarr.wiring.analysis_worker import person
+
+#: Facts that are one batch.
+_AT_ONCE: Final = 1_000
 
 
 @click.command()
@@ -46,6 +51,7 @@ def prune(
         msg = "say --export FILE, or --without-export: one of the two"
         raise click.UsageError(msg)
     ops = load_application(app_name)
+    _check_age(before, ops.settings.costs.named_budgets())
     with ExitStack() as doors:
         pruner = doors.enter_context(closing(ops.open_fact_pruner()))
         reader = doors.enter_context(closing(ops.open_fact_store()))
@@ -58,10 +64,29 @@ def prune(
         export = doors.enter_context(_exported(reader, target)) if target else _nowhere
         what = f"facts before {before.isoformat()}, exported to {target or 'nowhere'}"
         with ops.acts.recording(ActKind.FACTS_PRUNED, what, by=person()) as act:
-            deleted = pruner.prune(before, export)
-            where = target and str(target)
-            act.done({"before": before, "facts": deleted, "export": where})
+            deleted, where = 0, target and str(target)
+            try:
+                while some := pruner.prune_some(before, export, _AT_ONCE):
+                    deleted += some
+            finally:
+                if deleted:
+                    act.done({"before": before, "facts": deleted, "export": where})
     click.echo(f"deleted {deleted:,} facts" + (f"; {target} has them" if target else ""))
+
+
+def _check_age(before: datetime, budgets: Sequence[CostBudget]) -> None:
+    """Refuse to delete what is yet to come, and facts from which budgets are still added up."""
+    now = SystemClock().now()
+    if before > now:
+        msg = "--before is in the future: name a time that is over, such as 90d"
+        raise click.UsageError(msg)
+    for budget in budgets:
+        if before > (since := budget.since(now)):
+            msg = (
+                f"budget {budget.name} is added up from facts since {moment(since)}: name that time"
+                " or an earlier one"
+            )
+            raise click.UsageError(msg)
 
 
 def _nowhere(_facts: Sequence[Fact]) -> None:

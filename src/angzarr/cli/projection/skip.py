@@ -303,14 +303,17 @@ def begin(app_name: str | None, /, name: str, *, yes: bool, as_json: bool, **_sa
             ActKind.PROJECTION_BEGUN, one.task, by=person(), tool_id=one.task
         )
         with recording as act:
-            for address, place, end in new():
-                if stores.lanes.skip_to(one.lane(address), end).next_sequence == end:
-                    moved, passed = moved + 1, passed + end - place
-            _log.warning(
-                "lanes_begun: %s begins behind %d events of %d aggregates, by %s",
-                one.name, passed, moved, person(),
-            )  # fmt: skip
-            act.done({"aggregates": moved, "events": passed})
+            try:
+                for address, place, end in new():
+                    if stores.lanes.skip_to(one.lane(address), end).next_sequence == end:
+                        moved, passed = moved + 1, passed + end - place
+            finally:
+                if moved:
+                    _log.warning(
+                        "lanes_begun: %s begins behind %d events of %d aggregates, by %s",
+                        one.name, passed, moved, person(),
+                    )  # fmt: skip
+                    act.done({"aggregates": moved, "events": passed})
     if as_json:
         print_json({"name": one.name, "aggregates": moved, "events": passed})
     else:

@@ -165,7 +165,7 @@ def _plain_amount(amount: str) -> str:
         amount_of(amount)
     except InvalidCost as error:
         raise ValueError(str(error)) from error
-    msg = 'is written plainly, such as "0.05": without sign and exponent'
+    msg = 'is written plainly, such as "0.05": digits, and at most one point between digits'
     raise ValueError(msg)
 
 

@@ -89,10 +89,11 @@ class SqlFactReader:
 
     def ends(self, facts: Sequence[Fact], /) -> Mapping[str, Fact]:
         """Of each fact that begins an act: the fact that ended it."""
-        begun = [one.id for one in facts if begins_act(one)]
+        begun = {one.id: one for one in facts if begins_act(one)}
         if not begun:
             return {}
-        return ends_of(self._database.read(lambda one: queries.naming_facts(one, begun)))
+        naming = self._database.read(lambda one: queries.naming_facts(one, list(begun)))
+        return ends_of(begun.values(), naming)
 
     def resolved_by(self, fact_id: str, /) -> Sequence[Fact]:
         """The error facts that this fact resolved."""
