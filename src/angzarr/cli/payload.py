@@ -14,8 +14,8 @@ from angzarr.cli.application import load_application
 from angzarr.cli.terminal import JSON, YES, Moment, console, print_json, safe
 from angzarr.facts.act import ActKind
 from angzarr.payloads.collector import (
+    CollectionAccount,
     PayloadCollector,
-    PayloadCount,
     PayloadRegister,
     PayloadState,
     RegisteredPayload,
@@ -160,29 +160,36 @@ def gc(
             msg = "Delete bodies of which nothing knows who needs them?"
             click.confirm(msg, abort=True, err=True)
         with ops.acts.recording(ActKind.PAYLOADS_DELETED, "payloads", by=person()) as act:
-            collector.collect()
-            others = PayloadCount() if before is None else _delete_unregistered(collector, before)
-            account = collector.account
-            told = {
-                "deleted": account.bodies,
-                "bytes": account.bytes,
-                "held_too_long": account.held_too_long,
-                "elsewhere": account.elsewhere,
-                "unregistered": others.bodies,
-                "unregistered_bytes": others.bytes,
-            }
-            if account.bodies or others.bodies:
-                act.done(told)
+            deleted = {"unregistered": 0, "unregistered_bytes": 0}
+            try:
+                collector.collect()
+                if before is not None:
+                    _delete_unregistered(collector, before, deleted)
+            finally:
+                told = _account_json(collector.account) | deleted
+                if told["deleted"] or told["unregistered"]:
+                    act.done(told)
     if as_json:
         print_json(told)
         return
-    click.echo(f"deleted {account.bodies:,} bodies, {account.bytes:,} bytes")
-    if account.held_too_long:
-        click.echo(f"{account.held_too_long:,} of them were held for longer than payloads.keep")
-    if account.elsewhere:
-        click.echo(f"{account.elsewhere:,} bodies are in other payload stores than this app's")
+    click.echo(f"deleted {told['deleted']:,} bodies, {told['bytes']:,} bytes")
+    if told["held_too_long"]:
+        click.echo(f"{told['held_too_long']:,} of them were held for longer than payloads.keep")
+    if told["elsewhere"]:
+        click.echo(f"{told['elsewhere']:,} bodies are in other payload stores than this app's")
     if before is not None:
-        click.echo(f"deleted {others.bodies:,} unregistered bodies, {others.bytes:,} bytes")
+        bodies, size = told["unregistered"], told["unregistered_bytes"]
+        click.echo(f"deleted {bodies:,} unregistered bodies, {size:,} bytes")
+
+
+def _account_json(account: CollectionAccount) -> dict[str, int]:
+    """What was deleted of what is registered."""
+    return {
+        "deleted": account.bodies,
+        "bytes": account.bytes,
+        "held_too_long": account.held_too_long,
+        "elsewhere": account.elsewhere,
+    }
 
 
 def _longest(register: PayloadRegister, state: PayloadState) -> timedelta:
@@ -203,12 +210,14 @@ def _registered(collector: PayloadCollector, uri: str) -> PayloadRegister:
     raise click.ClickException(msg)
 
 
-def _delete_unregistered(collector: PayloadCollector, before: datetime) -> PayloadCount:
-    bodies = size = 0
+def _delete_unregistered(
+    collector: PayloadCollector, before: datetime, deleted: dict[str, int]
+) -> None:
+    """Delete them, and count in *deleted* those that are gone, also where it fails."""
     for one in unregistered(collector.store, collector.register, before):
         collector.store.delete(one.uri)
-        bodies, size = bodies + 1, size + one.size
-    return PayloadCount(bodies, size)
+        deleted["unregistered"] += 1
+        deleted["unregistered_bytes"] += one.size
 
 
 def _show_unregistered(collector: PayloadCollector, before: datetime | None) -> None:

@@ -17,6 +17,8 @@ from angzarr.adapters.files.payloads import FilePayloadStore
 from angzarr.adapters.memory import payload_holders
 from angzarr.adapters.memory.payload_holders import MemoryPayloadHolders
 from angzarr.cli.main import main
+from angzarr.errors import PayloadStoreUnavailable
+from angzarr.facts.act_log import RunningAct
 from angzarr.payloads.holders import PayloadHold, holding
 from angzarr.testing import FakeClock
 from apps import module_with
@@ -155,6 +157,22 @@ def test_what_is_not_registered_goes_by_age_once_that_was_confirmed(world, run):
     told = run("gc", "--unregistered-older-than", "90d", "--yes", "--json")
     assert json.loads(told)["unregistered"] == 1
     assert world.uris() == {uris[1], held}
+
+
+def test_what_was_deleted_before_it_failed_is_told_in_the_facts(world, run, monkeypatch):
+    for body in (b"one", b"two"):
+        os.utime(urlsplit(world.store.put(body).uri).path, (0, 0))
+    delete, told = FilePayloadStore.delete, []
+
+    def fail_at_the_second(store, uri, /):
+        if len(world.uris()) == 1:
+            raise PayloadStoreUnavailable("the folder is away")
+        delete(store, uri)
+
+    monkeypatch.setattr(FilePayloadStore, "delete", fail_at_the_second)
+    monkeypatch.setattr(RunningAct, "done", lambda _act, data: told.append(dict(data)))
+    run("gc", "--unregistered-older-than", "90d", "--yes", code=1)
+    assert [one["unregistered"] for one in told] == [1]
 
 
 def test_without_a_payload_store_the_cure_is_said(world, run):
