@@ -184,6 +184,20 @@ def test_what_is_not_a_file_is_never_read_and_nothing_waits_for_it(
     assert secret.read_bytes() == BODY
 
 
+@pytest.mark.parametrize("put_there", [_link, _pipe, _socket])
+def test_what_stands_where_a_folder_of_the_store_should_be_is_named(
+    put_there: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    store = FilePayloadStore(tmp_path / "bodies")
+    path = path_of(store.put(BODY))
+    shard = path.parent
+    path.unlink()
+    shard.rmdir()
+    put_there(shard, tmp_path / "nothing")  # a link leads nowhere
+    with pytest.raises(PayloadStoreUnavailable, match=f"written: {shard} is no folder; remove it"):
+        store.put(BODY)
+
+
 def test_a_link_among_the_folders_of_the_store_leads_nowhere(tmp_path: Path) -> None:
     store = FilePayloadStore(tmp_path / "bodies")
     reference = store.put(BODY)
@@ -192,7 +206,7 @@ def test_a_link_among_the_folders_of_the_store_leads_nowhere(tmp_path: Path) -> 
     shard.symlink_to(outside)
     with pytest.raises(PayloadCorrupt, match="links are not followed there"):
         store.fetch(reference)
-    with pytest.raises(PayloadStoreUnavailable, match="written: links are not followed there"):
+    with pytest.raises(PayloadStoreUnavailable, match=f"written: {shard} is no folder; remove it"):
         store.put(BODY)
     assert list(store.find_all()) == []
     store.delete(reference.uri)

@@ -71,7 +71,8 @@ class FilePayloadStore:
         chosen = new_name(payload, self._root, name, self)
         path = self._folder / chosen
         with self._told("written"):
-            whole_files.make_folder(path.parent)
+            whole_files.make_folder(self._folder)
+            _make_shard(path.parent)
             with whole_files.opened(self._folder) as root, _shard(root, chosen) as folder:
                 whole_files.write_whole(folder, path.name, payload)
                 os.fsync(folder)
@@ -155,6 +156,15 @@ class FilePayloadStore:
             said = error.strerror or type(error).__name__
             msg = f"the payload folder {self._folder} cannot be {verb}: {said}"
             raise PayloadStoreUnavailable(msg) from error
+
+
+def _make_shard(path: Path) -> None:
+    """Make the folder *path*; raises OSError, which says what to do, where it is something else."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise OSError(
+            errno.ENOTDIR, f"{path} is no folder; remove it, links are not followed there"
+        )
+    whole_files.make_folder(path)
 
 
 @contextmanager
