@@ -98,8 +98,9 @@ ASKED = {
     "trace": (lambda r: r.find(FactQuery(trace_id="x7")), "ix_facts_by_trace"),
     "rare kind": (
         lambda r: r.find(FactQuery(type="error", subtype="poison"), order=FactOrder.OLDEST),
-        "ix_facts_by_kind",
+        "ix_facts_by_kind or ix_facts_by_subtype",
     ),
+    "rare subtype": (lambda r: r.find(FactQuery(subtype="act_failed")), "ix_facts_by_subtype"),
     "day": (lambda r: r.find(DAY), "ix_facts_timestamp"),
     "one": (lambda r: r.get("f77"), "id"),
     "history": (lambda r: r.history("e7", "tool21"), "ix_facts_by_event"),
@@ -153,7 +154,7 @@ def test_no_question_reads_the_whole_table(engine, name):
     look = {"sqlite": by_sqlite, "postgresql": by_postgresql}[engine.dialect.name]
     with engine.connect() as connection:
         used = {one for statement in heard for one in look(connection, *statement)}
-    assert index in used
+    assert used.intersection(index.split(" or "))
     assert "whole table" not in used
 
 

@@ -30,7 +30,7 @@ from angzarr.adapters.sql.ledger.column_types import UtcTime
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0003"
+HEAD: Final = "0004"
 
 
 class Amount(TypeDecorator[Decimal]):
@@ -83,6 +83,7 @@ facts = Table(
 INDEXES: Final = {
     "ix_facts_timestamp": ("timestamp",),
     "ix_facts_by_kind": ("type", "subtype", "timestamp"),
+    "ix_facts_by_subtype": ("subtype", "timestamp"),
     "ix_facts_by_tenant": ("tenant_id", "timestamp"),
     "ix_facts_by_entity": ("entity_id", "timestamp"),
     "ix_facts_by_tool": ("tool_id", "timestamp"),
