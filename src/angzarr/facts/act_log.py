@@ -146,4 +146,4 @@ def _text(error: BaseException) -> str:
     """What *error* is; of errors of ours also what they say: others may repeat any value."""
     name = type(error).__name__
     said = f"{name}: {text_of(error)}" if isinstance(error, AngzarrError) else name
-    return printable(said)[:_LONGEST]
+    return printable(" ".join(said.split()))[:_LONGEST]

@@ -59,12 +59,12 @@ def test_what_raises_ended_as_failed_and_raises_on(world):
         raise LookupError("password=hunter2")
     world.clock.sleep(timedelta(seconds=1))
     with pytest.raises(ConfigurationUnfit), world.recording():
-        raise ConfigurationUnfit("no\x1brate")
+        raise ConfigurationUnfit("no\x1brate\n and no fee")
     begun, interrupted, _, failed, _, unfit = world.facts
     assert (interrupted.subtype, interrupted.resolves) == ("act_failed", begun.id)
     assert interrupted.data["error"] == "KeyboardInterrupt"
     assert failed.data["error"] == "LookupError", "it may repeat any value"
-    assert unfit.data["error"] == "ConfigurationUnfit: no\ufffdrate"
+    assert unfit.data["error"] == "ConfigurationUnfit: no\ufffdrate and no fee"
     assert failed.data["act"] == "configuration_put"
 
 

@@ -243,3 +243,15 @@ def test_what_is_not_a_database_is_refused_by_the_name_of_its_setting(given, url
     place = f"{key}.url" if isinstance(inside, dict) else key
     says = "is a database: write sqlite:///file or postgresql+psycopg://host/name"
     assert str(caught.value) == f"{place}: {says}"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"most_waiting": "x"}, "facts.most_waiting: is a whole number: write it in digits"),
+        ({"url": ["a"]}, "facts.url: is one text, no list and no number"),
+    ],
+)
+def test_a_value_of_another_kind_is_told_in_plain_words(given, told):
+    with pytest.raises(ConfigurationError, match=told):
+        load({"facts": given})
