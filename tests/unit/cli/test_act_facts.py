@@ -591,13 +591,19 @@ def begun(site):
     return found, ends
 
 
-@ALONE
-def test_each_act_off_the_ledger_is_begun_in_the_facts_and_its_end_says_so(site, command):
+def ready(site, command):
+    """Prepare all that *command* acts on; return the acts that it does, and its arguments."""
     driver, kinds = DRIVERS[command]
     arguments = driver(site)
-    known = len(begun(site)[0])
     site.acts()
     site.at_last()
+    return kinds, arguments
+
+
+@ALONE
+def test_each_act_off_the_ledger_is_begun_in_the_facts_and_its_end_says_so(site, command):
+    kinds, arguments = ready(site, command)
+    known = len(begun(site)[0])
     site.run(*command.split(), *arguments)
     told = site.acts()
     (one,) = begun(site)[0][known:]
@@ -609,11 +615,8 @@ def test_each_act_off_the_ledger_is_begun_in_the_facts_and_its_end_says_so(site,
 
 @ALONE
 def test_an_act_whose_process_is_killed_behind_it_has_begun_and_never_ended(site, command):
-    driver, kinds = DRIVERS[command]
-    arguments = driver(site)
+    kinds, arguments = ready(site, command)
     known = len(begun(site)[0])
-    site.acts()
-    site.at_last()
     with dying(site, at_once=False):
         site.run(*command.split(), *arguments)
     assert site.acts() == []
@@ -627,10 +630,7 @@ def test_an_act_whose_process_is_killed_behind_it_has_begun_and_never_ended(site
 
 @ALONE
 def test_an_act_is_not_done_before_the_facts_have_it_that_it_begins(site, command):
-    driver, kinds = DRIVERS[command]
-    arguments = driver(site)
-    site.acts()
-    site.at_last()
+    kinds, arguments = ready(site, command)
     with dying(site, at_once=True), pytest.raises(Killed):
         site.run(*command.split(), *arguments)
     site.run(*command.split(), *arguments, *AGAIN.get(command, ()))  # all of it was left to do

@@ -80,7 +80,7 @@ class AngzarrRequest(Request):
         failed, shown, runtime = told
         if type(shown) is LeftToAck:
             self.leave_to_ack(shown)
-        if type(shown) is UnheardError and shown.ends(self):
+        if type(shown) is UnheardError and shown.acknowledge(self):
             return None
         if failed or self.notes_success(self._app):
             return acknowledge()

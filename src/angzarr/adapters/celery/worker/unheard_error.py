@@ -30,8 +30,8 @@ class UnheardError(ExceptionInfo):
         error = get_pickleable_exception(self.exception)
         return _as_plain, (error, self.traceback)
 
-    def ends(self, request: Any) -> bool:
-        """End *request* if nothing shows this error: True if that was acknowledged."""
+    def acknowledge(self, request: Any) -> bool:
+        """Acknowledge *request* if nothing shows this error; False: Celery is to end it."""
         task = request.task
         eventer = request._eventer  # noqa: SLF001 - Celery has no other name for it
         if not (task.acks_late and task.acks_on_failure) or shows_tasks(eventer, task):
