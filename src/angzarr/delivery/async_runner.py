@@ -121,16 +121,43 @@ class HandlerInterrupter:
         if threading.current_thread() is threading.main_thread():
             self._inside = False
             return
+        try:
+            self._leave()
+        except BaseException:  # a strike arrives only now: it is this handler's, as any earlier one
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
         thread = threading.get_ident()
         with self._lock:
             if self._threads.pop(thread, False):
-                _raise_in(thread, None)  # a strike that has not arrived must not arrive later
+                _take_back(thread)
 
 
-def _raise_in(thread: int, error: type[Exception] | None) -> None:
-    """Raise *error* in *thread* when it next runs Python code; None takes one back."""
-    what = ctypes.py_object() if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
+class _TakenBack(Exception):
+    """Takes the place of an error that must not be raised any more."""
+
+
+def _take_back(here: int) -> None:
+    """Let no error that was set for this thread, *here*, be raised later.
+
+    Another one takes its place and is met at once. To set none would leave CPython looking for it
+    at every call, for ever: all threads become slower, and a debugger, a profiler or a tracer hangs
+    at its first call (CPython 3.11, `eval_frame_handle_pending`).
+    """
+    try:
+        while _raise_in(here, _TakenBack):
+            pass
+    except _TakenBack:
+        pass
+
+
+def _raise_in(thread: int, error: type[Exception]) -> bool:
+    """Raise *error* in *thread* when it next runs Python code; False if there is no such thread."""
+    found = ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), ctypes.py_object(error)
+    )
+    return bool(found)
 
 
 #: A signal reaches a process, not an app: there is one for all.

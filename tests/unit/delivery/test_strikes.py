@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -115,6 +117,67 @@ def test_no_strike_reaches_a_thread_after_its_handler(interrupter):
         interrupter.strike(thread.ident, Struck, WAKE)
         thread.join(60)
         assert found[0] in ("struck", 1999000)
+
+
+#: Traces a call after a handler of another thread was struck, and one whose strike came too late.
+TRACED = """
+import signal, sys, threading, time
+from angzarr.delivery.async_runner import HandlerInterrupter
+
+interrupter, entered, ready = HandlerInterrupter(), threading.Event(), threading.Event()
+
+def struck():
+    try:
+        with interrupter:
+            entered.set()
+            while True:
+                time.sleep(0.001)
+    except TimeoutError:
+        pass
+
+def missed():
+    with interrupter:
+        interrupter._threads[threading.get_ident()] = True
+
+thread = threading.Thread(target=struck)
+thread.start()
+entered.wait()
+interrupter.strike(thread.ident, TimeoutError, signal.SIGUSR1)
+thread.join()
+late = threading.Thread(target=missed)
+late.start()
+late.join()
+sys.settrace(lambda *_: None)
+print(len("traced"))
+(lambda: None)()
+sys.settrace(None)
+"""
+
+
+def test_after_a_strike_a_tracer_does_not_hang():
+    told = subprocess.run(
+        [sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert told.stdout == "6\n"
+
+
+def test_a_strike_that_arrives_while_the_handler_is_left_is_its_own(interrupter, monkeypatch):
+    def work():
+        with interrupter:
+            pass
+
+    leave = HandlerInterrupter._leave
+
+    def struck_amid_it(self):
+        monkeypatch.undo()
+        raise Struck
+
+    monkeypatch.setattr(HandlerInterrupter, "_leave", struck_amid_it)
+    thread, found = in_thread(work)
+    thread.join(60)
+    assert isinstance(found[0], Struck)
+    assert HandlerInterrupter._leave is leave
+    assert not interrupter.strike(thread.ident, Struck, WAKE), "it is in no handler any more"
 
 
 def test_a_coroutine_that_is_struck_before_it_begins_raises_at_once(monkeypatch):
