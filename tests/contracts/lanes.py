@@ -22,7 +22,9 @@ from angzarr.ordering.lane import (
     ParkedInLane,
     Place,
     Ready,
+    SkipCause,
     Standing,
+    StepEnd,
     Summary,
     Taken,
 )
@@ -117,6 +119,61 @@ class LanesContract:
         assert lanes.move(step_of(lane, 0)) == first
         assert lanes.look(lane) == Place(1, waiting=1)
         assert counted() == 1
+
+    @pytest.mark.parametrize("skipped", [None, SkipCause("ü\x00\ud800"), SkipCause("", "s-1")])
+    def test_a_lane_tells_how_its_steps_ended(self, lanes, lane, skipped):
+        first = step_of(lane, 0, event_id="ü\x00\ud800", token="t0", skipped=skipped)
+        lanes.move(first)
+        lanes.park(early_of(lane, 2), MANY)
+        lanes.move(step_of(lane, 1, token="t1", skipped=skipped, at=AT + MINUTE))
+        lanes.run(step_of(lane, 2, token="t2"), lambda _: None)
+        again = [
+            first._replace(token="another", at=AT + 20 * MINUTE),
+            step_of(lane, 1, at=AT + 90 * MINUTE), step_of(lane, 2),
+        ]  # fmt: skip
+        ends = [lanes.ended(step, AT) for step in again]
+        assert ends == [
+            StepEnd("t0", AT, skipped), StepEnd("t1", AT + MINUTE, skipped), StepEnd("t2", AT),
+        ]  # fmt: skip
+
+    def test_no_lane_tells_of_what_did_not_move_it(self, lanes, lane):
+        lanes.move(step_of(lane, 0, token="t0"))
+        lanes.move(step_of(lane, 0, token="late"))
+        lanes.move(step_of(lane, 0, event_id="twin", token="late"))
+        lanes.move(step_of(lane, 1))  # no delivery did
+        lanes.skip_to(lane, 5)
+        told = [lanes.ended(step_of(lane, sequence), AT) for sequence in range(5)]
+        assert told == [StepEnd("t0", AT), None, None, None, None]
+        assert lanes.ended(step_of(lane, 0, event_id="twin"), AT) is None
+        assert lanes.ended(step_of(new_lane(), 0), AT) is None
+        assert lanes.ended(step_of(lane, 0), AT + SHORT) is None, "that is too long ago"
+
+    def test_a_step_that_is_taken_anew_ends_as_it_did_last(self, lanes, lane):
+        for times, minutes in enumerate((0, 1, 20)):
+            step = step_of(lane, 0, token=f"t{times}", at=AT + minutes * MINUTE)
+            lanes.move(step)
+            assert lanes.ended(step._replace(token=""), AT) == StepEnd(step.token, step.at)
+            lanes.reset(lane.handler)
+
+    def test_old_ends_are_forgotten_and_the_oldest_first(self, lanes, lane):
+        long_ago = AT - timedelta(days=900)
+        steps = [
+            step_of(lane, number, token="t", at=long_ago + number * timedelta(hours=1))
+            for number in range(5)
+        ]
+        for step in steps:
+            lanes.move(step)
+
+        def known():
+            return [step.sequence for step in steps if lanes.ended(step, long_ago)]
+
+        assert lanes.forget_ends(long_ago, MANY) == 0
+        assert lanes.forget_ends(long_ago + timedelta(hours=10), 2) == 2
+        assert known() == [2, 3, 4]
+        assert lanes.forget_ends(long_ago + timedelta(hours=3, minutes=30), MANY) == 2
+        assert known() == [4]
+        assert lanes.forget_ends(AT - timedelta(days=800), MANY) == 1
+        assert known() == []
 
     def test_a_move_tells_the_checkpoint_what_it_passed(self, lanes, lane, checkpoints):
         lanes.move(step_of(lane, 0))

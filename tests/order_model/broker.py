@@ -19,6 +19,8 @@ from angzarr.delivery.gap_monitor import LaneKeeper
 from angzarr.errors import GiveUp
 from angzarr.events import headers as names
 from angzarr.events.headers import number_or
+from angzarr.facts.fact_text import fact_from_text
+from angzarr.facts.outbox_log import lines_of
 from angzarr.ordering.lane import Lane, Order
 from angzarr.resilience.backoff import Jitter, Policy
 from angzarr.resilience.idempotency import Release
@@ -117,6 +119,21 @@ class ProcessLanes(Process):
             entered.close()  # as the database does, when it loses a connection
             raise
         return Process(entered, self._dying, {"run": "moved"})
+
+
+class TellsTheOutbox:
+    """A log of facts whose facts all end in the outbox beside the claims."""
+
+    def __init__(self, outbox):
+        self._outbox = outbox
+
+    def append(self, facts, *, before_ack=False):
+        """Put them there."""
+        self._outbox.put(lines_of(facts))
+
+    def carry(self, facts, *, before_ack=False):
+        """Let them be put there."""
+        return lines_of(facts)
 
 
 class OrderedBroker:
@@ -276,7 +293,8 @@ class OrderedBroker:
         store = Process(world.store, self.die_at, {"claim": "claim", "settle": "settle"})
         schedule = Process(road.settler.schedule, self.die_at, {"put": "copy"})
         letters = Process(road.settler.dead_letters, self.die_at, {"put": "letter"})
-        facts = Process(road.settler.facts, self.die_at, {"append": "fact", "carry": "fact"})
+        told = TellsTheOutbox(world.store.outbox)
+        facts = Process(told, self.die_at, {"append": "fact", "carry": "fact"})
         ordering = dataclasses.replace(
             road.settler.ordering, lanes=lambda: lanes, schedule=schedule
         )
@@ -310,6 +328,23 @@ class OrderedBroker:
             missing = set(range(place)) - set(kept)
             assert all((root, sequence) in self.skipped for sequence in missing), (root, kept)
             assert max(kept, default=-1) < place, (root, kept, place)
+
+    def look_at_the_facts(self):
+        """See that they tell once how each event ended, or as often as it was begun anew."""
+        waiting = self.world.store.outbox.read(100_000)
+        facts = {fact.id: fact for fact in (fact_from_text(one.text) for one in waiting)}
+        ends = Counter(
+            fact.event_id for fact in facts.values() if fact.subtype in ("handled", "skipped")
+        )
+        events = [
+            f"{root}/{sequence}"
+            for root, count in zip(self.roots, self.counts, strict=True)
+            for sequence in range(count)
+        ]
+        if self.resets:
+            assert set(ends) == set(events), (ends, events)
+        else:
+            assert ends == dict.fromkeys(events, 1), (ends, events)
 
     # -- the end -----------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ def run(engine, seed, *, transactional=True):
     broker.drain()
     assert broker.places() == counts, (broker.places(), counts)
     assert broker.given_up == {}
+    broker.look_at_the_facts()
     if transactional:
         broker.look_at()
     for root, runs in broker.runs.items():

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from angzarr.adapters.sql.engine.engine import build_engine
+from angzarr.adapters.sql.facts.log import SqlFactLog
 from angzarr.dead_letters.letter import Reason
 from endurance import longer, soak
 from polling import wait_until
@@ -35,6 +37,7 @@ def site(request, tmp_path, monkeypatch, unique_name, postgresql_url):
     environment = {
         **made, "ANGZARR_PREFIX": unique_name, "ROAD_PREFIX": unique_name,
         "ANGZARR_ORDERING__URL": postgresql_url, "ORDER_LOOSE": "1",
+        "ANGZARR_FACTS__URL": f"sqlite:///{tmp_path}/facts.db",
     }  # fmt: skip
     site = OrderSite(tmp_path, environment, monkeypatch, postgresql_url)
     yield site
@@ -92,6 +95,7 @@ def test_wherever_a_process_dies_every_event_has_its_effects_once_and_in_order(s
         site.wait_model(everything)
         site.wait_steps(everything)
         wait_until(site.nothing_waits, "the lanes to be empty")
+        wait_told(site, everything)
     died = Counter(line["point"] for line in site.ran("dies"))
     assert died == dict.fromkeys(POINTS, DEATHS)
 
@@ -129,6 +133,29 @@ def test_kill_9_at_any_moment_costs_no_event_no_order_and_no_effect(site):
         site.wait_model(everything)
         site.wait_steps(everything)
         wait_until(site.nothing_waits, "the lanes to be empty")
+        wait_told(site, everything)
+
+
+def wait_told(site, expected):
+    """Wait until a fact tells of each event that it was handled, by each handler, once."""
+    handlers = (site.module.LISTED, site.totals)
+    wanted = {
+        (handler, site.entry(root, n).id): 1
+        for handler in handlers for root, seen in expected.items() for n in seen
+    }  # fmt: skip
+
+    def told():
+        facts = log.read(subtype="handled", limit=100_000)
+        return Counter((one.tool_id, one.event_id) for one in facts if one.tool_id in handlers)
+
+    engine = build_engine(site.environment["ANGZARR_FACTS__URL"])
+    with closing(SqlFactLog(engine)) as log:
+        with suppress(pytest.fail.Exception):
+            wait_until(lambda: told() == wanted)
+        found = told()
+        assert {one: found[one] for one in wanted if found[one] != 1} == {}
+        assert found == wanted
+    engine.dispose()
 
 
 def bring_back(site):

@@ -15,7 +15,7 @@ from angzarr.errors import DecodeError, text_of
 from angzarr.events import headers as names
 from angzarr.events.event import Event, Message, digest
 from angzarr.events.headers import number_or
-from angzarr.ordering.lane import Moved
+from angzarr.ordering.lane import Moved, StepEnd
 from angzarr.ordering.lanes import Turn
 from angzarr.payloads.claim_check import HEADER as PAYLOAD
 from angzarr.payloads.claim_check import check_in, fingerprint_in
@@ -240,6 +240,8 @@ class Duplicate:
     claimed: bool = False
     #: Whether that run ended as `Skipped`: then nothing follows it.
     skipped: bool = False
+    #: How that run ended, if it was killed before it could tell: then this delivery tells it.
+    untold: StepEnd | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

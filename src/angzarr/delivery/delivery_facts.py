@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from angzarr.delivery.delivery import (
     WORDS,
     DeadLettered,
     Delivery,
+    Duplicate,
     Handled,
     Outcome,
     Parked,
@@ -23,6 +25,7 @@ from angzarr.events import headers as names
 from angzarr.events.event import Event
 from angzarr.facts.fact import Fact
 from angzarr.facts.resolution import letter_fact_id
+from angzarr.ordering.lane import StepEnd
 from angzarr.resilience.category import Category
 from angzarr.resilience.taxonomy import Classification
 
@@ -95,11 +98,22 @@ def _id(delivery: Delivery, outcome: Outcome, word: str) -> str:
 
 
 def facts_of(delivery: Delivery, outcome: Outcome, at: datetime) -> list[Fact]:
-    """The fact of *outcome*; before it, at a replay's first attempt, that of the replay."""
+    """The fact of *outcome*; before it, at a replay's first attempt, that of the replay.
+
+    Where an earlier delivery ended untold these are its facts, by their ids too: should that have
+    told them after all, they are kept once.
+    """
+    if isinstance(outcome, Duplicate) and outcome.untold is not None:
+        end = outcome.untold
+        delivery, outcome, at = replace(delivery, token=end.token), _told(end), end.at
     fact = fact_of(delivery, outcome, at)
     if delivery.letter_id is None or delivery.attempt > 1 or not isinstance(outcome, _RAN):
         return [fact]
     return [_replay_fact(delivery, delivery.letter_id, at), fact]
+
+
+def _told(end: StepEnd) -> Outcome:
+    return Handled() if end.skipped is None else Skipped(**end.skipped._asdict())
 
 
 def fact_of(delivery: Delivery, outcome: Outcome, at: datetime) -> Fact:

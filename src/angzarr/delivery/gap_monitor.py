@@ -30,6 +30,7 @@ from angzarr.events.event import Message
 from angzarr.facts.fact import Fact, FactLog
 from angzarr.ordering.lane import Gap, Summary, Waiting, Why
 from angzarr.ordering.lanes import Lanes
+from angzarr.resilience.idempotency import RECORD_LIFE
 from angzarr.runtime.failures import FailureCounts, LogThrottle, is_machine_fault
 
 _log = logging.getLogger("angzarr.ordering")
@@ -47,6 +48,9 @@ LEASE: Final = timedelta(seconds=30)
 BATCH: Final = 100
 #: Messages that are sent for gaps by one look.
 MOST: Final = 2_000
+#: Ends of steps that are forgotten in one transaction, and by one look.
+ENDS: Final = 5_000
+MOST_ENDS: Final = 100_000
 #: How often what is missing is sent as its publisher sent it; then it goes before all copies.
 PLAIN: Final = 2
 #: How long what was sent more than once is not sent again, at least.
@@ -149,6 +153,8 @@ class LaneKeeper:
         self._look_at = now + LOOK_EVERY
         with self._each():  # what takes the database too long keeps nothing else from being seen
             self._recall(now)
+        with self._each():
+            self._forget_ends(now - RECORD_LIFE)
         gaps: Sequence[Gap] = []
         with self._each():
             gaps = self.lanes.gaps(self.handlers, now - self.gap_after, BATCH)
@@ -161,6 +167,12 @@ class LaneKeeper:
         self._recall_at = now + RECALL_EVERY
         if found := self.lanes.recall(self.handlers, BATCH):
             _log.warning("parked_recalled: %d lanes had passed by what was parked there", found)
+
+    def _forget_ends(self, before: datetime) -> None:
+        """Forget how steps ended whose claims, if they never ended, are forgotten as well."""
+        for _ in range(MOST_ENDS // ENDS):
+            if self.lanes.forget_ends(before, ENDS) < ENDS:
+                return
 
     def _mend(self, gaps: Sequence[Gap]) -> None:
         """Send missing events once more, where they are known; report the others."""

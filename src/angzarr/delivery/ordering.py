@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from angzarr.clock import Clock
@@ -38,6 +39,7 @@ from angzarr.ordering.lane import (
     Order,
     Place,
     Ready,
+    SkipCause,
     Step,
     Taken,
     Waiting,
@@ -45,6 +47,7 @@ from angzarr.ordering.lane import (
     lane_of,
 )
 from angzarr.ordering.lanes import Lanes, Turn
+from angzarr.resilience.idempotency import RECORD_LIFE
 from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.ordering")
@@ -100,16 +103,27 @@ class Ordering:
             raise DecodeError(msg)
         try:
             check_sequence(delivery.message.headers)
-            return Turn(self.lanes(), self._step(delivery.event, handler, handler.order))
+            return self._turn(delivery, handler, handler.order)
         except DecodeError:
             if skips:  # it is done with when its entry is: nothing waits behind it
                 return None
             raise
 
-    def _step(self, event: Event, handler: Handler, order: Order) -> Step:
+    def _turn(self, delivery: Delivery, handler: Handler, order: Order) -> Turn:
+        return Turn(self.lanes(), self._step(delivery.event, handler, order, delivery.token))
+
+    def _step(self, event: Event, handler: Handler, order: Order, token: str = "") -> Step:
         lane = lane_of(event, handler.name, order)
         assert event.sequence is not None  # noqa: S101 - or it had no lane
-        return Step(lane, event.sequence, event.id, event.type, event.occurred_at, self.clock.now())
+        return Step(
+            lane,
+            event.sequence,
+            event.id,
+            event.type,
+            event.occurred_at,
+            self.clock.now(),
+            token,
+        )
 
     def enter(
         self, turn: Turn, delivery: Delivery, handler: Handler, *, runs: bool = False
@@ -126,8 +140,7 @@ class Ordering:
             why = f"the read model of {handler.name} is just being replaced or rebuilt"
             return Postponed(delay=SHUT_WAIT, why=why, claimed=True, shut=True)
         if sequence < place.next_sequence:
-            # A run that moved its lane itself may have died before anything else of it was true.
-            return Duplicate(kept=order.moves, claimed=True)
+            return self._passed(turn, delivery, order)
         if sequence > place.next_sequence:
             return Parked(turn=turn, next_sequence=place.next_sequence)
         if reason is not None:
@@ -135,6 +148,19 @@ class Ordering:
         if delivery.event.type not in order.types:
             return Skipped(reason=f"{handler.name} takes no {delivery.event.type}")
         return None
+
+    def _passed(self, turn: Turn, delivery: Delivery, order: Order) -> Duplicate:
+        """The outcome of *delivery* whose lane is past it, though it holds the claim.
+
+        If it was moved by a run of this event, that run died before its claim ended with its fact.
+        Where it moved its lane itself, nothing else of it may be true.
+        """
+        since = self.clock.now() - RECORD_LIFE
+        end = self._ask(partial(turn.ended, since), delivery)
+        skipped = end is not None and end.skipped is not None
+        return Duplicate(
+            kept=order.moves and not skipped, claimed=True, skipped=skipped, untold=end
+        )
 
     def set_back(self, turn: Turn | None, delivery: Delivery) -> bool:
         """True if the lane of *delivery*, which was completed, was set back before it.
@@ -192,14 +218,14 @@ class Ordering:
         if handler is None or handler.order is None:
             return
         try:
-            turn = Turn(self.lanes(), self._step(delivery.event, handler, handler.order))
+            turn = self._turn(delivery, handler, handler.order)
         except DecodeError:  # it is a letter for that, and has no lane
             return
         match outcome:
             case Handled(moved=Moved() as moved):
                 self._release(turn, moved)
             case Handled() | Skipped():
-                self._move(turn)
+                self._move(turn, outcome)
             case DeadLettered(letter=letter, claimed=claimed):
                 self._note_letter(turn, letter, claimed=claimed)
             case Retried(delay=delay) if copy is not None:
@@ -213,8 +239,11 @@ class Ordering:
         if isinstance(outcome, Handled):
             self._report_late(turn.step)
 
-    def _move(self, turn: Turn) -> None:
-        answer = turn.lanes.move(turn.step)
+    def _move(self, turn: Turn, outcome: Handled | Skipped) -> None:
+        step = turn.step
+        if isinstance(outcome, Skipped):
+            step = step._replace(skipped=SkipCause(outcome.reason, outcome.switch))
+        answer = turn.lanes.move(step)
         if isinstance(answer, Moved):
             self._release(turn, answer)
 

@@ -123,10 +123,11 @@ class Settler:
                     self.followers.publish(delivery, value)
                 steps = delivery.position.replay if outcome.clears else None
                 return self._end(delivery, outcome, Complete(result=result, steps=steps))
-            case Duplicate(value=value, kept=kept, claimed=claimed):
+            case Duplicate(value=value, kept=kept, claimed=claimed, skipped=skipped):
                 if kept:  # they were published before the claim was completed; their ids are fixed
                     self.followers.publish(delivery, value)
-                return self._end(delivery, outcome, Complete() if claimed else None)
+                done = Complete(result=SKIPPED if skipped else None)
+                return self._end(delivery, outcome, done if claimed else None)
             case Refused() | Superseded():
                 return self._end(delivery, outcome)
             case Skipped(clears=clears):

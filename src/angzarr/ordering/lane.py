@@ -29,6 +29,13 @@ class Lane(NamedTuple):
     first: int = 0
 
 
+class SkipCause(NamedTuple):
+    """Why an event was skipped, and the id of the switch that dropped it, if that is why."""
+
+    reason: str
+    switch: str | None = None
+
+
 class Step(NamedTuple):
     """One event of a lane, and when it was handled or skipped."""
 
@@ -38,6 +45,18 @@ class Step(NamedTuple):
     event_type: str
     occurred_at: datetime | None
     at: datetime
+    #: Names the delivery; empty: none, and how the step ended is not kept.
+    token: str = ""
+    #: None: it was handled.
+    skipped: SkipCause | None = None
+
+
+class StepEnd(NamedTuple):
+    """How the delivery ended that moved a lane past a step: its token, when, and why skipped."""
+
+    token: str
+    at: datetime
+    skipped: SkipCause | None = None
 
 
 class Why(StrEnum):

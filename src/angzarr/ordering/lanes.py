@@ -24,6 +24,7 @@ from angzarr.ordering.lane import (
     Place,
     Standing,
     Step,
+    StepEnd,
     Summary,
     Waiting,
 )
@@ -59,7 +60,8 @@ class Lanes(Protocol):
         """Move a lane past *step* and count it in the handler's checkpoint, all or nothing.
 
         Safe to repeat: a lane that is just past the step was moved by an earlier call, and is not
-        moved or counted again. Whatever the lane knew of the step's event is forgotten.
+        moved or counted again. Whatever the lane knew of the step's event is forgotten. How the
+        step ended is kept in the same step, for `ended`.
         """
 
     @abstractmethod
@@ -69,6 +71,20 @@ class Lanes(Protocol):
         *work* is given what writes in it (SQL: a SQLAlchemy Connection; in memory: None). What it
         raises goes through, and nothing was written. A repeat finds the lane Elsewhere.
         Raises StoreUnavailable, too, while no run is let in: see `enter`.
+        """
+
+    @abstractmethod
+    def ended(self, step: Step, since: datetime, /) -> StepEnd | None:
+        """How the delivery ended that moved the lane past the event of *step*, *since* then.
+
+        None: another event or a person moved it, it was before that, or it is forgotten.
+        """
+
+    @abstractmethod
+    def forget_ends(self, before: datetime, limit: int, /) -> int:
+        """Forget how steps ended well *before* that, the oldest *limit* of them; return how many.
+
+        Some that ended up to a quarter of an hour before may stay.
         """
 
     @abstractmethod
@@ -216,6 +232,10 @@ class Turn:
     def look(self) -> Place:
         """Where the lane is; raises StoreUnavailable."""
         return self.lanes.look(self.step.lane)
+
+    def ended(self, since: datetime) -> StepEnd | None:
+        """How an earlier delivery of this event ended, if it moved the lane *since* then."""
+        return self.lanes.ended(self.step, since)
 
     def enter(self) -> Place | None:
         """Where the lane is, and be ready to `run` if it is at the step: then `leave`.

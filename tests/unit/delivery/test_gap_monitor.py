@@ -33,6 +33,7 @@ from angzarr.errors import (
 )
 from angzarr.events.event import Message
 from angzarr.ordering.lane import Lane, Step, Summary, Waiting, Why
+from angzarr.resilience.idempotency import RECORD_LIFE
 
 HANDLER = "h"
 GAP_AFTER = timedelta(minutes=5)
@@ -277,7 +278,7 @@ def test_while_the_broker_is_away_it_is_asked_once_a_turn(world):
     assert len(world.waiting()) == 2
 
 
-@pytest.mark.parametrize("verb", ["on_duty", "due", "gaps", "summaries", "released"])
+@pytest.mark.parametrize("verb", ["on_duty", "due", "gaps", "summaries", "released", "forget_ends"])
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), ZeroDivisionError()], ids=repr)
 def test_whatever_fails_it_tries_again_and_says_so_once_a_minute(world, caplog, verb, error):
     world.park(1)
@@ -378,6 +379,35 @@ def spent(world, keeper, span):
 
 def told(caplog, what):
     return [line for line in caplog.messages if line.startswith(what)]
+
+
+def test_ends_of_steps_are_forgotten_with_the_claims_and_no_earlier(world, monkeypatch):
+    monkeypatch.setattr(lane_keeper, "ENDS", 2)
+    steps = [
+        Step(lane(f"r{n}"), 0, f"e{n}", "Placed", None, world.clock.now(), "t") for n in range(5)
+    ]
+    for step in steps:
+        world.lanes.move(step)
+    keeper, began = world.keeper(), world.clock.now()
+
+    def known():
+        return sum(world.lanes.ended(step, began) is not None for step in steps)
+
+    world.clock.sleep(RECORD_LIFE)
+    keeper.turn()
+    assert known() == 5
+    world.clock.sleep(LOOK_EVERY)
+    keeper.turn()
+    assert known() == 0, "one look forgets more than one batch"
+
+
+def test_one_look_forgets_so_many_ends_and_no_more(world, monkeypatch):
+    monkeypatch.setattr(lane_keeper, "ENDS", 2)
+    monkeypatch.setattr(lane_keeper, "MOST_ENDS", 4)
+    asked = []
+    monkeypatch.setattr(world.lanes, "forget_ends", lambda _at, most: asked.append(most) or most)
+    world.keeper().turn()
+    assert asked == [2, 2]
 
 
 def test_what_the_books_have_is_sent_again_more_and_more_seldom(world, caplog):

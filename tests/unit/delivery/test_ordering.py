@@ -45,10 +45,22 @@ from angzarr.errors import (
     StoreUnavailable,
 )
 from angzarr.events import headers as names
-from angzarr.ordering.lane import Elsewhere, Lane, Moved, Order, Place, Step, Waiting, Why
+from angzarr.ordering.lane import (
+    Elsewhere,
+    Lane,
+    Moved,
+    Order,
+    Place,
+    SkipCause,
+    Step,
+    StepEnd,
+    Waiting,
+    Why,
+)
 from angzarr.ordering.lanes import Looked
 from angzarr.resilience.backoff import Jitter, Policy
 from angzarr.resilience.claim_memory import LEASE
+from angzarr.resilience.idempotency import RECORD_LIFE, key_for
 
 DOMAIN, ROOT, TYPE = "order", "r1", "Placed"
 LANE = Lane("h", Address(DOMAIN, ROOT, ""))
@@ -187,6 +199,7 @@ def test_what_its_lane_is_past_was_handled_and_completes_its_claim(ordered):
         ordered.take(n)
     again = ordered.take(0, event_id="another id")
     assert again == Duplicate(kept=False, claimed=True)
+    assert [fact.subtype for fact in ordered.world.journal.facts] == ["handled"] * 2 + ["duplicate"]
     assert ordered.ran == [0, 1]
     assert ordered.world.journal.entries[-1] == "complete"
 
@@ -206,6 +219,52 @@ def test_a_run_that_moved_its_lane_and_died_publishes_what_follows_after_all(mov
     assert moving.world.journal.entries == ["followers", "fact", "complete"], (
         "its keeper lets come what follows"
     )
+
+
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("skipped", [None, SkipCause("not ours", "s-1")])
+def test_what_died_between_its_lane_and_its_claim_is_told_by_the_next_run(world, moves, skipped):
+    lane = Ordered(world).register(moves=moves)
+    at = world.clock.now()
+    lane.lanes.move(Step(LANE, 0, "e0", TYPE, None, at, "dead", skipped))
+    world.clock.sleep(SECOND)
+    outcome = lane.take(0)
+    end = StepEnd("dead", at, skipped)
+    followed = moves and skipped is None
+    assert outcome == Duplicate(
+        kept=followed, claimed=True, skipped=skipped is not None, untold=end
+    )
+    assert bool(world.journal.followed) == followed
+    (fact,) = world.journal.facts
+    word = "skipped" if skipped else "handled"
+    assert (fact.id, fact.subtype, fact.at) == (f"dead:{word}", word, at)
+    if skipped:
+        assert (fact.data["reason"], fact.data["switch_id"]) == skipped
+    world.journal.facts.clear()
+    assert lane.take(0) == Duplicate(kept=False, skipped=skipped is not None)
+    assert [fact.subtype for fact in world.journal.facts] == ["duplicate"]
+    assert lane.ran == []
+
+
+@pytest.mark.parametrize("fails", [{}, {0: Skip("not ours")}])
+def test_the_fact_that_is_told_late_is_the_one_that_its_run_would_have_told(ordered, fails):
+    """Should that have told it after all, for its record was lost since, it is kept once."""
+    ordered.fails = fails
+    ordered.take(0)
+    (told,) = ordered.world.journal.facts
+    ordered.world.journal.facts.clear()
+    key = key_for("h", "e0")
+    del ordered.world.store._records[key]
+    assert ordered.take(0).claimed
+    assert ordered.world.journal.facts == [told]
+
+
+def test_a_late_duplicate_whose_record_is_gone_is_one(ordered):
+    ordered.take(0)
+    ordered.world.journal.facts.clear()
+    ordered.world.clock.sleep(RECORD_LIFE + SECOND)
+    assert ordered.take(0) == Duplicate(kept=False, claimed=True)
+    assert [fact.subtype for fact in ordered.world.journal.facts] == ["duplicate"]
 
 
 def test_a_type_that_the_handler_does_not_take_moves_its_lane(ordered):

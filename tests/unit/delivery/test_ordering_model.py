@@ -25,6 +25,7 @@ def test_a_read_model_is_the_fold_of_the_handled_events_in_order(
     broker.drain()
     broker.look_at()
     assert broker.places() == counts
+    broker.look_at_the_facts()
     assert broker.given_up == {}
 
 
@@ -38,6 +39,7 @@ def test_a_plain_handler_begins_no_event_before_the_one_before_it_is_done(
         broker.take(step)
     broker.drain()
     assert broker.places() == counts
+    broker.look_at_the_facts()
     for root, runs in broker.runs.items():
         assert all(before <= after for before, after in pairwise(runs)), (root, runs)
         handled = set(range(counts[broker.roots.index(root)])) - set(runs)

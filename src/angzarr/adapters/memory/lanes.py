@@ -1,16 +1,16 @@
-"""Lanes of one process, and the checkpoints beside them: for tests and embedded apps."""
+"""Lanes of one process, for tests and embedded apps."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
+from angzarr.adapters.memory.checkpoints import MemoryCheckpoints
 from angzarr.aggregates.book import Address
 from angzarr.clock import Clock, SystemClock
 from angzarr.ordering.lane import (
@@ -26,6 +26,7 @@ from angzarr.ordering.lane import (
     Ready,
     Standing,
     Step,
+    StepEnd,
     Summary,
     Taken,
     Waiting,
@@ -33,53 +34,6 @@ from angzarr.ordering.lane import (
     replaces,
 )
 from angzarr.ordering.lanes import Lanes, Looked
-from angzarr.projections.checkpoint import Checkpoint, Checkpoints
-
-
-class MemoryCheckpoints(Checkpoints):
-    """Checkpoints in a dictionary, one for each projection and type of event."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, dict[str, Checkpoint]] = {}
-        self._lock = threading.Lock()
-
-    def get(self, projection: str, /) -> Checkpoint | None:
-        """The checkpoint of *projection*."""
-        types = self.by_type(projection).values()
-        return _sum(types) if types else None
-
-    def by_type(self, projection: str, /) -> Mapping[str, Checkpoint]:
-        """One for each type of event."""
-        with self._lock:
-            return dict(self._kept.get(projection, {}))
-
-    def update(self, projection: str, checkpoint: Checkpoint, /) -> None:
-        """Set the checkpoint to exactly *checkpoint*."""
-        with self._lock:
-            self._kept[projection] = {checkpoint.last_event_type: checkpoint}
-
-    def reset(self, projection: str, /) -> None:
-        """Clear it."""
-        with self._lock:
-            self._kept.pop(projection, None)
-
-    def add(self, step: Step, /) -> None:
-        """Count *step*; for the lanes."""
-        one = Checkpoint(
-            last_event_id=step.event_id,
-            last_event_type=step.event_type,
-            last_processed_at=step.at,
-            events_processed=1,
-        )
-        with self._lock:
-            types = self._kept.setdefault(step.lane.handler, {})
-            there = types.get(one.last_event_type)
-            types[one.last_event_type] = one if there is None else _sum([there, one])
-
-
-def _sum(those: Collection[Checkpoint]) -> Checkpoint:
-    last = max(those, key=attrgetter("last_processed_at"))
-    return replace(last, events_processed=sum(one.events_processed for one in those))
 
 
 @dataclass(slots=True)
@@ -150,6 +104,10 @@ def _first(row: _LaneRow) -> Waiting | None:
 _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _Key: TypeAlias = tuple[str, Address]
+#: Names an event in its lane.
+_EventKey: TypeAlias = tuple[str, Address, int, str]
+#: Ends that are kept at most, where no keeper forgets them.
+_MOST_ENDS: Final = 100_000
 
 
 class MemoryLanes(Lanes):
@@ -163,6 +121,7 @@ class MemoryLanes(Lanes):
         #: Where moves are counted.
         self.checkpoints = MemoryCheckpoints()
         self._rows: dict[_Key, _LaneRow] = {}
+        self._ends: dict[_EventKey, StepEnd] = {}
         self._lock = threading.Lock()
         self._duty: dict[frozenset[str], tuple[str, datetime]] = {}
         self._running: WeakValueDictionary[_Key, threading.Lock] = WeakValueDictionary()
@@ -191,6 +150,20 @@ class MemoryLanes(Lanes):
             work(None)
             with self._lock:
                 return self._move(step)
+
+    def ended(self, step: Step, since: datetime, /) -> StepEnd | None:
+        """How an earlier delivery of the event of *step* ended."""
+        with self._lock:
+            end = self._ends.get(_event_key(step))
+        return end if end is not None and end.at >= since else None
+
+    def forget_ends(self, before: datetime, limit: int, /) -> int:
+        """Forget how old steps ended."""
+        with self._lock:
+            old = [(end.at, key) for key, end in self._ends.items() if end.at < before]
+            for _, key in (gone := sorted(old)[:limit]):
+                del self._ends[key]
+        return len(gone)
 
     def enter(self, lane: Lane, /) -> Looked:
         """Look at *lane*; every run is let in."""
@@ -386,9 +359,20 @@ class MemoryLanes(Lanes):
         row = self._row(step.lane)
         row.next, row.moved_at = step.sequence + 1, step.at
         row.forget(step.sequence)
+        self._keep_end(step)
         self.checkpoints.add(step)
         return Moved(row.parked_at(row.next))
+
+    def _keep_end(self, step: Step) -> None:
+        if step.token:
+            self._ends[_event_key(step)] = StepEnd(step.token, step.at, step.skipped)
+            if len(self._ends) > _MOST_ENDS:
+                del self._ends[next(iter(self._ends))]
 
 
 def _key(lane: Lane) -> _Key:
     return lane.handler, lane.address
+
+
+def _event_key(step: Step) -> _EventKey:
+    return *_key(step.lane), step.sequence, step.event_id

@@ -9,10 +9,12 @@ from sqlalchemy import Connection, Engine, bindparam, delete, select, update
 from angzarr.adapters.sql.engine.engine import in_transaction
 from angzarr.adapters.sql.engine.statements import Single, insert_into
 from angzarr.adapters.sql.ordering.checkpoints import COUNTED, added, counted_row
+from angzarr.adapters.sql.ordering.ends import ENDED, HAS_TOKEN, ended_row, kept
 from angzarr.adapters.sql.ordering.tables import (
     AT_ONCE,
     at,
     lane_key,
+    ordering_ends,
     ordering_lanes,
     ordering_waiting,
     projection_checkpoints,
@@ -31,6 +33,8 @@ class LaneMoves:
         self._fresh = insert_into(engine, ordering_lanes)
         self._counting = insert_into(engine, projection_checkpoints)
         self._count = added(self._counting.values(dict(COUNTED)))
+        self._ending = insert_into(engine, ordering_ends)
+        self._end = kept(self._ending.values(dict(ENDED)))
         # SQLite writes to one table a statement.
         self._in_one = engine.dialect.name == "postgresql"
         self._first, self._later = self._quick(self._begun()), self._quick(_moved())
@@ -50,7 +54,9 @@ class LaneMoves:
         return self._alone[self._move(step)].first(self._values(step)) is not None
 
     def quickly(self, connection: Connection, step: Step) -> bool:
-        """Move past *step* and count it, if the lane is there and nothing waits; tell whether.
+        """Move past *step*, keep how it ended, and count it; tell whether.
+
+        Only if the lane is there and nothing waits.
 
         Where another transaction is just writing to the lane this one waits, and then goes by what
         the other one left: what was parked there is seen, and not passed by.
@@ -58,7 +64,7 @@ class LaneMoves:
         if self._alone[self._move(step)].first_in(connection, self._values(step)) is None:
             return False
         if not self._in_one:
-            connection.execute(self._count, counted_row(step))
+            self._write_down(connection, step)
         return True
 
     def move(self, connection: Connection, step: Step) -> Moved | Elsewhere:
@@ -75,8 +81,14 @@ class LaneMoves:
         successor = _called(connection, lane, sequence + 1)
         onwards = {"waiting": place.waiting - gone, "moved_at": step.at}
         set_lane(connection, lane, next_sequence=sequence + 1, **onwards)
-        connection.execute(self._count, counted_row(step))
+        self._write_down(connection, step)
         return Moved(successor)
+
+    def _write_down(self, connection: Connection, step: Step) -> None:
+        """Keep how *step* ended, then count it: others wait for the row of the count."""
+        if step.token:
+            connection.execute(self._end, ended_row(step))
+        connection.execute(self._count, counted_row(step))
 
     def hold(self, connection: Connection, lane: Lane, *, make: bool) -> Place:
         """Keep others out of *lane* until the transaction ends; return where it is.
@@ -98,7 +110,8 @@ class LaneMoves:
 
     def _values(self, step: Step) -> dict[str, Any]:
         place = {"k_place": step.sequence, "k_next": step.sequence + 1, "k_at": step.at}
-        return named(step.lane) | place | (counted_row(step) if self._in_one else {})
+        written = ended_row(step) | counted_row(step) if self._in_one else {}
+        return named(step.lane) | place | written
 
     def _begun(self) -> Any:
         """The statement that moves a lane from its first place: it may have no row yet."""
@@ -114,14 +127,19 @@ class LaneMoves:
         return row.on_conflict_do_update(index_elements=list(_KEY), set_=onwards, where=free)
 
     def _quick(self, move: Any) -> Any:
-        """The statement that moves, and counts what moved: a repeat counts nothing."""
+        """The statement that moves, keeps how the step ended, and counts what moved.
+
+        A repeat keeps and counts nothing.
+        """
         moved = move.returning(_lanes.next_sequence)
         if not self._in_one:
             return moved
         moved = moved.cte("moved")
         counted = select(*COUNTED.values()).select_from(moved)
         insert = added(self._counting.from_select(list(COUNTED), counted))
-        return select(moved.c.next_sequence).add_cte(insert.cte("counted"))
+        ended = select(*ENDED.values()).select_from(moved).where(HAS_TOKEN)
+        keep = kept(self._ending.from_select(list(ENDED), ended))
+        return select(moved.c.next_sequence).add_cte(keep.cte("ended"), insert.cte("counted"))
 
 
 def named(lane: Lane) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from angzarr.adapters.sql.engine.engine import in_transaction, patient
 from angzarr.adapters.sql.engine.schema import SchemaDatabase
 from angzarr.adapters.sql.engine.statements import database_now, database_time_after, insert_into
 from angzarr.adapters.sql.event_store.tables import to_text
-from angzarr.adapters.sql.ordering import queries, runs, waiting_events
+from angzarr.adapters.sql.ordering import ends, queries, runs, waiting_events
 from angzarr.adapters.sql.ordering.moves import LaneMoves, waits_at
 from angzarr.adapters.sql.ordering.runs import LaneEntry, shut
 from angzarr.adapters.sql.ordering.tables import ORDERING, by_key, ordering_keepers
@@ -36,6 +36,7 @@ from angzarr.ordering.lane import (
     Place,
     Standing,
     Step,
+    StepEnd,
     Summary,
     Waiting,
     Why,
@@ -95,6 +96,14 @@ class SqlLanes(Lanes):
             msg = f"the read model of {step.lane.handler} is just being replaced or rebuilt"
             raise StoreUnavailable(msg)
         return entered.run(step, work)
+
+    def ended(self, step: Step, since: datetime, /) -> StepEnd | None:
+        """How an earlier delivery of the event of *step* ended."""
+        return self._database.read(lambda connection: ends.end_of(connection, step, since))
+
+    def forget_ends(self, before: datetime, limit: int, /) -> int:
+        """Forget how old steps ended."""
+        return self._database.write(lambda connection: ends.forget(connection, before, limit))
 
     def enter(self, lane: Lane, /) -> Entered | None:
         """Look at *lane*; on PostgreSQL in the transaction of its run, which SQLite begins late."""

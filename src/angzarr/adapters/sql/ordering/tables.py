@@ -22,7 +22,7 @@ from angzarr.resilience.idempotency import key_part
 METADATA = MetaData()
 
 #: The revision of the tables below.
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 #: As on the wire, which is beyond four bytes with a sign; SQLite's numbers have eight.
 _SEQUENCE: Final = BigInteger().with_variant(Integer, "sqlite")
 
@@ -86,6 +86,21 @@ Index(
     ordering_waiting.c.letter_id,
     postgresql_where=ordering_waiting.c.letter_id.is_not(None),
     sqlite_where=ordering_waiting.c.letter_id.is_not(None),
+)
+
+#: How the steps of the last day ended, for a delivery that was killed before its claim ended
+#: (ADR 0092). One index serves to find a row and to delete old ones.
+ordering_ends = Table(
+    "ordering_ends",
+    METADATA,
+    # The quarter of an hour of `at`, counted from 1970.
+    Column("quarter", Integer, primary_key=True, autoincrement=False),
+    # A digest of lane, sequence and event id.
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("token", Text, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    # JSON: why it was skipped, and the id of the switch; NULL: it was handled.
+    Column("skipped", Text),
 )
 
 #: Who looks after the lanes of some handlers, and until when.
