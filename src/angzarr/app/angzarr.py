@@ -12,6 +12,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
 
 from celery import Celery, signals
 
+from angzarr.adapters.celery.beat import end_between_rounds
 from angzarr.adapters.celery.options import check_app_options, check_task_options
 from angzarr.adapters.celery.publish.batch import CelerySender
 from angzarr.adapters.celery.publish.outbox import CeleryOutbox
@@ -171,6 +172,7 @@ class Angzarr(Celery):
             self._runtime.lay_defaults()
         self.steps["worker"].update((StartStep, ShutdownStep, RejectedMessageStep))
         signals.worker_process_shutdown.connect(self._runtime.close, weak=False)
+        signals.beat_init.connect(end_between_rounds, weak=False)
         if self.settings.logs == "structured":
             wiring.dress_celery_logs()
 

@@ -1,0 +1,45 @@
+"""The end of Celery's beat: between two rounds of its clock, and not amid a publish.
+
+Celery closes beat's connection from within a signal handler. If a publish is under way on it, beat
+hangs, or ends with a traceback and exit code 1 (Celery 5.7, `Beat.install_sync_handler`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any, Final
+
+#: Seconds until a signal that came amid a round comes again.
+AGAIN: Final = 0.05
+#: Seconds after which a round is cut: it waits for a broker that is away.
+LONGEST_ROUND: Final = 2.0
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def end_between_rounds(sender: Any, **_: Any) -> None:
+    """Take SIGTERM and SIGINT over from Celery; a receiver of its signal `beat_init`.
+
+    *sender* is its `celery.beat.Service`. One in a thread of a worker is left to that worker.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    rounds = type(sender).start.__code__
+    cut_at: list[float] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        cut_at.append(now + LONGEST_ROUND)
+        if now >= cut_at[0] or (frame is not None and frame.f_code is rounds):
+            for one in _ENDING:  # what `Service.start` saves and closes now is not cut
+                signal.signal(one, signal.SIG_IGN)
+            raise SystemExit
+        again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+
+    for number in _ENDING:
+        signal.signal(number, end)
