@@ -30,11 +30,12 @@ from angzarr.errors import ConfigurationUnfit
 class SchemaChecker(Protocol):
     """Checks values against JSON schemas. It asks no server for what a schema refers to."""
 
-    def check_schema(self, schema: Any, /) -> None:
-        """Raise ConfigurationUnfit for what is no JSON schema, or refers to another document."""
-
     def check(self, value: Any, schema: Any, /) -> None:
-        """Raise ConfigurationUnfit, which names the place in *value*, if it breaks *schema*."""
+        """Raise ConfigurationUnfit, which names the place, if *value* breaks *schema*.
+
+        The same for what is not a JSON schema, refers to another document, or takes too much time
+        or memory to check: it ends in bounded time.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +102,7 @@ class ConfigurationEditor:
         kept = None if no_schema else self._schema(id, schema, version)
         body = ConfigurationBody(value, kept)
         if kept is not None:
-            checker = self.checker()
-            checker.check_schema(body.parsed_schema)
-            checker.check(body.parsed, body.parsed_schema)
+            self.checker().check(body.parsed, body.parsed_schema)
         return body
 
     def _schema(self, id: str, given: str | bytes | None, version: str | None) -> str | None:

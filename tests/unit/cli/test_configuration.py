@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from tests.apps import apps
 
+from angzarr.adapters.jsonschema.checker import JsonSchemaChecker
 from angzarr.cli.main import main
 from apps import module_with
 
@@ -79,6 +80,18 @@ def test_a_diff_shows_what_changed_and_ends_with_1(run):
     assert run("diff", "pricing", "1", code=1).splitlines() == lines
     assert run("diff", "pricing", "2", "2") == "2 and 2 have one value\n"
     assert json.loads(run("diff", "pricing", "1", "--json", code=1))["differs"]
+
+
+def test_a_pattern_that_never_ends_is_refused_and_nothing_is_put(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "angzarr.wiring.configuration.open_checker", lambda: JsonSchemaChecker(seconds=0.2)
+    )
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"pattern": "(a+)+$"}')
+    told = put(run, json.dumps("a" * 60 + "!"), "--schema", str(schema), code=1)
+    assert told.startswith("Error: the schema takes more than 0.2 s or 1,024 MiB to check")
+    assert "at pattern '(a+)+$': simplify it" in told
+    assert run("list").startswith("no configuration was put yet")
 
 
 def test_a_schema_is_kept_and_goes_on(run, tmp_path):

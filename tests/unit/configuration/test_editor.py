@@ -77,7 +77,7 @@ def test_the_schema_that_goes_on_is_that_of_the_last_put_not_of_the_chosen(edito
     [
         ("[]", "must be a JSON object"),
         ("nonsense", "the schema is not JSON"),
-        ('{"type": "objekt"}', "no JSON schema: at /type"),
+        ('{"type": "objekt"}', "not a JSON schema: at /type"),
         ('{"$ref": "http://127.0.0.1:1/prices.json"}', "refers to http://127.0.0.1:1/prices.json"),
         ('{"items": {"$ref": "file:///etc/passwd"}}', "refers to file:///etc/passwd, which is not"),
         ('{"properties": {"a": {"$ref": "other.json#/a"}}}', "refers to other.json#/a"),

@@ -1,82 +1,85 @@
-"""Checks values by the library jsonschema, which is given nothing by which it could ask a server.
+"""Checks values against JSON schemas in a process of its own, which is stopped in bounded time.
 
-A schema may refer to its own parts only.
+A schema is hostile input. A pattern such as ``(a+)+$`` tries for years, references that fan out do
+the same, and both hold the interpreter's lock: no thread could stop them. To refuse patterns by
+their looks would refuse good ones and miss bad ones, and says nothing of references. A schema is
+checked when a person puts a version, so that a process is a fair price; workers never check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
 from typing import Any, Final
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
-from jsonschema.validators import validator_for
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import EMPTY_REGISTRY
+import jsonschema  # noqa: F401 - whoever lacks it is told here, not by the process
 
-from angzarr.errors import ConfigurationUnfit
+from angzarr.errors import ConfigurationError, ConfigurationUnfit
 from angzarr.runtime.text import printable
 
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-#: Characters of the library's words that a sentence repeats.
+_CHILD: Final = "angzarr.adapters.jsonschema.child"
+#: Seconds of processor time that a check may take; 60,000 objects with a pattern each take 2.
+SECONDS: Final = 10.0
+#: Bytes of memory that the process may have.
+MEMORY: Final = 1024**3
+#: Seconds until an answer is waited for no longer, however busy the machine is.
+_PATIENCE: Final = 120.0
+#: Characters of what a process that fails says.
 _LONGEST: Final = 300
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSchemaChecker:
-    """Fulfils `SchemaChecker`; a schema without ``$schema`` is one of draft 2020-12."""
+    """Fulfils `SchemaChecker`. Safe to use from many threads."""
 
-    def check_schema(self, schema: Any, /) -> None:
-        """Refuse what is no schema, and references to other documents."""
-        if not isinstance(schema, dict | bool):
-            msg = "the schema must be a JSON object"
-            raise ConfigurationUnfit(msg)
-        for reference in _references(schema):
-            if not reference.startswith("#"):
-                msg = (
-                    f"the schema refers to {printable(reference[:_LONGEST])}, which is not fetched:"
-                    " put what it needs under $defs and refer to #/$defs/…"
-                )
-                raise ConfigurationUnfit(msg)
-        try:
-            _kind(schema).check_schema(schema)
-        except SchemaError as error:
-            msg = f"the schema is no JSON schema: {_told(error)}"
-            raise ConfigurationUnfit(msg) from None
+    seconds: float = SECONDS
+    memory: int = MEMORY
 
     def check(self, value: Any, schema: Any, /) -> None:
-        """Refuse a value that breaks its schema, and name the most telling place."""
+        """Refuse what is not a JSON schema, and a value that breaks it or cannot be checked.
+
+        Raises ConfigurationUnfit, which names the most telling place, and ConfigurationError where
+        no process can be had.
+        """
+        done = self._run(json.dumps({"value": value, "schema": schema}))
+        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            raise self._too_costly("")
         try:
-            error = best_match(_kind(schema)(schema, registry=EMPTY_REGISTRY).iter_errors(value))
-        except Unresolvable as missing:
-            msg = f"the schema refers to {printable(missing.ref)}, which it does not have: add it"
-            raise ConfigurationUnfit(msg) from None
-        except RecursionError:
-            msg = "the schema refers to itself without end: correct its references"
-            raise ConfigurationUnfit(msg) from None
-        if error is not None:
-            msg = f"the value breaks its schema {_told(error)}"
-            raise ConfigurationUnfit(msg)
+            answer: dict[str, str] = json.loads(done.stdout)
+        except ValueError:
+            raise _failed(done.stderr.strip().rpartition("\n")[2] or "it said nothing") from None
+        if "costly" in answer:
+            raise self._too_costly(answer["costly"])
+        if "unfit" in answer:
+            raise ConfigurationUnfit(answer["unfit"])
+
+    def _run(self, order: str) -> subprocess.CompletedProcess[str]:
+        # -P: a file of the person, such as resource.py, is not taken for the module of that name.
+        command = [sys.executable, "-P", "-m", _CHILD, str(self.seconds), str(self.memory)]
+        try:
+            return subprocess.run(  # noqa: S603 - our own module
+                command, input=order, timeout=_PATIENCE, capture_output=True, text=True,
+                encoding="utf-8", check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            late = f"it did not answer within {_PATIENCE:g} s"
+            raise _failed(late) from None
+        except OSError as error:
+            raise _failed(str(error)) from None
+
+    def _too_costly(self, at: str) -> ConfigurationUnfit:
+        where = f", at {at}" if at else ""
+        return ConfigurationUnfit(
+            f"the schema takes more than {self.seconds:g} s or {self.memory >> 20:,} MiB to"
+            f" check{where}: simplify it, and let no pattern repeat a repetition, as (a+)+ does"
+        )
 
 
-def _kind(schema: Any) -> Any:
-    return validator_for(schema, default=Draft202012Validator)
-
-
-def _told(error: ValidationError | SchemaError) -> str:
-    pointer = "".join(
-        f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.absolute_path
+def _failed(why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the process that checks the schema failed: {printable(why[:_LONGEST])}: nothing was put;"
+        " try again"
     )
-    text = printable(error.message)
-    short = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    return f"at {printable(pointer) or '(all)'}: {short}"
-
-
-def _references(schema: Any) -> Iterator[str]:
-    left = [schema]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            yield from (one[name] for name in _REFERENCES if isinstance(one.get(name), str))
-            left.extend(one.values())
-        elif isinstance(one, list):
-            left.extend(one)
