@@ -110,6 +110,7 @@ class World:
         self._told = set()
         #: What is raised where facts are asked, and how often the page of an entry asked.
         self.facts_away, self.facts_asked = None, 0
+        self.budgets = []
         self.redaction = Redaction()
 
         self.sent = []
@@ -200,7 +201,7 @@ class World:
             self.facts_asked += 1
             return store()
 
-        return FactServices(store=store, hasty=hasty, clock=self.clock)
+        return FactServices(store=store, hasty=hasty, clock=self.clock, budgets=self.budgets)
 
     def open_configurations(self):
         if self.configurations_away:

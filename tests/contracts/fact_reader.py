@@ -392,6 +392,8 @@ class FactReaderContract:
         ]
         assert reader.costs(FactQuery(tenant_id="t2"), []) == [CostSum((), "EUR", Decimal(3), 1)]
         assert reader.costs(FactQuery(tenant_id="t3"), []) == []
+        assert reader.costs(FactQuery(currency="JPY"), []) == [CostSum((), "JPY", Decimal(100), 1)]
+        assert reader.costs(FactQuery(currency="USD"), [TENANT]) == []
         assert len(reader.costs(EVERY, [TENANT], limit=2)) == 2
 
     def test_what_failed_runs_cost_is_told_apart_with_its_cause(self, reader, add):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any, Final
 
 import click
@@ -16,13 +15,16 @@ from angzarr.cli.terminal import (
     JSON,
     Moment,
     console,
+    moment,
     print_json,
     safe,
     standard_output,
 )
-from angzarr.facts.cost_budget import EACH, CostBudget
+from angzarr.facts.cost_budget import CostBudget
+from angzarr.facts.cost_budget_use import CostBudgetUse, use_json, uses_of
 from angzarr.facts.cost_report import COST_FIELDS, report_csv, report_json
-from angzarr.facts.query import LONGEST_PAGE, CostSum, FactField, FactQuery, FactReader
+from angzarr.facts.query import LONGEST_PAGE, CostSum, FactField, FactQuery
+from angzarr.runtime.text import printable
 
 _FIELDS: Final = [field.value for field in COST_FIELDS]
 _NO_BUDGETS: Final = (
@@ -122,54 +124,46 @@ _PRINTERS: Final[dict[str, Callable[[Sequence[FactField], Sequence[CostSum]], No
 @JSON
 @click.pass_obj
 def budgets(app_name: str | None, /, *, as_json: bool) -> None:
-    """Show each budget of costs, and what is spent of it; of budgets of each, the largest."""
+    """Show each budget of costs: what is spent of it, what is left, and when it begins anew.
+
+    Of a budget that each tenant or handler has, the shares of which most is spent.
+    """
     ops = load_application(app_name)
     known = ops.settings.costs.named_budgets()
-    now = datetime.now(UTC)
-    told = []
+    uses: list[CostBudgetUse] = []
     if known:
         with closing(ops.open_fact_store()) as reader:
-            told = [_told(reader, budget, now) for budget in known]
+            uses = uses_of(reader, known, datetime.now(UTC))
     if as_json:
-        print_json({"budgets": told})
-        return
-    if not told:
+        print_json({"budgets": [use_json(use) for use in uses]})
+    elif uses:
+        _print_budgets(uses)
+    else:
         click.echo(_NO_BUDGETS)
-        return
-    table = Table("budget", "tenant", "handler", "per", "amount", "currency", "spent", "spent by")
-    for one in told:
-        table.add_row(*(safe("" if value is None else value) for value in one.values()))
+
+
+def _print_budgets(uses: Sequence[CostBudgetUse]) -> None:
+    names = [Column(name, overflow="fold") for name in ("budget", "tenant", "handler")]
+    numbers = [Column(name, justify="right", no_wrap=True) for name in ("spent", "left", "of")]
+    table = Table(*names, *numbers, "currency", "per", Column("begins anew", no_wrap=True))
+    for use in uses:
+        budget = use.budget
+        of = [f"{budget.amount:f}", budget.currency, budget.per.value, moment(use.until)]
+        for one in use.shares:
+            whose = [safe(one.tenant_id or ""), safe(one.tool_id or "")]
+            table.add_row(safe(budget.name), *whose, f"{one.spent:f}", f"{one.left:f}", *of)
+        if not use.shares:
+            whose = [safe(budget.tenant or ""), safe(budget.tool or "")]
+            table.add_row(safe(budget.name), *whose, "0", f"{budget.amount:f}", *of)
     console().print(table)
+    for use in uses:
+        if use.more:
+            click.echo(
+                f"{printable(use.budget.name)}: the {len(use.shares)} largest shares; angzarr cost"
+                f" report --by {_by(use.budget)} --since {use.since:%Y-%m-%dT%H:%M:%SZ} has all"
+            )
 
 
-def _told(reader: FactReader, budget: CostBudget, now: datetime) -> dict[str, Any]:
-    most, by = _most_spent(reader, budget, now)
-    return {
-        "budget": budget.name,
-        "tenant": budget.tenant,
-        "tool": budget.tool,
-        "per": budget.per.value,
-        "amount": f"{budget.amount:f}",
-        "currency": budget.currency,
-        "spent": f"{most:f}",
-        "by": by or None,
-    }
-
-
-def _most_spent(reader: FactReader, budget: CostBudget, now: datetime) -> tuple[Decimal, str]:
-    """The most that is spent of *budget*, and by whom."""
-    by = [FactField.TENANT] * (budget.tenant is not None) + [FactField.TOOL] * (
-        budget.tool is not None
-    )
-    since = budget.since(now)
-    wanted = FactQuery(
-        type="cost",
-        since=since,
-        tenant_id=None if budget.tenant == EACH else budget.tenant,
-    )
-    for one in reader.costs(wanted, by):
-        whose = dict(zip(by, one.values, strict=True))
-        scope = budget.scope(whose.get(FactField.TENANT), whose.get(FactField.TOOL) or "", now)
-        if scope is not None and one.currency == budget.currency:
-            return one.amount, ", ".join(filter(None, one.values))
-    return Decimal(0), ""
+def _by(budget: CostBudget) -> str:
+    given = (("tenant", budget.tenant), ("tool", budget.tool))
+    return ",".join(name for name, value in given if value is not None)

@@ -16,6 +16,8 @@ from angzarr.dashboard.pages.forms import filled
 from angzarr.dashboard.pages.route import pages, render
 from angzarr.dashboard.services import group_of
 from angzarr.errors import ConfigurationError
+from angzarr.facts.cost_budget import BudgetPeriod
+from angzarr.facts.cost_budget_use import use_json
 from angzarr.facts.cost_report import COST_FIELDS, report_json, sum_json
 from angzarr.facts.query import LONGEST_PAGE, FactField, FactQuery
 
@@ -75,6 +77,36 @@ class CostsShape(Shape):
     costs: list[CostShape]
 
 
+class BudgetShareShape(Shape):
+    """What one tenant, one handler, both or, where both are null, all have spent and may spend."""
+
+    tenant: str | None
+    tool: str | None
+    spent: str
+    left: str
+
+
+class CostBudgetShape(Shape):
+    """A budget from `since` until it begins anew, the largest shares first. Amounts are text."""
+
+    budget: str
+    tenant: str | None = Field(description="`*`: each tenant has a budget of its own.")
+    tool: str | None = Field(description="A handler, or a pattern of handlers with one each.")
+    per: BudgetPeriod
+    amount: str
+    currency: str
+    since: datetime
+    until: datetime
+    shares: list[BudgetShareShape]
+    more: bool = Field(description="There are more shares than these.")
+
+
+class CostBudgetsShape(Shape):
+    """The budgets of `costs.budgets`, in that order."""
+
+    budgets: list[CostBudgetShape]
+
+
 class GroupCostsShape(Shape):
     """What the events of a group have cost; `more`: of so many entries that failed last only."""
 
@@ -90,6 +122,12 @@ def add_up_costs(services: ServicesHere, asked: Annotated[CostQuery, Query()]) -
     wanted, fields = asked.bounded(services.clock.now()), asked.fields
     costs = report_json(fields, services.facts.costs(wanted, fields, limit=asked.limit))
     return answer({"since": wanted.since, "until": wanted.until, "costs": costs})
+
+
+@see.get("/costs/budgets", response_model=CostBudgetsShape, responses=problems(_SETUP))
+def show_budgets(services: ServicesHere) -> Response:
+    """Tell what is spent of each budget, what is left, and when it begins anew."""
+    return answer({"budgets": [use_json(one) for one in services.facts.budget_uses()]})
 
 
 @see.get("/groups/{fingerprint}/costs", response_model=GroupCostsShape,
@@ -117,8 +155,9 @@ def costs_page(request: Request, services: ServicesHere) -> Response:
     wanted, fields = asked.bounded(services.clock.now()), asked.fields
     try:
         sums = services.facts.costs(wanted, fields, limit=asked.limit)
+        uses = services.facts.budget_uses()
     except ConfigurationError as error:
-        sums, problem = [], str(error)
+        sums, uses, problem = [], [], str(error)
     return render(
         request,
         "costs.html",
@@ -126,6 +165,7 @@ def costs_page(request: Request, services: ServicesHere) -> Response:
         since=wanted.since,
         fields=fields,
         sums=sums,
+        uses=uses,
         views=_VIEWS,
         problem=problem,
         cut=len(sums) == asked.limit,

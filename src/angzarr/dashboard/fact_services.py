@@ -6,7 +6,7 @@ The page of an entry shows the runs of its event, but never waits long for them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -18,6 +18,8 @@ from angzarr.clock import Clock
 from angzarr.dashboard.paging import no_cursor
 from angzarr.dashboard.problem import asking, away, not_found
 from angzarr.errors import AngzarrError, ConfigurationError, StoreUnavailable, Unavailable
+from angzarr.facts.cost_budget import CostBudget
+from angzarr.facts.cost_budget_use import CostBudgetUse, uses_of
 from angzarr.facts.fact import Fact
 from angzarr.facts.fact_json import FactDetail, detail_of, links_of
 from angzarr.facts.query import (
@@ -90,6 +92,8 @@ class FactServices:
     #: The same with short time limits.
     hasty: Callable[[], FactReader]
     clock: Clock
+    #: What people and handlers may spend.
+    budgets: Sequence[CostBudget] = ()
     _away: FactsAway = field(default_factory=FactsAway)
 
     def page(self, wanted: FactQuery, *, order: FactOrder, limit: int, after: str) -> FactsFound:
@@ -122,6 +126,14 @@ class FactServices:
         store = self.store()
         with asking(FACTS):
             return list(store.costs(wanted, by, limit=limit))
+
+    def budget_uses(self) -> list[CostBudgetUse]:
+        """How each budget of costs stands now; asks nothing where none is set."""
+        if not self.budgets:
+            return []
+        store = self.store()
+        with asking(FACTS):
+            return uses_of(store, self.budgets, self.clock.now())
 
     def costs_of_group(self, ledger: Ledger, fingerprint: str) -> GroupCosts:
         """What the events of a group have cost."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -68,6 +68,12 @@ class CostBudget:
         """When the day or month of *now* began, in UTC."""
         moment = now.astimezone(UTC)
         return day_of(moment) if self.per is BudgetPeriod.DAY else month_of(moment)
+
+    def until(self, now: datetime) -> datetime:
+        """When the day or month of *now* ends, and the budget begins anew; in UTC."""
+        # From the first of any month, 31 days lead into the next one.
+        longest = timedelta(days=1 if self.per is BudgetPeriod.DAY else 31)
+        return self.since(self.since(now) + longest)
 
     def check(self, scope: BudgetScope, spent: Decimal) -> None:
         """Raise CostBudgetSpentError where *spent* in *scope* has reached the amount."""

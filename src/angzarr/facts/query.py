@@ -61,6 +61,8 @@ class FactQuery:
     by: str | None = None
     type: str | None = None
     subtype: str | None = None
+    #: Of costs.
+    currency: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     #: Only facts of runs: errors, and what ended an event well (see `resolution.is_run`).

@@ -29,7 +29,10 @@ def open_recorder(context: AppContext, facts: FactLog, clock: Clock) -> CostReco
 def spent(reader: FactReader, scope: BudgetScope) -> Decimal:
     """What the facts say was spent in *scope*; raises Unavailable."""
     wanted = FactQuery(
-        type="cost", tenant_id=scope.tenant_id, tool_id=scope.tool_id, since=scope.since
+        type="cost",
+        tenant_id=scope.tenant_id,
+        tool_id=scope.tool_id,
+        currency=scope.currency,
+        since=scope.since,
     )
-    sums = reader.costs(wanted, ())
-    return next((one.amount for one in sums if one.currency == scope.currency), Decimal(0))
+    return next((one.amount for one in reader.costs(wanted, ())), Decimal(0))

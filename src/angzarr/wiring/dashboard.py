@@ -86,6 +86,7 @@ def open_fact_services(ops: Operations, clock: Clock, doors: ExitStack) -> FactS
         store=_once(ops.open_fact_store, doors),
         hasty=_once(lambda: ops.open_fact_store(_HASTE), doors),
         clock=clock,
+        budgets=ops.settings.costs.named_budgets(),
     )
 
 

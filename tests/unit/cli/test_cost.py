@@ -132,7 +132,7 @@ def test_an_unknown_field_is_refused_with_those_that_there_are(make, run):
     assert "'colour' is none of tenant, tool, day" in run("report", "--by", "colour", code=2)
 
 
-def test_budgets_show_who_has_spent_the_most(make, run, book):
+def test_budgets_show_what_is_spent_and_left_and_when_they_begin_anew(make, run, book):
     make(
         costs={"budgets": {
             "each": {"amount": "10", "currency": "EUR", "tenant": "*"},
@@ -141,12 +141,37 @@ def test_budgets_show_who_has_spent_the_most(make, run, book):
         }}
     )  # fmt: skip
     book.add(a_cost("a", "4", tenant_id="one", tool_id="shop.llm.a"))
-    book.add(a_cost("b", "6", tenant_id="two", tool_id="shop.mail"))
-    told = {one["budget"]: one for one in json.loads(run("budgets", "--json"))["budgets"]}
-    assert (told["each"]["spent"], told["each"]["by"]) == ("6", "two")
-    assert (told["llm"]["spent"], told["llm"]["by"]) == ("4", "shop.llm.a")
-    assert (told["all"]["amount"], told["all"]["spent"]) == ("100.5", "0")
-    assert "each" in run("budgets")
+    book.add(a_cost("b", "16", tenant_id="two", tool_id="shop.mail"))
+    each, llm, yen = json.loads(run("budgets", "--json"))["budgets"]
+    assert each["shares"] == [
+        {"tenant": "two", "tool": None, "spent": "16", "left": "0"},
+        {"tenant": "one", "tool": None, "spent": "4", "left": "6"},
+    ]
+    assert llm["shares"] == [{"tenant": None, "tool": "shop.llm.a", "spent": "4", "left": "1"}]
+    assert yen["shares"] == [{"tenant": None, "tool": None, "spent": "0", "left": "100.5"}]
+    for one in (each, llm, yen):
+        since, until = map(datetime.fromisoformat, (one["since"], one["until"]))
+        assert since < until
+    table = run("budgets")
+    for shown in ("each", "two", "16", "100.5", "begins anew"):
+        assert shown in table
+
+
+def test_a_budget_of_each_that_none_has_touched_is_whole(make, run):
+    make(costs={"budgets": {"each": {"amount": "10", "currency": "EUR", "tenant": "*"}}})
+    (told,) = json.loads(run("budgets", "--json"))["budgets"]
+    assert (told["shares"], told["more"]) == ([], False)
+    assert "10" in run("budgets")
+
+
+def test_more_shares_than_are_shown_are_named_with_where_all_are(make, run, book):
+    make(costs={"budgets": {"each": {"amount": "10", "currency": "EUR", "tenant": "*"}}})
+    for number in range(11):
+        book.add(a_cost(str(number), "1", tenant_id=f"t{number}"))
+    told = run("budgets").splitlines()[-1]
+    assert told.startswith("each: the 10 largest shares; angzarr cost report --by tenant --since ")
+    command = told.partition("angzarr cost ")[2].removesuffix(" has all").split()
+    assert len(json.loads(run(*command, "--json"))["costs"]) == 11
 
 
 @pytest.mark.parametrize(

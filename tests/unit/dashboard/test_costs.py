@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from decimal import Decimal
+
 import pytest
 
 from angzarr.dashboard.api.route import PREFIX
 from angzarr.dashboard.fact_services import COSTS_UNKNOWN
 from angzarr.errors import ConfigurationError, StoreUnavailable
+from angzarr.facts.cost_budget import BudgetPeriod, CostBudget
 from angzarr.settings.dashboard import Role
 from contracts.fact_reader import a_cost, an_error
 from dashboard_caller import api, browser, problem
@@ -108,6 +112,42 @@ def test_the_page_shows_costs_and_obeys_none_of_them(world, person, entry):
     assert EVIL not in shown
     assert EVIL not in person.get("/costs", params={"by": "cause"}).text
     assert entry.event_id in person.get("/costs", params={"by": "event"}).text
+
+
+def a_budget(name="llm", amount="5", **changes):
+    return CostBudget(name=name, amount=Decimal(amount), currency="EUR", **changes)
+
+
+def test_budgets_say_what_is_left_and_when_they_begin_anew(world, client, entry):
+    world.budgets += [a_budget(per=BudgetPeriod.DAY, tenant="*"), a_budget("all", "1")]
+    spend(world, entry, tenant_id="acme")
+    each, whole = client.get(f"{COSTS}/budgets").json()["budgets"]
+    assert each["shares"] == [{"tenant": "acme", "tool": None, "spent": "1.10", "left": "3.90"}]
+    assert whole["shares"] == [{"tenant": None, "tool": None, "spent": "1.10", "left": "0"}]
+    since, until = (datetime.fromisoformat(each[name]) for name in ("since", "until"))
+    assert since <= world.clock.now() < until
+    assert until - since == timedelta(days=1)
+
+
+def test_no_facts_are_asked_where_no_budget_is_set(world, client, person):
+    world.facts_away = StoreUnavailable("away")
+    assert client.get(f"{COSTS}/budgets").json() == {"budgets": []}
+    world.budgets += [a_budget()]
+    assert client.get(f"{COSTS}/budgets").status_code == 503
+    world.facts_away = ConfigurationError("set facts.url")
+    assert client.get(f"{COSTS}/budgets").status_code == 409
+    assert "set facts.url" in person.get("/costs").text
+
+
+def test_the_page_shows_each_budget_whatever_is_filtered(world, person, entry):
+    assert 'id="budgets"' not in person.get("/costs").text
+    world.budgets += [a_budget(EVIL, tenant="*"), a_budget("of-none", "77", tool="nowhere.*")]
+    for number in range(11):
+        spend(world, entry, id=f"a{number}", tenant_id=f"{EVIL}{number}")
+    shown = person.get("/costs", params={"tenant_id": "another"}).text
+    for text in ("3.90", "77", "Begins anew", "has more shares than these"):
+        assert text in shown
+    assert EVIL not in shown
 
 
 def test_the_page_says_where_nothing_is_known(world, person):

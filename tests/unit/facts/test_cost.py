@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -127,6 +127,16 @@ def test_a_budget_lasts_a_day_or_a_month_of_utc():
         2026, 11, 29, tzinfo=UTC
     )
     assert budget().scope("t", "h", NOON).since == datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@given(st.datetimes(min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1)))  # noqa: DTZ001 - hypothesis adds the zone
+@pytest.mark.parametrize("per", BudgetPeriod)
+def test_a_budget_begins_anew_where_its_next_day_or_month_begins(per, naive):
+    now, bound = naive.replace(tzinfo=UTC), budget(per=per)
+    until, instant = bound.until(now), timedelta(microseconds=1)
+    assert bound.since(now) <= now < until
+    assert bound.since(until) == until
+    assert bound.since(until - instant) == bound.since(now)
 
 
 def test_a_budget_is_of_all_of_one_or_of_each():

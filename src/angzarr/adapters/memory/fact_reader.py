@@ -172,6 +172,7 @@ def _fits(fact: Fact, wanted: FactQuery) -> bool:
     asked = ((getattr(wanted, name), getattr(fact, name)) for name in EQUAL)
     return (
         all(value is None or value == there for value, there in asked)
+        and wanted.currency in {None, fact.cost and fact.cost.currency}
         and (wanted.since is None or wanted.since <= fact.at)
         and (wanted.until is None or fact.at < wanted.until)
         and (not wanted.only_runs or is_run(fact))

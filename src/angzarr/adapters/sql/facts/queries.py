@@ -113,6 +113,8 @@ def conditions_of(wanted: FactQuery) -> list[ColumnElement[bool]]:
     found = [
         _equals(facts.c[name], value, leads=leads in {None, name}) for name, value in asked.items()
     ]
+    if wanted.currency is not None:
+        found.append(facts.c.currency == stored_name(wanted.currency))
     if wanted.since is not None:
         found.append(wanted.since <= _AT)
     if wanted.until is not None:
