@@ -127,7 +127,10 @@ class ActLog:
             fact = act_fact(kind, fact_id, self.clock.now(), origin=act_origin(), **said)
             self.facts().append([fact])
         except Exception:  # noqa: BLE001 - no fact stops an act, or undoes one
-            _log.exception("fact_not_appended")
+            _log.exception(
+                "fact_not_appended: of this act no fact tells: %s by %s",
+                printable(fact_id), printable(said.get("by")),
+            )  # fmt: skip
 
     def _await(self, kind: ActKind, subject: str) -> None:
         try:

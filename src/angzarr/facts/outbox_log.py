@@ -14,6 +14,7 @@ from typing import Final
 
 from angzarr.facts.fact import Fact, FactLog
 from angzarr.facts.fact_text import fact_text
+from angzarr.facts.lost_acts import tell_lost_act_lines
 from angzarr.facts.outbox import FactOutbox
 from angzarr.facts.spool import FactSpool
 
@@ -42,7 +43,7 @@ class OutboxFactLog:
         self._keeps = keeps
         self._monotonic = monotonic
         self._again_at = float("-inf")
-        self._spool: FactSpool[str] = FactSpool(outbox.put)
+        self._spool: FactSpool[str] = FactSpool(outbox.put, on_lost=tell_lost_act_lines)
 
     def append(self, facts: Sequence[Fact], /, *, before_ack: bool = False) -> None:
         """Put *facts* in the outbox, in one call to its store."""

@@ -45,12 +45,20 @@ class FactSpool(Generic[_Fact]):
     *write* must be idempotent: a batch is tried again until it works. When *most* facts wait, the
     oldest are dropped, counted in `dropped` and logged. A forked child starts with an empty spool;
     what waited at the fork is its parent's to write.
+
+    *on_lost* is given what may be lost because the process ends, once.
     """
 
     def __init__(
-        self, write: Callable[[Sequence[_Fact]], None], *, most: int = MOST, batch: int = BATCH
+        self,
+        write: Callable[[Sequence[_Fact]], None],
+        *,
+        most: int = MOST,
+        batch: int = BATCH,
+        on_lost: Callable[[Sequence[_Fact]], None] = lambda _lost: None,
     ) -> None:
         self._write = write
+        self._on_lost = on_lost
         self._most = most
         self._batch = batch
         self._start_empty()
@@ -61,12 +69,16 @@ class FactSpool(Generic[_Fact]):
     def _start_empty(self) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[_Fact] = deque()
+        #: What is being written.
+        self._in_hand: Sequence[_Fact] = ()
         self._writer: threading.Thread | None = None
         self._some = threading.Event()
         self._closing = threading.Event()
         self._deadline = 0.0
         #: How many were appended, and how many of these are written or dropped; who waits for it.
         self._appended = self._settled = 0
+        #: How many were appended when `on_lost` was told of all that had not been settled.
+        self._told_at = 0
         self._progress = threading.Condition(self._lock)
         self._seldom = LogThrottle()
         self._seldom_full = LogThrottle()
@@ -110,6 +122,9 @@ class FactSpool(Generic[_Fact]):
             writer.join(within.total_seconds())
             if writer.is_alive():
                 _log.error("facts_unwritten: their place did not answer in time, some are lost")
+                with self._lock:
+                    left = [*self._in_hand, *self._waiting]
+                self._tell_lost(left)
 
     def _drop_oldest(self) -> bool:
         over = len(self._waiting) - self._most
@@ -145,6 +160,7 @@ class FactSpool(Generic[_Fact]):
             batch = list(islice(self._waiting, self._batch))
             for _ in batch:
                 self._waiting.popleft()
+            self._in_hand = batch
             if not self._waiting and not self._closing.is_set():
                 self._some.clear()
             return batch
@@ -174,6 +190,7 @@ class FactSpool(Generic[_Fact]):
                 _log.warning("facts_delayed: cannot write them, trying again: %s", error)
             return False
         with self._lock:
+            self._in_hand = ()
             self._settle(len(batch))
         return True
 
@@ -185,11 +202,25 @@ class FactSpool(Generic[_Fact]):
 
     def _lose(self, batch: Sequence[_Fact]) -> None:
         with self._lock:
-            lost = len(batch) + len(self._waiting)
+            lost = [*batch, *self._waiting]
+            self._in_hand = ()
             self._waiting.clear()
-            self.dropped += lost
-            self._settle(lost)
-        _log.error("facts_lost: %d could not be written before the process ended", lost)
+            self.dropped += len(lost)
+            self._settle(len(lost))
+        _log.error("facts_lost: %d could not be written before the process ended", len(lost))
+        self._tell_lost(lost)
+
+    def _tell_lost(self, lost: Sequence[_Fact]) -> None:
+        if not lost:  # the writer is just telling of them
+            return
+        with self._lock:
+            told, self._told_at = self._told_at == self._appended, self._appended
+        if told:  # by a close before
+            return
+        try:
+            self._on_lost(lost)
+        except Exception:  # noqa: BLE001 - the process ends as it would
+            _log.exception("lost_facts_not_told")
 
 
 def _if_alive(known: weakref.ref[FactSpool[Any]], call: Callable[[FactSpool[Any]], None]) -> None:

@@ -134,7 +134,8 @@ def test_a_log_that_cannot_be_opened_stops_no_act(caplog):
 
     with ActLog(facts=broken, clock=HandClock()).recording(PUT, "pricing", by="ann") as act:
         act.done({})
-    assert "fact_not_appended" in caplog.text
+    assert "fact_not_appended: of this act no fact tells: configuration_put:pricing:" in caplog.text
+    assert " by ann" in caplog.text
 
 
 def test_an_act_without_an_end_is_told_from_an_hour_on_and_for_a_week(world):

@@ -95,6 +95,49 @@ def test_close_gives_an_absent_sink_up_in_time_and_counts_what_is_lost(sink, cap
     assert "facts_lost: 5" in caplog.text
 
 
+def test_what_a_stuck_sink_may_have_lost_is_told_once(sink):
+    told, facts = [], facts_of("a", 5)
+    sink.open.clear()
+    spool = FactSpool(sink, batch=2, on_lost=told.append)
+    spool.append(facts)
+    wait_until(lambda: sink.tries == 1)
+    for _ in range(2):
+        spool.close(timedelta(seconds=0.1))
+    assert told == [facts]
+
+
+def test_what_an_absent_sink_has_lost_is_told_once(sink):
+    told, facts = [], facts_of("a", 5)
+    sink.away = True
+    spool = FactSpool(sink, batch=2, on_lost=told.append)
+    spool.append(facts)
+    for _ in range(2):
+        spool.close(timedelta(seconds=0.4))
+    wait_until(lambda: spool.dropped == 5)
+    wait_until(lambda: told)
+    assert told == [facts]
+
+
+def test_what_is_written_is_not_told_as_lost(sink):
+    told = []
+    spool = FactSpool(sink, on_lost=told.append)
+    spool.append(facts_of("a", 5))
+    spool.close()
+    assert told == []
+
+
+def test_an_error_of_what_tells_of_losses_ends_no_close(sink, caplog):
+    def broken(_lost):
+        raise LookupError
+
+    sink.away = True
+    spool = FactSpool(sink, on_lost=broken)
+    spool.append(facts_of("a", 1))
+    spool.close(timedelta(seconds=0.1))
+    wait_until(lambda: spool.dropped == 1)
+    wait_until(lambda: "lost_facts_not_told" in caplog.text)
+
+
 def test_facts_that_gather_are_written_together(sink):
     sink.open.clear()
     spool = FactSpool(sink)

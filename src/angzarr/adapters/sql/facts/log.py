@@ -14,6 +14,7 @@ from angzarr.adapters.sql.facts.rows import fact_of, key_of
 from angzarr.adapters.sql.facts.sink import SqlFactSink
 from angzarr.adapters.sql.facts.tables import facts
 from angzarr.facts.fact import Fact
+from angzarr.facts.lost_acts import tell_lost_acts
 from angzarr.facts.spool import BATCH, MOST, FactSpool
 
 
@@ -37,7 +38,9 @@ class SqlFactLog:
         self._engine = build_engine(database) if isinstance(database, str) else database
         sink = SqlFactSink(self._engine, migrate=migrate, upgrade=upgrade)
         self._database = sink.database
-        self._spool: FactSpool[Fact] = FactSpool(sink.write, most=most, batch=batch)
+        self._spool: FactSpool[Fact] = FactSpool(
+            sink.write, most=most, batch=batch, on_lost=tell_lost_acts
+        )
 
     @property
     def dropped(self) -> int:
