@@ -19,6 +19,8 @@ from angzarr.facts.fact import Cost, Fact
 from apps import module_with
 
 NOW = datetime.now(UTC)
+#: Counts for the budgets of today also if midnight comes before the test ends.
+SOON = NOW + timedelta(hours=1)
 
 
 def a_cost(id, amount, currency="EUR", *, attempt=2, at=NOW, **changes):
@@ -140,8 +142,8 @@ def test_budgets_show_what_is_spent_and_left_and_when_they_begin_anew(make, run,
             "all": {"amount": 100.5, "currency": "JPY"},
         }}
     )  # fmt: skip
-    book.add(a_cost("a", "4", tenant_id="one", tool_id="shop.llm.a"))
-    book.add(a_cost("b", "16", tenant_id="two", tool_id="shop.mail"))
+    book.add(a_cost("a", "4", tenant_id="one", tool_id="shop.llm.a", at=SOON))
+    book.add(a_cost("b", "16", tenant_id="two", tool_id="shop.mail", at=SOON))
     each, llm, yen = json.loads(run("budgets", "--json"))["budgets"]
     assert each["shares"] == [
         {"tenant": "two", "tool": None, "spent": "16", "left": "0"},
@@ -167,7 +169,7 @@ def test_a_budget_of_each_that_none_has_touched_is_whole(make, run):
 def test_more_shares_than_are_shown_are_named_with_where_all_are(make, run, book):
     make(costs={"budgets": {"each": {"amount": "10", "currency": "EUR", "tenant": "*"}}})
     for number in range(11):
-        book.add(a_cost(str(number), "1", tenant_id=f"t{number}"))
+        book.add(a_cost(str(number), "1", tenant_id=f"t{number}", at=SOON))
     told = run("budgets").splitlines()[-1]
     assert told.startswith("each: the 10 largest shares; angzarr cost report --by tenant --since ")
     command = told.partition("angzarr cost ")[2].removesuffix(" has all").split()
