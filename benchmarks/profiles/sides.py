@@ -43,7 +43,7 @@ class ReadyStore:
     def claim(self, claims: Sequence[Any], /) -> list[Any]:
         return [Claimed() for _ in claims]
 
-    def owns(self, _key: str, _token: str, /) -> bool:
+    def owns(self, _key: str, _token: str, /, facts: Sequence[str] = ()) -> bool:  # noqa: ARG002 - the port's
         return True
 
     def settle(self, _key: str, _token: str, _ending: Any, /, facts: Sequence[str] = ()) -> bool:  # noqa: ARG002 - the port's

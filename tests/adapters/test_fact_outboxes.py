@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 from redis.exceptions import ResponseError
+from sqlalchemy import event
 from tests.adapters.sql_sides import PATIENT, OnPostgresql, OnSql, OnSqlite
 from tests.contracts.fact_outbox import FactOutboxContract, claimed, texts
 from tests.contracts.idempotency import fresh
@@ -59,7 +60,16 @@ class TestSqliteFactOutbox(OnSqlite, SqlFactOutboxContract):
 
 
 class TestPostgresqlFactOutbox(OnPostgresql, SqlFactOutboxContract):
-    pass
+    def test_facts_cost_no_statement_of_their_own(self, store, engine):
+        key, said = claimed(store), []
+        event.listen(engine, "before_cursor_execute", lambda *told: said.append(told[2]))
+        assert store.owns(key, "mine")
+        assert store.owns(key, "mine", ["a", "b"])
+        assert store.settle(key, "mine", Complete(), ["c"])
+        asked, asked_with_facts, *_ending = said
+        assert "fact_outbox" in asked_with_facts
+        assert "fact_outbox" not in asked
+        assert len(said) == 4, "an ending reads and writes"
 
 
 class OnRedis(FactOutboxContract):
@@ -130,11 +140,26 @@ class TestRedisFactOutbox(OnRedis):
         with redis.Redis.from_url(redis_url) as direct:
             direct.set(f"{prefix}:facts", "not a stream")
         assert store.settle(claimed(store), "mine", Complete(), ["a", "b"])
+        assert store.owns(claimed(store), "mine", ["c"])
         with pytest.raises(ResponseError, match="WRONGTYPE"):
             outbox.trim()
         with redis.Redis.from_url(redis_url) as direct:
             direct.delete(f"{prefix}:facts")
-        assert outbox.trim() == (0, 2)
+        assert outbox.trim() == (0, 3)
+
+    def test_a_full_server_keeps_the_facts_at_a_later_try(self, private_redis):
+        full = RedisClient(private_redis.url)
+        store = RedisIdempotencyStore(full)
+        key, settings = claimed(store), private_redis.client()
+        settings.config_set("maxmemory-policy", "noeviction")
+        settings.config_set("maxmemory", 1)
+        with pytest.raises(StoreUnavailable, match="used memory"):
+            store.owns(key, "mine", ["a"])
+        settings.config_set("maxmemory", 0)
+        assert store.owns(key, "mine", ["a"])
+        assert texts(store.outbox) == ["a"]
+        assert store.outbox.trim() == (1, 0), "none was dropped"
+        full.close()
 
     def test_an_entry_of_another_program_is_read_as_no_fact(self, outbox, redis_url, prefix):
         with redis.Redis.from_url(redis_url) as direct:

@@ -52,8 +52,9 @@ class TestCompletedCache(OnMemory):
 
     def test_random_histories_match_the_store_behind_it(self):
         leases = MemoryOwnerLeases()
+        store = MemoryIdempotencyStore(leases)
         compare_with_memory(
-            CompletedCache(MemoryIdempotencyStore(leases)), leases, histories=200, steps=40
+            CompletedCache(store), leases, outbox=store.outbox, histories=200, steps=40
         )
 
 

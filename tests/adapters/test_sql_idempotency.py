@@ -50,7 +50,7 @@ class SqlStoreContract(OnSql, IdempotencyContract):
         return lambda life: SqlIdempotencyStore(engine, life=life)
 
     def test_random_histories_match_the_memory_store(self, store, leases):
-        compare_with_memory(store, leases, histories=25, steps=20)
+        compare_with_memory(store, leases, outbox=store.outbox, histories=25, steps=20)
 
     def test_claims_of_four_processes_have_one_winner(self, store, key, living, engine):
         store.claim([Claim(key=fresh(), token="parent", owner=living)])

@@ -119,6 +119,50 @@ class FactOutboxContract:
         assert not store.settle(fresh(), "unknown", Complete(), ["a"])
         assert texts(outbox) == []
 
+    def test_a_claim_that_goes_on_keeps_its_facts_in_order(self, store, outbox):
+        key = claimed(store)
+        assert store.owns(key, "mine", ["a", *ODD])
+        assert store.owns(key, "mine")
+        assert store.owns(key, "mine", ["b"])
+        assert texts(outbox) == ["a", *ODD, "b"]
+
+    @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: type(ending).__name__)
+    def test_a_claim_that_kept_facts_ends_as_any_other(self, store, outbox, ending):
+        key = claimed(store)
+        assert store.owns(key, "mine", ["a"])
+        assert store.settle(key, "mine", ending)
+        assert not store.owns(key, "mine", ["late"])
+        assert store.settle(key, "mine", ending)
+        assert texts(outbox) == ["a"]
+
+    def test_who_does_not_hold_the_claim_keeps_no_fact(self, store, outbox):
+        key = claimed(store)
+        assert not store.owns(key, "another's", ["a"])
+        assert not store.owns(fresh(), "mine", ["b"])
+        store.claim([Claim(key=key, token="successor", owner="o")])
+        assert not store.owns(key, "mine", ["c"]), "a dead owner was taken over"
+        assert store.owns(key, "successor", ["d"])
+        assert texts(outbox) == ["d"]
+
+    def test_facts_are_kept_if_and_only_if_the_claim_was_held(self, store, outbox):
+        """Also where it ends at the same moment."""
+        keys = [claimed(store) for _ in range(40)]
+        held: list[str] = []
+
+        def ask() -> None:
+            held.extend(key for key in keys if store.owns(key, "mine", [key]))
+
+        def end() -> None:
+            for key in reversed(keys):
+                assert store.settle(key, "mine", Complete())
+
+        threads = [threading.Thread(target=one) for one in (ask, end)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert texts(outbox) == held
+
     def test_an_ending_is_the_same_with_facts(self, store, make_claims, outbox):
         without = make_claims(outbox)
         for ending in ENDINGS:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from angzarr.adapters.memory.idempotency import MemoryIdempotencyStore, MemoryOwnerLeases
+from angzarr.facts.outbox import FactOutbox
 from angzarr.resilience.idempotency import (
     Claim,
     Complete,
@@ -36,6 +37,7 @@ claims = st.builds(
     fingerprint=st.sampled_from(["", "", "x", "y"]),
     counted=st.booleans(),
 )
+facts = st.lists(st.sampled_from("abc"), max_size=2)
 texts = st.sampled_from(["{}", '{"a": 1}', "ü"])
 endings = st.one_of(
     st.builds(Complete, result=st.none() | texts),
@@ -51,9 +53,17 @@ endings = st.one_of(
 
 
 def compare_with_memory(
-    store: IdempotencyStore, leases: OwnerLeases, *, histories: int = 60, steps: int = 25
+    store: IdempotencyStore,
+    leases: OwnerLeases,
+    *,
+    outbox: FactOutbox | None = None,
+    histories: int = 60,
+    steps: int = 25,
 ) -> None:
-    """Run random histories on *store* and on the memory store, side by side."""
+    """Run random histories on *store* and on the memory store, side by side.
+
+    The facts that *store* puts in *outbox* are compared too; without one it is given none.
+    """
 
     class Histories(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -64,6 +74,9 @@ def compare_with_memory(
 
         def mine(self, text: str) -> str:
             return f"{self.name}-{text}"
+
+        def lines(self, facts: list[str]) -> list[str]:
+            return [] if outbox is None else [self.mine(fact) for fact in facts]
 
         @rule(batch=st.lists(claims, min_size=1, max_size=3))
         def claim(self, batch: list[Claim]) -> None:
@@ -83,15 +96,15 @@ def compare_with_memory(
                 self.model.claim([one]) for one in named
             ]
 
-        @rule(key=keys, token=tokens, ending=endings)
-        def settle(self, key, token, ending) -> None:
-            name = self.mine(key)
-            assert store.settle(name, token, ending) == self.model.settle(name, token, ending)
+        @rule(key=keys, token=tokens, ending=endings, facts=facts)
+        def settle(self, key, token, ending, facts) -> None:
+            end = (self.mine(key), token, ending, self.lines(facts))
+            assert store.settle(*end) == self.model.settle(*end)
 
-        @rule(key=keys, token=tokens)
-        def owns(self, key, token) -> None:
-            name = self.mine(key)
-            assert store.owns(name, token) == self.model.owns(name, token)
+        @rule(key=keys, token=tokens, facts=facts)
+        def owns(self, key, token, facts) -> None:
+            asked = (self.mine(key), token, self.lines(facts))
+            assert store.owns(*asked) == self.model.owns(*asked)
 
         @rule(owner=owners)
         def renew(self, owner) -> None:
@@ -102,5 +115,13 @@ def compare_with_memory(
         def end(self, owner) -> None:
             leases.end(self.mine(owner))
             self.model_leases.end(self.mine(owner))
+
+        def teardown(self) -> None:
+            if outbox is None:
+                return
+            ours = [one for one in outbox.read(10_000) if one.text.startswith(self.name)]
+            outbox.remove([one.place for one in ours])
+            kept = [one.text for one in self.model.outbox.read(10_000)]
+            assert [one.text for one in ours] == kept
 
     run_histories(Histories, histories, steps)

@@ -36,6 +36,10 @@ class Facts:
         self.append(facts, before_ack=before_ack)
         return ()
 
+    def lines(self, facts: list[Fact]) -> tuple[str, ...]:
+        """None of them."""
+        return ()
+
     def append(self, facts: list[Fact], *, before_ack: bool = False) -> None:
         """Forget *facts*."""
 

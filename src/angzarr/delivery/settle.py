@@ -1,7 +1,8 @@
 """Settler: makes the outcome true; only then is the message acknowledged (spec D6).
 
 In this order: the copy, the letter or what follows is published and confirmed; then the claim is
-ended, and its fact is kept with that in one step. A fact that ends no claim is appended. The caller
+ended, and its fact is kept with that in one step. The fact of what comes again is kept before that,
+with the question whether the claim is held. A fact that ends no claim is appended. The caller
 acknowledges after that.
 
 Every step may be repeated: if one fails the message is held and settle starts over.
@@ -13,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from angzarr.clock import Clock
 from angzarr.dead_letters.letter import DeadLetter
@@ -42,10 +43,11 @@ from angzarr.delivery.delivery import (
 )
 from angzarr.delivery.delivery_facts import facts_of, fenced_fact
 from angzarr.delivery.ordering import Ordering
-from angzarr.delivery.schedule import FURTHEST, SLEPT, Schedule, copy_of
+from angzarr.delivery.return_copy import ReturnCopy, return_copy
+from angzarr.delivery.schedule import FURTHEST, Schedule, copy_of
 from angzarr.errors import BrokerUnavailable, DeliveryError, GiveUp, is_absence
-from angzarr.events.event import Message
 from angzarr.facts.fact import FactLog
+from angzarr.facts.kept_ids import KeptFactIds
 from angzarr.payloads.holders import PayloadHold, PayloadHolders
 from angzarr.resilience.idempotency import (
     ClaimEnd,
@@ -85,13 +87,6 @@ class Followers(Protocol):
         """True if there are some for the delivery that runs here."""
 
 
-class _Back(NamedTuple):
-    """The copy of a delivery that comes again."""
-
-    copy: Message
-    due_at: datetime
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settler:
     """Makes outcomes true. Built once a process; safe to use from many threads."""
@@ -109,6 +104,8 @@ class Settler:
     #: False in an app without a store of payloads: its letters hold no body, so the hold of the
     #: message stays for them.
     letters_hold: bool = True
+    #: Which facts of deliveries that come again the claims keep already.
+    _kept: KeptFactIds = field(default_factory=KeptFactIds, init=False)
     #: How often each answer to a replay failed that is tried again.
     _unanswered: FailureCounts = field(default_factory=FailureCounts, init=False)
 
@@ -135,7 +132,9 @@ class Settler:
                 return self._end(delivery, outcome, Complete(result=SKIPPED, steps=steps))
             case Postponed(delay=delay, claimed=False):
                 hop = delivery.position.hop
-                back = self._copy(delivery, outcome, delay, attempt=delivery.attempt, hop=hop)
+                back = return_copy(
+                    delivery, outcome, delay, self.clock, attempt=delivery.attempt, hop=hop
+                )
                 self._send_back(delivery, outcome, back)
                 return self._end(delivery, outcome)
             case Postponed(delay=delay):
@@ -238,16 +237,16 @@ class Settler:
         delay = min(delay, FURTHEST)
         position = Position(delivery.position.replay, hop)
         ending = Wait(position=position, delay=delay, releases=releases)
-        if not self.store.owns(delivery.key, delivery.token):
+        if not self._owns(delivery, outcome):
             return self._ended_before(delivery, ending)
         if isinstance(outcome, Retried):
             # Before the copy exists: it may end at once, and its end is the one that stays.
             self.followers.tell_retry(outcome.error)
-        back = self._copy(delivery, outcome, delay, attempt=attempt, hop=hop)
+        back = return_copy(delivery, outcome, delay, self.clock, attempt=attempt, hop=hop)
         self._send_back(delivery, outcome, back)
         return self._end(delivery, outcome, ending)
 
-    def _send_back(self, delivery: Delivery, outcome: Outcome, back: _Back) -> None:
+    def _send_back(self, delivery: Delivery, outcome: Outcome, back: ReturnCopy) -> None:
         """Note the copy in its lane, then publish it: a lane that is away costs no further copy."""
         self.ordering.follow(delivery, outcome, back.copy)
         self.schedule.put(*back)
@@ -256,33 +255,28 @@ class Settler:
         """Keep the copy in its lane, one hop on, and let the record wait for it."""
         hop = delivery.position.hop + 1
         ending = Wait(position=Position(delivery.position.replay, hop), delay=timedelta(0))
-        if not self.store.owns(delivery.key, delivery.token):
+        if not self._owns(delivery, outcome):
             return self._ended_before(delivery, ending)
         copy = copy_of(delivery, attempt=delivery.attempt, hop=hop)
         again = self.ordering.park(outcome, copy)
         if again is not None:
-            back = self._copy(delivery, outcome, again, attempt=delivery.attempt, hop=hop)
+            back = return_copy(
+                delivery, outcome, again, self.clock, attempt=delivery.attempt, hop=hop
+            )
             self.schedule.put(*back)
         return self._end(delivery, outcome, ending)
 
-    def _copy(
-        self, delivery: Delivery, outcome: Outcome, delay: timedelta, *, attempt: int, hop: int
-    ) -> _Back:
-        """The copy of *delivery* that comes again, and when; a short *delay* has passed then."""
-        delay = min(delay, FURTHEST)
-        if delay <= SLEPT:
-            self.clock.sleep(delay)
-            delay = timedelta(0)
-        now = self.clock.now()
-        due_at = now + delay
-        seen = replace(
-            delivery,
-            first_attempt_at=delivery.first_attempt_at or now,
-            held_since=_held_since(delivery, outcome, now),
-        )
-        requeued = outcome.requeued if isinstance(outcome, Retried) else None
-        copy = copy_of(seen, attempt=attempt, hop=hop, requeued=requeued)
-        return _Back(copy, due_at)
+    def _owns(self, delivery: Delivery, outcome: Outcome) -> bool:
+        """True if *delivery* holds its claim still; the facts of *outcome* are kept then.
+
+        That is before its copy exists: the copy may run, and end, before this claim has ended. A
+        settle that starts over puts none of them again.
+        """
+        facts = self._kept.new_of(facts_of(delivery, outcome, self.clock.now()))
+        if not self.store.owns(delivery.key, delivery.token, self.facts.lines(facts)):
+            return False
+        self._kept.add(facts)
+        return True
 
     def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:
         """True if an earlier try of this settle ended the claim and only its reply was lost.
@@ -306,10 +300,15 @@ class Settler:
             return True
         if isinstance(ending, Complete | Fail) and delivery.is_elsewhere:
             ending = replace(ending, releases=self._released(delivery, outcome))
-        if self.store.settle(delivery.key, delivery.token, ending, self.facts.carry(facts)):
-            return True
-        self._fenced(delivery)
-        return False
+        lines = self.facts.carry(facts)
+        if isinstance(ending, Wait):
+            lines = ()  # they are kept since `_owns`
+        ended = self.store.settle(delivery.key, delivery.token, ending, lines)
+        if isinstance(ending, Wait):
+            self._kept.forget(facts)
+        if not ended:
+            self._fenced(delivery)
+        return ended
 
     def _release(self, delivery: Delivery, outcome: Outcome) -> None:
         """Release the body of an event that is at its end without a claim of this delivery.
@@ -382,14 +381,3 @@ class Settler:
             answer.event_id, answer.outcome, answer.replay, answer.letter_id, error,
         )  # fmt: skip
         return True
-
-
-def _held_since(delivery: Delivery, outcome: Outcome, now: datetime) -> datetime | None:
-    """Since when *delivery* will have been held back when its copy comes."""
-    match outcome:
-        case Postponed(held=True):
-            return delivery.held_since or now
-        case Postponed(claimed=False):
-            return delivery.held_since  # it came early, or another has it: it was not asked for
-        case _:
-            return None

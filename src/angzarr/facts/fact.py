@@ -70,6 +70,9 @@ class FactLog(Protocol):
         not returned has been taken as by `append`.
         """
 
+    def lines(self, facts: Sequence[Fact], /) -> tuple[str, ...]:
+        """The lines of those of *facts* that `carry` would return; takes none, raises nothing."""
+
     def flush(self, within: timedelta, /) -> bool:
         """Wait until all that was appended outlives this process; raises nothing.
 

@@ -58,6 +58,10 @@ class OutboxFactLog:
             return self._otherwise.carry(facts, before_ack=before_ack)
         return lines_of(facts)
 
+    def lines(self, facts: Sequence[Fact], /) -> tuple[str, ...]:
+        """The lines of *facts*, if claims keep any."""
+        return lines_of(facts) if self._keeps() else self._otherwise.lines(facts)
+
     def flush(self, within: timedelta, /) -> bool:
         """Wait until the outbox has what waits for it."""
         return self._spool.flush(within) and self._otherwise.flush(within)

@@ -206,9 +206,9 @@ class CompletedCache:
                     self._learn(bodies[index], claims[index].token, answer)
         return answers
 
-    def owns(self, key: str, token: str, /) -> bool:
+    def owns(self, key: str, token: str, /, facts: Sequence[str] = ()) -> bool:
         """Ask the store: a fence is never answered from memory."""
-        return self._store.owns(key, token)
+        return self._store.owns(key, token, facts)
 
     def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """Settle in the store, and remember the keys completed there."""

@@ -283,8 +283,12 @@ class IdempotencyStore(Protocol):
     def claim(self, claims: Sequence[Claim], /) -> list[ClaimAnswer]:
         """Answer each claim in order. Sent again with the same token it gives the same answer."""
 
-    def owns(self, key: str, token: str, /) -> bool:
-        """True if the delivery with *token* still holds *key*."""
+    def owns(self, key: str, token: str, /, facts: Sequence[str] = ()) -> bool:
+        """True if the delivery with *token* still holds *key*.
+
+        If so, the lines of *facts* are put in the outbox beside the claims in the same step; if
+        not, none of them is. Sent again they are there twice, which sinks tell by their ids.
+        """
 
     def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """End the claim; return False, having changed nothing, if *token* no longer holds it.

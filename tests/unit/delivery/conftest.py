@@ -149,6 +149,9 @@ class _Facts:
 
     def carry(self, facts, *, before_ack=False):
         self.append(facts, before_ack=before_ack)
+        return self.lines(facts)
+
+    def lines(self, facts):
         return tuple(fact.subtype for fact in facts)
 
     def close(self):
@@ -164,9 +167,9 @@ class _Store(MemoryIdempotencyStore):
         super().__init__(*args, **options)
         self.asked = []
 
-    def owns(self, key, token):
+    def owns(self, key, token, facts=()):
         self.asked.append(key)
-        return super().owns(key, token)
+        return super().owns(key, token, facts)
 
     def settle(self, key, token, ending, facts=()):
         self.journal.entries.append(type(ending).__name__.lower())

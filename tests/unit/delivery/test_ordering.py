@@ -329,6 +329,19 @@ def test_what_comes_early_is_kept_in_its_lane_one_hop_on_and_its_claim_waits(ord
     assert ordered.take(7, **{names.HOP: 2}) == Superseded()
 
 
+def test_a_kill_behind_its_parking_loses_no_fact(ordered, monkeypatch):
+    """The parked copy may be published and run before the claim has ended."""
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ordered.world.store, "settle", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ordered.take(7)
+    assert [*ordered.waiting()] == [7]
+    assert [one.text for one in ordered.world.store.outbox.read(10)] == ["parked"]
+
+
 def test_what_is_parked_comes_when_the_one_before_it_is_done(ordered):
     for n in (3, 1, 2):
         ordered.take(n)

@@ -24,6 +24,7 @@ from angzarr.errors import (
     Postpone,
     RetryLater,
     Skip,
+    StoreUnavailable,
 )
 from angzarr.events import headers as names
 from angzarr.resilience.backoff import Policy
@@ -36,6 +37,27 @@ POLICY = Policy(
 
 class Struck(Exception):
     """A time limit, raised wherever the code happens to be."""
+
+
+class Killed(BaseException):
+    """The process ends between two lines."""
+
+
+def killed(*_):
+    raise Killed
+
+
+class KilledBeforeEnd:
+    """The shared store as one process sees it that dies before it ends a claim."""
+
+    settle = staticmethod(killed)
+
+    def __init__(self, store):
+        self.owns = store.owns
+
+
+def kept_facts(world):
+    return [one.text for one in world.store.outbox.read(1000)]
 
 
 def raising(error):
@@ -175,7 +197,7 @@ def test_the_copy_comes_first_and_the_claim_ends_last(world, error, outcome, lef
 def test_the_claim_keeps_the_fact_of_its_end(world, error, kept):
     world.handler(raising(error) if error else lambda _data, _context: None, policy=POLICY)
     world.take()
-    assert [one.text for one in world.store.outbox.read(10)] == [kept]
+    assert kept_facts(world) == [kept]
 
 
 def test_a_success_that_is_left_to_its_acknowledgement_leaves_its_fact_with_it(world):
@@ -184,12 +206,12 @@ def test_a_success_that_is_left_to_its_acknowledgement_leaves_its_fact_with_it(w
     world.store.claim([delivery.claim])
     road = world.road()
     outcome = road.take(delivery)
-    assert world.store.outbox.read(10) == []
+    assert kept_facts(world) == []
     left = road.settler.leave(delivery, outcome)
     assert left == (Complete(result="7"), ("handled",))
     assert world.journal.entries == ["followers", "fact before ack"]
     road.complete(delivery, left)
-    assert [one.text for one in world.store.outbox.read(10)] == ["handled"]
+    assert kept_facts(world) == ["handled"]
     assert road.settler.leave(delivery, Postponed(delay=timedelta(1), why="", claimed=True)) is None
 
 
@@ -201,7 +223,7 @@ def test_a_late_owner_whose_claim_cannot_end_keeps_no_fact_of_its_outcome(world,
     world.leases.renew("late", timedelta(days=1))
     world.handler(overtaken, policy=POLICY)
     assert world.take(owner="late") is None
-    assert world.store.outbox.read(10) == []
+    assert kept_facts(world) == []
     assert [fact.subtype for fact in world.journal.facts] == ["handled", "fenced"]
 
 
@@ -217,6 +239,69 @@ def test_a_late_owner_publishes_neither_letter_nor_copy(world, error):
     assert world.take(owner="late") is None
     assert not {"tell_retry", "copy", "letter", "followers"} & {*world.journal.entries}
     assert world.journal.facts[0].subtype == "fenced"
+    assert kept_facts(world) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"), [(ConnectionResetError(), "tool_failure"), (Postpone(1), "postponed")]
+)
+@pytest.mark.parametrize("dies_at", ["copy", "wait"])
+def test_a_kill_behind_the_question_for_the_claim_loses_no_fact(world, error, kept, dies_at):
+    """The copy may run first, and then the killed delivery is superseded and tells nothing."""
+    runs = [error, None]
+
+    def handle(_data, _context):
+        if failed := runs.pop(0):
+            raise failed
+
+    world.handler(handle, policy=POLICY)
+    world.leases.renew("killed", timedelta(days=1))
+    road = world.road()
+    settler = dataclasses.replace(road.settler, store=KilledBeforeEnd(world.store))
+    if dies_at == "copy":
+        settler.schedule.put = killed
+    message = world.message()
+    with pytest.raises(Killed):
+        dataclasses.replace(road, settler=settler).take(world.delivery(message, owner="killed"))
+    assert kept_facts(world) == [kept]
+    if dies_at == "wait":
+        world.leases.end("killed")
+        world.clock.sleep(timedelta(seconds=5))
+        assert isinstance(world.take(world.last_copy()), Handled)
+        assert isinstance(world.take(message), Duplicate)
+        assert kept_facts(world) == [kept, "handled"]
+
+
+def test_an_absent_broker_is_tried_often_and_the_fact_is_kept_once(world):
+    world.handler(raising(ConnectionResetError()), policy=POLICY)
+    world.journal.broker_away.times = 20
+    assert isinstance(world.take(), Retried)
+    assert len(world.store.asked) == 21
+    assert kept_facts(world) == ["tool_failure"]
+    assert world.journal.entries == [*["tell_retry"] * 21, "copy", "fact", "wait"]
+
+
+def test_a_fact_whose_keeping_failed_is_kept_by_the_next_try(world, monkeypatch):
+    world.handler(raising(ConnectionResetError()), policy=POLICY)
+    away, owns = [StoreUnavailable("away")] * 2, world.store.owns
+
+    def shaky(key, token, facts=()):
+        if away:
+            raise away.pop()
+        return owns(key, token, facts)
+
+    monkeypatch.setattr(world.store, "owns", shaky)
+    assert isinstance(world.take(), Retried)
+    assert kept_facts(world) == ["tool_failure"]
+
+
+def test_what_waits_is_no_longer_remembered_once_its_claim_has_ended(world):
+    world.handler(raising(Postpone(1)), policy=POLICY)
+    road = world.road()
+    for _ in range(3):
+        road.take(world.delivery(event_id=f"e{world.tokens}"))
+    assert kept_facts(world) == ["postponed"] * 3
+    assert len(road.settler._kept) == 0
 
 
 def test_a_short_wait_is_slept_in_the_slot_and_the_copy_is_due_at_once(world):
@@ -237,10 +322,6 @@ def test_the_first_attempts_time_stays_through_all_copies(world):
 
 
 # -- a model of everything that can die ---------------------------------------------------------
-
-
-class Killed(BaseException):
-    """The process ends between two lines."""
 
 
 #: Right after which step the process dies; "stall": its lease ends but it goes on, late.
@@ -281,6 +362,7 @@ class Broker:
         self.queue = [world.message() for _ in range(copies)]
         self.steps = []  # innermost last
         self.running = set()
+        self.hops = set()  # of copies that were published
         self.most_running = 0
         self.deaths = 0
         self.attempts = []
@@ -305,7 +387,9 @@ class Broker:
         finally:
             self.steps.pop()
             self.running.discard(delivery.token)
-            self.queue.extend(copy for copy, _ in self.world.journal.copies[copies:])
+            published = [copy for copy, _ in self.world.journal.copies[copies:]]
+            self.hops |= {copy.headers.get(names.HOP, 0) for copy in published}
+            self.queue.extend(published)
             del self.world.journal.copies[copies:]
         self.world.clock.sleep(timedelta(seconds=step.pause))
 
@@ -406,6 +490,7 @@ def test_whatever_dies_between_two_steps_one_stream_lives_and_ends(steps, copies
         assert {step.dies for step in steps} & {"letter", "fact"}, "handled and dead"
     assert broker.most_running <= 1, "two runs at a time"
     assert len(waited) == len(set(waited)), "the stream of retries forked"
+    assert kept_facts(broker.world).count("tool_failure") >= len(broker.hops - {0}), "not told"
     assert max(broker.attempts, default=1) <= POLICY.max_attempts
     assert len(broker.attempts) <= POLICY.max_attempts + broker.deaths + len(steps)
     if Reason.POISON in reasons:

@@ -50,6 +50,13 @@ def test_facts_of_a_claims_ending_are_left_to_it():
     assert kept(outbox) == []
 
 
+def test_facts_of_a_claim_that_goes_on_are_named_and_not_taken():
+    near, outbox = MemoryFactLog(), MemoryFactOutbox()
+    log = FanOutFactLog([log_over(outbox), near])
+    assert log.lines([a_fact("a"), a_fact("b")]) == (fact_text(a_fact("a")), fact_text(a_fact("b")))
+    assert (kept(outbox), near.read()) == ([], [])
+
+
 def test_while_the_store_is_away_facts_wait_and_nothing_waits_for_it():
     outbox, now = Shaky(), [100.0]
     log = log_over(outbox, monotonic=lambda: now[0])
@@ -79,6 +86,7 @@ def test_claims_that_keep_no_facts_leave_all_of_them_to_another_log():
     other, outbox = MemoryFactLog(), MemoryFactOutbox()
     log = OutboxFactLog(outbox, otherwise=other, keeps=lambda: False)
     log.append([a_fact("a")])
+    assert log.lines([a_fact("b")]) == ()
     assert log.carry([a_fact("b")]) == ()
     assert [fact.id for fact in other.read()] == ["a", "b"]
     assert kept(outbox) == []

@@ -42,6 +42,10 @@ class MemoryFactLog:
         self.append(facts, before_ack=before_ack)
         return ()
 
+    def lines(self, facts: Sequence[Fact], /) -> tuple[str, ...]:  # noqa: ARG002 - no claim keeps any
+        """None of them."""
+        return ()
+
     def flush(self, within: timedelta, /) -> bool:  # noqa: ARG002 - kept at once
         """Do nothing: all is kept, for as long as anything here is."""
         return True
@@ -127,6 +131,14 @@ class FanOutFactLog:
             with _guarded():
                 carried.extend(sink.carry(facts, before_ack=before_ack))
         return tuple(carried)
+
+    def lines(self, facts: Sequence[Fact], /) -> tuple[str, ...]:
+        """The lines of those that some log leaves to a claim."""
+        lines: list[str] = []
+        for sink in self._sinks:
+            with _guarded():
+                lines.extend(sink.lines(facts))
+        return tuple(lines)
 
     def flush(self, within: timedelta, /) -> bool:
         """Wait for every log."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from angzarr.adapters.memory.facts import MemoryFactOutbox
@@ -98,10 +99,9 @@ class MemoryIdempotencyStore:
         with self._lock:
             return [self._claim(claim) for claim in claims]
 
-    def owns(self, key: str, token: str, /) -> bool:
-        """True if the delivery with *token* still holds *key*."""
-        with self._lock:
-            return holds(self._read(key), token)
+    def owns(self, key: str, token: str, /, facts: Sequence[str] = ()) -> bool:
+        """True if the delivery with *token* still holds *key*; its *facts* are kept then."""
+        return self.while_held(key, token, partial(self.outbox.put, facts))
 
     def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """End the claim of *token*, or change nothing and return False."""

@@ -76,6 +76,10 @@ class OpenTelemetryFactLog:
         self.append(facts, before_ack=before_ack)
         return ()
 
+    def lines(self, facts: Sequence[Fact], /) -> tuple[str, ...]:  # noqa: ARG002 - no claim keeps any
+        """None of them."""
+        return ()
+
     def flush(self, within: timedelta, /) -> bool:  # noqa: ARG002 - it does not wait
         """True at once: no act waits for an exporter, which may drop records anyway."""
         return True

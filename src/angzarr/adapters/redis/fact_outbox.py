@@ -44,7 +44,7 @@ class RedisFactOutbox:
         return self._is_open
 
     def args(self, texts: Sequence[str]) -> tuple[Argument, ...]:
-        """What ``settle.lua`` takes to keep *texts* with a claim's ending."""
+        """What ``settle.lua`` and ``owns.lua`` take to keep *texts* in their step."""
         return (len(texts), self._stream, self._most, *texts) if texts else (0,)
 
     def put(self, texts: Sequence[str], /) -> None:

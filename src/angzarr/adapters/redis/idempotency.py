@@ -53,6 +53,7 @@ DEFAULT_PREFIX = "angzarr"
 
 _CLAIM = Script("claim.lua")
 _CLAIM_MANY = Script("claim_many.lua", functions={"claim": "claim.lua"})
+_OWNS = Script("owns.lua", functions=KEEP_FACTS)
 _SETTLE = Script("settle.lua", functions={**KEEP_FACTS, **RELEASE_PAYLOADS})
 
 
@@ -106,9 +107,11 @@ class RedisIdempotencyStore:
             self._take_over(claims, replies, blocked)
         return [_answer(reply) for reply in replies]
 
-    def owns(self, key: str, token: str, /) -> bool:
-        """True if the delivery with *token* still holds *key*."""
+    def owns(self, key: str, token: str, /, facts: Sequence[str] = ()) -> bool:
+        """True if the delivery with *token* still holds *key*; its *facts* are kept then."""
         name = f"{self._prefix}:{key}"
+        if facts:
+            return bool(self._client.run(_OWNS, [name], token, *self.outbox.args(facts)))
         return bool(self._client.execute("HMGET", name, "status", "token") == ["pending", token])
 
     def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:

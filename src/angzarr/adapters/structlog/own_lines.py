@@ -135,6 +135,10 @@ class StructlogFactLog:
         self.append(facts, before_ack=before_ack)
         return ()
 
+    def lines(self, facts: Sequence[Fact], /) -> tuple[str, ...]:  # noqa: ARG002 - no claim keeps any
+        """None of them."""
+        return ()
+
     def _write(self, facts: Sequence[Fact]) -> None:
         try:
             self._lines.write_all(logging.INFO, "fact", [_fact_fields(fact) for fact in facts])

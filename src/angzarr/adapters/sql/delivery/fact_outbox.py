@@ -16,11 +16,13 @@ from sqlalchemy import (
     Delete,
     Engine,
     Insert,
+    Select,
     Table,
     Text,
     Update,
     bindparam,
     delete,
+    exists,
     func,
     insert,
     select,
@@ -54,6 +56,31 @@ class PutWith:
             return
         connection.execute(self._write, values)
         _put(connection, texts)
+
+
+class PutIf:
+    """Facts that are put if *held* finds a row, which it locks: one statement on PostgreSQL."""
+
+    def __init__(self, engine: Engine, held: Select[Any]) -> None:
+        self._held, self._at_once = held, None
+        if engine.dialect.name == "postgresql":
+            row = held.cte("held")
+            texts = func.unnest(bindparam("texts", type_=ARRAY(Text))).column_valued()
+            found = select(texts).where(exists(select(row)))
+            kept = _INSERT.from_select(["text"], found).cte("kept")
+            self._at_once = select(row).add_cte(kept)
+
+    def __call__(
+        self, connection: Connection, values: Mapping[str, Any], texts: Sequence[str]
+    ) -> bool:
+        """True if *held* finds a row for *values*; *texts* are put last then."""
+        if texts and self._at_once is not None:
+            asked = {**values, "texts": list(texts)}
+            return connection.execute(self._at_once, asked).first() is not None
+        found = connection.execute(self._held, values).first() is not None
+        if found:
+            _put(connection, texts)
+        return found
 
 
 class SqlFactOutbox:

@@ -31,7 +31,7 @@ from angzarr.adapters.sql.delivery.claim_tables import (
     idempotency_keys,
     owner_leases,
 )
-from angzarr.adapters.sql.delivery.fact_outbox import PutWith, SqlFactOutbox
+from angzarr.adapters.sql.delivery.fact_outbox import PutIf, PutWith, SqlFactOutbox
 from angzarr.adapters.sql.delivery.payload_holders import release_in
 from angzarr.adapters.sql.engine.engine import in_transaction
 from angzarr.adapters.sql.engine.statements import database_now, database_time_after, insert_into
@@ -126,9 +126,10 @@ class SqlIdempotencyStore:
 
         return _step(self._engine, step) if claims else []
 
-    def owns(self, key: str, token: str, /) -> bool:
-        """True if the delivery with *token* still holds *key*."""
-        return _step(self._engine, lambda c: holds(self._locked(c, key), token))
+    def owns(self, key: str, token: str, /, facts: Sequence[str] = ()) -> bool:
+        """True if the delivery with *token* still holds *key*; its *facts* are kept then."""
+        held = {"name": key, "by_token": token}
+        return _step(self._engine, lambda c: self._statements.put_if_held(c, held, facts))
 
     def settle(self, key: str, token: str, ending: Ending, /, facts: Sequence[str] = ()) -> bool:
         """End the claim of *token*, or change nothing and return False."""
@@ -218,6 +219,11 @@ class _ClaimStatements:
             select(*(_keys[name] for name in _WRITTEN))
             .where(here, _keys.expires_at > now)
             .with_for_update()
+        )
+        pending = _keys.status == ClaimStatus.PENDING.value
+        #: Locks the row of a claim that a token holds, and puts facts then, in one round trip.
+        self.put_if_held = PutIf(
+            engine, self.lock.where(pending, _keys.token == bindparam("by_token"))
         )
         log = _steps.key == bindparam("name"), _steps.replay == bindparam("at_replay")
         #: In a statement of its own, as `alive` is.

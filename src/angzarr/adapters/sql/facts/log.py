@@ -56,6 +56,10 @@ class SqlFactLog:
         self._spool.append(facts)
         return ()
 
+    def lines(self, facts: Sequence[Fact], /) -> tuple[str, ...]:  # noqa: ARG002 - no claim keeps any
+        """None of them."""
+        return ()
+
     def flush(self, within: timedelta, /) -> bool:
         """Wait until the database has what is spooled."""
         return self._spool.flush(within)
