@@ -135,6 +135,10 @@ class TellsTheOutbox:
         """Let them be put there."""
         return lines_of(facts)
 
+    def lines(self, facts):
+        """Tell which will."""
+        return lines_of(facts)
+
 
 class OrderedBroker:
     """Events of some aggregates in a queue, and what became of them.
@@ -330,12 +334,17 @@ class OrderedBroker:
             assert max(kept, default=-1) < place, (root, kept, place)
 
     def look_at_the_facts(self):
-        """See that they tell once how each event ended, or as often as it was begun anew."""
+        """See that they tell once how each event ended, or as often as it was begun anew.
+
+        Each attempt that an end resolved was told before.
+        """
         waiting = self.world.store.outbox.read(100_000)
         facts = {fact.id: fact for fact in (fact_from_text(one.text) for one in waiting)}
         ends = Counter(
             fact.event_id for fact in facts.values() if fact.subtype in ("handled", "skipped")
         )
+        retries = {fact.resolves for fact in facts.values() if ":retried" in (fact.resolves or "")}
+        assert retries <= facts.keys(), retries - facts.keys()
         events = [
             f"{root}/{sequence}"
             for root, count in zip(self.roots, self.counts, strict=True)
