@@ -7,7 +7,6 @@ The merge strategy says what becomes of a command whose expected sequence is sta
 from __future__ import annotations
 
 import asyncio
-import random
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -28,6 +27,7 @@ from angzarr.events.headers import MAX_SEQUENCE, NoNumber, read_number
 from angzarr.resilience.backoff import Policy, next_delay
 from angzarr.resilience.idempotency import key_part
 from angzarr.resilience.policies import POLICIES
+from angzarr.runtime.chance import chance
 
 
 class MergeStrategy(IntEnum):
@@ -271,7 +271,7 @@ def execute_with_retry(
     policy: Policy = POLICIES["saga_command"],
     dead_letter: Bury | None = None,
     clock: Clock = _CLOCK,
-    chance: Callable[[], float] = random.random,
+    chance: Callable[[], float] = chance,
 ) -> Decision:
     """Build the command of *intent* and execute it, anew from fresh state at each conflict.
 
@@ -301,7 +301,7 @@ async def aexecute_with_retry(
     policy: Policy = POLICIES["saga_command"],
     dead_letter: Bury | None = None,
     clock: Clock = _CLOCK,
-    chance: Callable[[], float] = random.random,
+    chance: Callable[[], float] = chance,
 ) -> Decision:
     """Do as `execute_with_retry`, awaiting *client*; *dead_letter* is called in a thread."""
     course = _Course(intent, build_command, policy, chance)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import partial, wraps
@@ -46,6 +45,7 @@ from angzarr.ordering.lane import refuse_order
 from angzarr.resilience.breaker_guard import BreakerGuard, Errors, guards, keyed
 from angzarr.resilience.taxonomy import Rule, VerdictRule
 from angzarr.runtime import processes as forks
+from angzarr.runtime.chance import chance
 from angzarr.settings.settings import SETTINGS, Settings, load
 from angzarr.wiring import stores as wiring
 from angzarr.wiring.context import AppContext
@@ -162,7 +162,7 @@ class Angzarr(Celery):
                 rules=tuple(rules),
                 verdicts=tuple(verdicts),
                 hooks=tuple(hooks),
-                chance=random.random,
+                chance=chance,
             )
         )
         super().__init__(main, **others)

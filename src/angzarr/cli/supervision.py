@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from angzarr.runtime.chance import chance
 from angzarr.supervisor.pool_health import PoolHealth
 from angzarr.supervisor.process_plan import ProcessPlan, SinglePlan
 from angzarr.supervisor.supervisor import Supervisor
@@ -38,7 +38,7 @@ def supervise(
 
     def begin(hello: Mapping[str, Any]) -> ProcessPlan:
         patience = float(hello["stalled_after"])
-        plan = ProcessPlan(least, most, patience, random.random)
+        plan = ProcessPlan(least, most, patience, chance)
         health.watch(lambda: plan.wanted, patience)
         supervisor.start_words = {"metrics": _serve(hello["health"], health, doors)}
         return plan

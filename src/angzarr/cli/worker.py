@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import random
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -17,6 +16,7 @@ import click
 
 from angzarr.cli.supervision import supervise
 from angzarr.errors import MissingExtra
+from angzarr.runtime.chance import chance
 from angzarr.supervisor.process_plan import SinglePlan
 
 #: Options of `celery worker` that mean something else here, and what to say.
@@ -176,5 +176,5 @@ def _supervise(order: dict[str, Any], doors: ExitStack) -> int:
 
     configure(logging.INFO)
     least, most = order.pop("autoscale") or (order.pop("processes") or cores(),) * 2
-    single = SinglePlan(random.random) if order["beat"] else None
+    single = SinglePlan(chance) if order["beat"] else None
     return supervise("angzarr.cli.worker_processes", order, (least, most), doors, single)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import random
 import threading
 import time
 import weakref
@@ -18,6 +17,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from angzarr.runtime.chance import chance
 from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.facts")
@@ -179,7 +179,7 @@ class FactSpool(Generic[_Fact]):
             if self._closing.is_set() and time.monotonic() >= self._deadline:
                 self._lose(batch)
                 return
-            self._pause(wait * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
+            self._pause(wait * (0.5 + chance()))
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _written(self, batch: Sequence[_Fact]) -> bool:

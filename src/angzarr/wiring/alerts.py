@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import random
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
@@ -19,6 +18,7 @@ from angzarr.analysis.alerts.alert_text import Speaker
 from angzarr.clock import SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.policies import named, policies_from
+from angzarr.runtime.chance import chance
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.analysis import AlertSettings, WebhookSettings
 from angzarr.settings.settings import Settings
@@ -104,7 +104,7 @@ def _alerting(settings: Settings, broker: str) -> AlertRaiser:
         speaker=Speaker(given.link or ""),
         route=route(given),
         clock=SystemClock(),
-        chance=random.random,
+        chance=chance,
         meters=meters(),
         every=given.look_every,
         keep=given.keep,
@@ -124,7 +124,7 @@ def _delivery(
         policy=patience(named(policies_from(settings.retry.policies), "webhook")),
         max_age=settings.analysis.alerts.max_age,
         clock=SystemClock(),
-        chance=random.random,
+        chance=chance,
         meters=meters(),
         stopping=stopping,
     )

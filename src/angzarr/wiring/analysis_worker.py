@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import random
 import signal
 import socket
 import threading
@@ -42,6 +41,7 @@ from angzarr.facts.act import ActOrigin, acting_from
 from angzarr.fleet import running_releases
 from angzarr.maintenance.retention import Pruning, Removal
 from angzarr.payloads.store import PayloadReadLimit
+from angzarr.runtime.chance import chance
 from angzarr.settings.base import HealthSettings
 from angzarr.wiring.fact_store import open_fact_pruning
 from angzarr.wiring.operations import Operations
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 def open_worker(ops: Operations, domains: Sequence[str]) -> Iterator[AnalysisWorker]:
     """Build the app's analysis worker; what it holds goes back when the block is left."""
     settings = ops.settings.analysis
-    chance = random.SystemRandom().random
     with ExitStack() as doors:
         doors.enter_context(acting_from(ActOrigin.AUTOMATIC))
         follow_clock(ops, doors)

@@ -6,7 +6,6 @@ Imports only the technologies that the settings name.
 from __future__ import annotations
 
 import importlib
-import random
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +20,7 @@ from angzarr.dead_letters.queue import UNKNOWN_DOMAIN, DeadLetterQueue, Letterbo
 from angzarr.dead_letters.spool_forwarder import Forwarder
 from angzarr.errors import ConfigurationError
 from angzarr.payloads.holders import BodyRegistration
+from angzarr.runtime.chance import chance
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.dead_letters import (
     DeadLetterSettings,
@@ -112,7 +112,7 @@ def open_chain(
     names = [name for name in places(settings, broker) if name != SPOOL]
     known = payload_wiring.registration(settings, broker)
     queues = {name: open_backend(name, settings.dlq, broker, known) for name in names}
-    return FallbackQueue(queues, spool=spool, chance=random.random, confirmed=confirmed)
+    return FallbackQueue(queues, spool=spool, chance=chance, confirmed=confirmed)
 
 
 def open_spool(given: DeadLetterSettings) -> Any:
@@ -316,7 +316,7 @@ def open_forwarder(settings: Settings, broker: str, path: Path | None = None) ->
     return Forwarder(
         spool=open_folder(path or spool_path(settings)),
         queue=open_chain(settings, broker, confirmed=told),
-        chance=random.random,
+        chance=chance,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -15,6 +14,7 @@ from angzarr.clock import SystemClock
 from angzarr.dead_letters.depth import DepthDuty, DepthWatch
 from angzarr.dead_letters.fallback_queue import SPOOL
 from angzarr.dead_letters.queue import DeadLetterQueue
+from angzarr.runtime.chance import chance
 from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.runtime.text import printable
@@ -62,7 +62,7 @@ def open_depth_watch(
         places=places,
         domains=tuple(domains),
         clock=SystemClock(),
-        chance=random.random,
+        chance=chance,
         every=WORKER_ASKS_EVERY if duty_of else READER_ASKS_EVERY,
         failed=partial(_say, LogThrottle()),
         duty=duty_of(_named(places, domains)) if duty_of else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import random
 import weakref
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -15,6 +14,7 @@ from angzarr.errors import ConfigurationError
 from angzarr.maintenance.retention import Aged, Pruning, PruningTurns
 from angzarr.ordering.lane import Order
 from angzarr.projections.checkpoint import OrderingStores
+from angzarr.runtime.chance import chance
 from angzarr.sagas.log import RejectionLog
 from angzarr.settings.settings import Settings
 from angzarr.wiring.stores import EMBEDDED, check_shared, extra, is_embedded
@@ -79,7 +79,7 @@ def open_pruning(settings: Settings, broker: str) -> PruningTurns:
     event_stores, clock = open_event_stores(settings, broker), SystemClock()
     return PruningTurns(
         prunings=[Pruning(removal=one, clock=clock) for one in removals(*event_stores, settings)],
-        chance=random.random,
+        chance=chance,
         close=event_stores.close,
     )
 

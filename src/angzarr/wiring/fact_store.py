@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import random
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -15,6 +14,7 @@ from angzarr.facts.fact import Fact
 from angzarr.facts.fact_json import resolved_lines
 from angzarr.facts.query import FactReader, FactStore
 from angzarr.maintenance.retention import Aged, Pruning, PruningTurns
+from angzarr.runtime.chance import chance
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.settings import Settings
 from angzarr.wiring.stores import extra, facts_url, sql_engine
@@ -89,7 +89,7 @@ def open_fact_pruning(settings: Settings, broker: str) -> PeriodicThread | None:
         reader.close()
 
     turns = PruningTurns(
-        prunings=[Pruning(removal=old, clock=SystemClock())], chance=random.random, close=close
+        prunings=[Pruning(removal=old, clock=SystemClock())], chance=chance, close=close
     )
     return PeriodicThread("angzarr-fact-pruning", lambda _stopping: turns)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import random
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from angzarr.facts.fact import FactLog
 from angzarr.facts.outbox import SeveralSinks
 from angzarr.facts.relay import FactRelay, RelayDuty, SoleDuty
+from angzarr.runtime.chance import chance
 from angzarr.runtime.processes import PeriodicThread
 from angzarr.settings.settings import Settings
 from angzarr.wiring.ledger import FACTS, open_part
@@ -88,7 +88,7 @@ def open_relay_thread(
     sink = importlib.import_module("angzarr.adapters.sql.facts.sink").SqlFactSink(
         sql_engine(url), migrate=settings.facts.migrate
     )
-    relay = FactRelay(outbox=claims.outbox, sink=sink, duty=duty_of(_DUTY), chance=random.random)
+    relay = FactRelay(outbox=claims.outbox, sink=sink, duty=duty_of(_DUTY), chance=chance)
     _meters().observe(relay.counts)
     return FactRelayThread(relay, sink.close)
 
@@ -111,7 +111,7 @@ def open_act_relay(settings: Settings, broker: str) -> FactRelayThread:
         for log in logs:
             doors.callback(log.close)
         relay = FactRelay(
-            outbox=outbox, sink=SeveralSinks(sink, logs), duty=SoleDuty(), chance=random.random
+            outbox=outbox, sink=SeveralSinks(sink, logs), duty=SoleDuty(), chance=chance
         )
         _meters().observe(relay.counts)
         return FactRelayThread(relay, doors.pop_all().close)

@@ -8,7 +8,6 @@ of a solo worker, what the store does not take at once, and all ends where no lo
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections import deque
@@ -19,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from angzarr.delivery.retry_until_available import FIRST_WAIT, LONGEST_WAIT
 from angzarr.errors import is_absence
 from angzarr.resilience.idempotency import ClaimEnd, IdempotencyStore
+from angzarr.runtime.chance import chance
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
 from angzarr.runtime.group_commit import GROUP_COMMIT
 
@@ -225,7 +225,7 @@ class ClaimEnder:
                 "holding events: the claims of %d could not be ended, trying again: %r",
                 count, error,
             )  # fmt: skip
-        pause = wait * (0.5 + random.random())  # noqa: S311 - spreads load, keeps no secret
+        pause = wait * (0.5 + chance())
         return self._is_alive() and not self._stopped.wait(pause)
 
     def _tell_all(self, batch: list[EndingClaim], held: list[bool]) -> None:

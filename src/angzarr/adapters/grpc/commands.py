@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from angzarr.clock import Clock, SystemClock
 from angzarr.errors import ConfigurationError
 from angzarr.resilience.backoff import Policy
 from angzarr.resilience.policies import POLICIES
+from angzarr.runtime.chance import chance
 from angzarr.runtime.processes import OncePerProcess
 
 #: The methods of our own service.
@@ -143,7 +143,7 @@ class GrpcCommandClient(CommandClient):
         server: CommandServer,
         *,
         clock: Clock | None = None,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = chance,
     ) -> None:
         self._server = server
         self._clock = clock or SystemClock()
@@ -213,7 +213,7 @@ class AsyncGrpcCommandClient(AsyncCommandClient):
         server: CommandServer,
         *,
         clock: Clock | None = None,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = chance,
     ) -> None:
         self._server = server
         self._clock = clock or SystemClock()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
 import time
 from collections import deque
 from typing import Any, NamedTuple, Protocol
@@ -21,6 +20,7 @@ from angzarr.adapters.redis.keyspace_listener import KeyspaceListener
 from angzarr.adapters.redis.link import Argument, Link
 from angzarr.adapters.redis.session import Session
 from angzarr.adapters.redis.step import STEP, Done, Ending, Fetched, Lists, flat
+from angzarr.runtime.chance import chance
 from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.group_commit import GROUP_COMMIT
 
@@ -210,7 +210,7 @@ class Fetcher:
         self._notified = True
         if self._flight is None:
             self._must_poll = True
-            delay = random.random() * min(self._misses * DAMPING, MOST_DAMPING)  # noqa: S311
+            delay = chance() * min(self._misses * DAMPING, MOST_DAMPING)
             self._not_before = time.monotonic() + delay
 
     def forget(self) -> None:

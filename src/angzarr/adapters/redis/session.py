@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import threading
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 from angzarr.adapters.redis.link import Argument, Link, Script
 from angzarr.adapters.redis.step import STEP, after_death, with_deaths_of, without_deaths
 from angzarr.events.received import ENVELOPE
+from angzarr.runtime.chance import chance
 from angzarr.runtime.failures import LogThrottle
 from angzarr.runtime.json_bounds import check_json
 
@@ -171,7 +171,7 @@ class Session:
                 if due_in < renew_every:
                     if self._steady():
                         self.judge()
-                    wait = max(due_in, renew_every / 20) * (1 + random.random() / 20)  # noqa: S311
+                    wait = max(due_in, renew_every / 20) * (1 + chance() / 20)
             except AWAY as error:
                 self._lost(error)
                 wait = min(renew_every / 4, RETRIED_EVERY)

@@ -7,7 +7,6 @@ kombu's HTTP client has no time-out: behind a forgotten connection a worker woul
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -22,6 +21,7 @@ from kombu.asynchronous.aws.connection import AsyncHTTPSConnection
 from kombu.asynchronous.http.curl import CurlClient
 from kombu.transport import SQS as stock  # noqa: N811 - a module
 
+from angzarr.runtime.chance import chance
 from angzarr.runtime.failures import LogThrottle
 
 #: Polls at a time; each queue that is consumed has one. kombu's 10 would let others wait for them.
@@ -163,7 +163,7 @@ class PollingChannel(stock.Channel):
         """Poll again: at once, after the polling interval, or after the wait of a refusal."""
         wait = self._waits.get(queue)
         if wait is not None:
-            spread = 0.5 + random.random()  # noqa: S311 - no secret
+            spread = 0.5 + chance()
             self.hub.call_later(wait * spread, self._schedule_queue, queue)
         elif messages_fetched or self.qos.can_consume():
             super()._loop1(queue, messages_fetched)

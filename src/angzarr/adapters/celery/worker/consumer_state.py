@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from angzarr.adapters.celery.message_check import check_message
 from angzarr.adapters.celery.worker.pools import SteadyExecutor
 from angzarr.adapters.celery.worker.runtime import runtime_of
 from angzarr.errors import text_of
+from angzarr.runtime.chance import chance
 from angzarr.runtime.failures import FailureCounts, LogThrottle, is_machine_fault
 from angzarr.runtime.health_report import Heartbeat
 
@@ -149,7 +149,7 @@ class ReconnectPauses:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = chance,
         look: Callable[[], object] = maybe_shutdown,
     ) -> None:
         self._clock = clock

@@ -9,7 +9,6 @@ schedule. A letter that cannot be written waits longer after each try and holds 
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +33,7 @@ from angzarr.delivery.unsettled import TOO_LARGE_WAIT
 from angzarr.errors import DeliveryError, LetterTooLarge
 from angzarr.events import headers as names
 from angzarr.events.event import Message
+from angzarr.runtime.chance import chance
 from angzarr.runtime.failures import LogThrottle
 
 _log = logging.getLogger("angzarr.worker")
@@ -117,7 +117,7 @@ class HeldRejections:
         park: Park,
         *,
         monotonic: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = chance,
     ) -> None:
         self._bury = bury
         self._park = park
@@ -225,7 +225,7 @@ class RejectedMessageReader:
                     self._read(connection)
             except Exception as error:  # noqa: BLE001 - whatever is away, it must be tried again
                 self._say("dropped_not_read: from %s: %r", self._name, error)
-                self._ending.wait(pause * (0.5 + random.random()))  # noqa: S311 - spreads load
+                self._ending.wait(pause * (0.5 + chance()))
                 pause = min(pause * 2, LONGEST_WAIT.total_seconds())
             else:
                 pause = _TURN

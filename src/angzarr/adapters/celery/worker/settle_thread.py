@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 from angzarr.delivery.retry_until_available import FIRST_WAIT, LONGEST_WAIT, MOST_TRIES
 from angzarr.errors import NotYet, is_absence
+from angzarr.runtime.chance import chance
 from angzarr.runtime.failures import LogThrottle, is_machine_fault
 
 _log = logging.getLogger("angzarr.worker")
@@ -197,7 +197,7 @@ class SettleThread:
         self._lacks = is_machine_fault(error)
         if not isinstance(error, NotYet):  # who raised that has said so, and counts for itself
             self._count(job, error)
-        pause = job.wait * (0.5 + random.random())  # noqa: S311 - spreads load, keeps no secret
+        pause = job.wait * (0.5 + chance())
         job.wait = min(job.wait * 2, LONGEST_WAIT.total_seconds())
         job.due = time.monotonic() + pause
         with self._changed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import mmap
-import random
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -27,6 +26,7 @@ from angzarr.delivery.schedule import DueMessages
 from angzarr.delivery.schedule_mover import Mover
 from angzarr.errors import ConfigurationError
 from angzarr.events.event import Message
+from angzarr.runtime.chance import chance
 from angzarr.runtime.processes import PeriodicThread
 
 _log = logging.getLogger("angzarr.worker")
@@ -155,7 +155,7 @@ class MoverThread(PeriodicThread):
                 for_good=refuses_for_good,
                 set_aside=set_aside,
                 dead_letter=bury,
-                chance=random.random,
+                chance=chance,
                 stopping=stopping,
             )
             return _Moving(mover, publisher)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import random
 import threading
 import time
 from datetime import timedelta
@@ -76,7 +75,7 @@ def no_memory(*_, **__):
 #: Whatever a thread does between a step that failed and its next try.
 AFTER_A_FAILURE = {
     "log": lambda _: (settle_thread._log, "critical"),
-    "pause": lambda _: (random, "random"),
+    "pause": lambda _: (settle_thread, "chance"),
     "line": lambda _: (heapq, "heappush"),
     "notice": lambda thread: (thread._changed, "notify_all"),
 }
