@@ -159,8 +159,8 @@ def _print_budgets(uses: Sequence[CostBudgetUse]) -> None:
     for use in uses:
         if use.more:
             click.echo(
-                f"{printable(use.budget.name)}: the {len(use.shares)} largest shares; angzarr cost"
-                f" report --by {_by(use.budget)} --since {use.since:%Y-%m-%dT%H:%M:%SZ} has all"
+                f"{printable(use.budget.name)}: there may be more shares than these; angzarr cost"
+                f" report --by {_by(use.budget)} --since {use.since:%Y-%m-%dT%H:%M:%SZ} has them"
             )
 
 

@@ -1,7 +1,7 @@
 """Settler: makes the outcome true; only then is the message acknowledged (spec D6).
 
 In this order: the copy, the letter or what follows is published and confirmed; then the claim is
-ended, and its fact is kept with that in one step. The fact of what comes again is kept before that,
+ended, and its fact is kept with that in one step. That of a copy or a letter is kept before that,
 with the question whether the claim is held. A fact that ends no claim is appended. The caller
 acknowledges after that.
 
@@ -157,7 +157,7 @@ class Settler:
                 return self._end(delivery, outcome)
             case DeadLettered(letter=letter, error=error):
                 ending = Fail(error=Results.write_error(error, letter.error_message))
-                if not self.store.owns(delivery.key, delivery.token):
+                if not self._owns(delivery, outcome):
                     return self._ended_before(delivery, ending)
                 self._put_letter(letter, error)
                 return self._end(delivery, outcome, ending)
@@ -269,13 +269,16 @@ class Settler:
     def _owns(self, delivery: Delivery, outcome: Outcome) -> bool:
         """True if *delivery* holds its claim still; the facts of *outcome* are kept then.
 
-        That is before its copy exists: the copy may run, and end, before this claim has ended. A
-        settle that starts over puts none of them again.
+        That is before its copy or letter exists: a copy may run, and end, before this claim has
+        ended, and after a kill the event may end otherwise. A settle that starts over puts none of
+        them again.
         """
         facts = self._kept.new_of(facts_of(delivery, outcome, self.clock.now()))
-        if not self.store.owns(delivery.key, delivery.token, self.facts.lines(facts)):
+        lines = self.facts.lines(facts)
+        if not self.store.owns(delivery.key, delivery.token, lines):
             return False
-        self._kept.add(facts)
+        if lines:
+            self._kept.add(facts)
         return True
 
     def _ended_before(self, delivery: Delivery, ending: Ending) -> bool:
@@ -301,11 +304,10 @@ class Settler:
         if isinstance(ending, Complete | Fail) and delivery.is_elsewhere:
             ending = replace(ending, releases=self._released(delivery, outcome))
         lines = self.facts.carry(facts)
-        if isinstance(ending, Wait):
+        if not self._kept.new_of(facts):
             lines = ()  # they are kept since `_owns`
         ended = self.store.settle(delivery.key, delivery.token, ending, lines)
-        if isinstance(ending, Wait):
-            self._kept.forget(facts)
+        self._kept.forget(facts)
         if not ended:
             self._fenced(delivery)
         return ended

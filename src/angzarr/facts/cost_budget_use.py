@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from angzarr.facts.cost import exact_sum
 from angzarr.facts.cost_budget import EACH, CostBudget
-from angzarr.facts.query import CostSum, FactField, FactQuery, FactReader
+from angzarr.facts.query import LONGEST_PAGE, CostSum, FactField, FactQuery, FactReader
 
 #: Shares of one budget that people are shown: those of which most is spent.
 MOST_SHARES: Final = 10
@@ -39,7 +39,7 @@ class CostBudgetUse:
     """A budget from `since` until it begins anew.
 
     `shares` begin with the largest. A budget that each tenant or handler has may have none yet,
-    or `more` than are here.
+    or `more` than are here: they may be among sums that one question does not read.
     """
 
     budget: CostBudget
@@ -92,7 +92,7 @@ def _use_of(reader: FactReader, budget: CostBudget, now: datetime) -> CostBudget
         since=budget.since(now),
         until=budget.until(now),
         shares=found[:MOST_SHARES],
-        more=len(found) > MOST_SHARES,
+        more=len(found) > MOST_SHARES or (len(sums) >= LONGEST_PAGE and _is_of_each(budget)),
     )
 
 

@@ -1,6 +1,7 @@
-"""Says which acts no fact tells of, where facts were lost with their process (spec F1).
+"""Says of which acts no fact may tell, where facts were lost with their process (spec F1).
 
-Its lines are all that is left of them: who did what, when, and whether it was done.
+Its lines may be all that is left of them: who did what, when, and whether it was done. A fact that
+was just being written may have been kept: its answer was not waited for.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ def tell_lost_acts(facts: Iterable[Fact]) -> None:
     for name, last in list(acts.items())[:MOST_NAMED]:
         _log.error(
             "act_not_recorded: %s by %s %s, but the process ended before the place of facts"
-            " answered: no fact there tells of it",
+            " answered: perhaps no fact there tells of it",
             _act(name, last), printable(last.by), _STAGES.get(last.subtype, "was done"),
         )  # fmt: skip
     if len(acts) > MOST_NAMED:
-        _log.error("act_not_recorded: of %d more acts no fact tells", len(acts) - MOST_NAMED)
+        _log.error(
+            "act_not_recorded: of %d more acts perhaps no fact tells", len(acts) - MOST_NAMED
+        )
 
 
 def tell_lost_act_lines(texts: Iterable[str]) -> None:

@@ -272,6 +272,28 @@ def test_a_kill_behind_the_question_for_the_claim_loses_no_fact(world, error, ke
         assert kept_facts(world) == [kept, "handled"]
 
 
+def test_a_letter_whose_process_is_killed_behind_it_has_its_fact(world):
+    """The event comes again and may end otherwise; the letter is there all the same."""
+    runs = [GiveUp("no"), None]
+
+    def handle(_data, _context):
+        if failed := runs.pop(0):
+            raise failed
+
+    world.handler(handle, policy=POLICY)
+    world.leases.renew("killed", timedelta(days=1))
+    road = world.road()
+    settler = dataclasses.replace(road.settler, store=KilledBeforeEnd(world.store))
+    message = world.message()
+    with pytest.raises(Killed):
+        dataclasses.replace(road, settler=settler).take(world.delivery(message, owner="killed"))
+    world.leases.end("killed")
+    assert isinstance(world.take(message), Handled)
+    (letter,) = world.journal.letters
+    assert kept_facts(world) == ["refused", "handled"]
+    assert world.journal.facts[0].data["letter_id"] == letter.id
+
+
 def test_an_absent_broker_is_tried_often_and_the_fact_is_kept_once(world):
     world.handler(raising(ConnectionResetError()), policy=POLICY)
     world.journal.broker_away.times = 20

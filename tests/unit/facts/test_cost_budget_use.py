@@ -97,3 +97,15 @@ def test_many_who_spend_in_another_currency_hide_no_share():
     others = [a_cost(str(n), "9", "AED", tenant_id=f"t{n}", at=NOW) for n in range(LONGEST_PAGE)]
     use = use_of(a_budget(tenant="*"), *others, a_cost("e", "1", tenant_id="acme", at=NOW))
     assert [(one.tenant_id, one.spent) for one in use.shares] == [("acme", 1)]
+
+
+def test_a_pattern_whose_handlers_may_be_beyond_what_is_read_says_that_there_may_be_more():
+    others = [
+        a_cost(str(number), "2", tenant_id="acme", tool_id=f"mail.{number}", at=NOW)
+        for number in range(LONGEST_PAGE)
+    ]
+    mine = a_cost("mine", "1", tenant_id="acme", tool_id="shop.llm", at=NOW)
+    use = use_of(a_budget(tool="shop.*"), *others, mine)
+    assert (list(use.shares), use.more) == ([], True)
+    use = use_of(a_budget(tool="shop.*"), *others[:-2], mine)
+    assert ([one.spent for one in use.shares], use.more) == ([Decimal(1)], False)

@@ -27,15 +27,19 @@ def end_between_rounds(sender: Any, **_: Any) -> None:
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    rounds = type(sender).start.__code__
+    rounds = {
+        vars(kind)["start"].__code__ for kind in type(sender).__mro__ if "start" in vars(kind)
+    }
     cut_at: list[float] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         cut_at.append(now + LONGEST_ROUND)
-        if now >= cut_at[0] or (frame is not None and frame.f_code is rounds):
-            for one in _ENDING:  # what `Service.start` saves and closes now is not cut
-                signal.signal(one, signal.SIG_IGN)
+        if now >= cut_at[0] or (frame is not None and frame.f_code in rounds):
+            for (
+                one
+            ) in _ENDING:  # what `Service.start` saves and closes now is not cut by the next one
+                signal.signal(one, _ignored_once)
             raise SystemExit
         again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
         again.daemon = True
@@ -43,3 +47,9 @@ def end_between_rounds(sender: Any, **_: Any) -> None:
 
     for number in _ENDING:
         signal.signal(number, end)
+
+
+def _ignored_once(_number: int, _frame: FrameType | None) -> None:
+    """Leave the next signal to the system: a person means it, or a broker never answers."""
+    for one in _ENDING:
+        signal.signal(one, signal.SIG_DFL)

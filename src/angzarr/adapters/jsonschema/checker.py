@@ -45,8 +45,10 @@ class JsonSchemaChecker:
         no process can be had.
         """
         done = self._run(json.dumps({"value": value, "schema": schema}))
-        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        if done.returncode == -signal.SIGXCPU:
             raise self._too_costly("")
+        if done.returncode == -signal.SIGKILL:
+            raise _failed("it was killed, perhaps for want of memory")
         try:
             answer: dict[str, str] = json.loads(done.stdout)
         except ValueError:

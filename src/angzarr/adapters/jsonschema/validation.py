@@ -75,6 +75,9 @@ def _check_schema(schema: Any, kind: Any) -> None:
             raise ConfigurationUnfit(msg)
     try:
         kind.check_schema(schema)
+    except SchemaTooCostly as costly:
+        costly.at = "the schema itself"
+        raise
     except SchemaError as error:
         msg = f"the schema is not a JSON schema: {_told(error)}"
         raise ConfigurationUnfit(msg) from None
@@ -83,6 +86,9 @@ def _check_schema(schema: Any, kind: Any) -> None:
 def _check(value: Any, schema: Any, kind: Any) -> None:
     try:
         error = best_match(kind(schema, registry=EMPTY_REGISTRY).iter_errors(value))
+    except SchemaTooCostly as costly:
+        costly.at = costly.at or "what it found wrong"
+        raise
     except Unresolvable as missing:
         msg = f"the schema refers to {printable(missing.ref)}, which it does not have: add it"
         raise ConfigurationUnfit(msg) from None

@@ -78,13 +78,16 @@ def test_a_round_that_does_not_end_is_cut(service, monkeypatch):
     assert service.scheduler.did == ["begins", "closes"]
 
 
-def test_what_beat_does_last_is_not_cut(service, monkeypatch):
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_beat_does_last_is_cut_by_no_second_signal_and_by_a_third(
+    service, monkeypatch, number
+):
     close = Rounds.close
 
     def struck(self):
-        for number in NUMBERS:
-            os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
         close(self)
+        assert {signal.getsignal(one) for one in NUMBERS} == {signal.SIG_DFL}
 
     monkeypatch.setattr(Rounds, "close", struck)
     service.scheduler.work = lambda: os.kill(os.getpid(), signal.SIGTERM)
