@@ -304,10 +304,11 @@ class Settler:
         if isinstance(ending, Complete | Fail) and delivery.is_elsewhere:
             ending = replace(ending, releases=self._released(delivery, outcome))
         lines = self.facts.carry(facts)
-        if not self._kept.new_of(facts):
-            lines = ()  # they are kept since `_owns`
+        if asked := isinstance(ending, Wait | Fail):  # by `_owns`, which keeps their facts
+            lines = lines if self._kept.new_of(facts) else ()
         ended = self.store.settle(delivery.key, delivery.token, ending, lines)
-        self._kept.forget(facts)
+        if asked:
+            self._kept.forget(facts)
         if not ended:
             self._fenced(delivery)
         return ended

@@ -36,20 +36,20 @@ def end_between_rounds(sender: Any, **_: Any) -> None:
         now = time.monotonic()
         cut_at.append(now + LONGEST_ROUND)
         if now >= cut_at[0] or (frame is not None and frame.f_code in rounds):
-            for (
-                one
-            ) in _ENDING:  # what `Service.start` saves and closes now is not cut by the next one
-                signal.signal(one, _ignored_once)
+            _let_all(_ignored_once)  # what `Service.start` saves and closes now is not cut
             raise SystemExit
         again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
         again.daemon = True
         again.start()
 
-    for number in _ENDING:
-        signal.signal(number, end)
+    _let_all(end)
 
 
 def _ignored_once(_number: int, _frame: FrameType | None) -> None:
-    """Leave the next signal to the system: a person means it, or a broker never answers."""
-    for one in _ENDING:
-        signal.signal(one, signal.SIG_DFL)
+    """Do nothing, and let the next signal end the process: a broker may never answer."""
+    _let_all(signal.SIG_DFL)
+
+
+def _let_all(handler: Any) -> None:
+    for number in _ENDING:
+        signal.signal(number, handler)
